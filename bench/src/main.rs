@@ -1,0 +1,2 @@
+//! The corq load generator.
+fn main() {}

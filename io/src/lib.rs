@@ -1,0 +1,1 @@
+//! The doing half of corq.

@@ -1,0 +1,138 @@
+//! What comes in: the mutations a shard understands, already decoded, bounded and routed.
+//!
+//! Everything is borrowed from the bytes the command came in; a shard keeps what it needs. Texts of
+//! the protocol, reply shapes and routing are not known here.
+
+use crate::id::JobId;
+
+/// Who asked, for as long as it stays connected. Opaque to a shard; used only to group the leases
+/// and waiters of one connection, so that a disconnect can release them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct ClientId(pub u64);
+
+/// Names the request a reply belongs to. Opaque to a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RequestId(pub u64);
+
+/// A job as pushed. Bounds were checked by the caller (`interface.md` 2.1 and 8).
+#[derive(Clone, Debug)]
+pub struct NewJob<'a> {
+    /// The payload: exactly one well-formed MessagePack value.
+    pub data: &'a [u8],
+    /// Higher is delivered sooner. -1,000,000 to 1,000,000.
+    pub priority: i32,
+    /// Time before the job may be delivered. At most a year.
+    pub delay_ms: u64,
+    /// 1 to 1000.
+    pub max_attempts: u16,
+    /// Base of the exponential backoff between attempts. At most a day.
+    pub backoff_ms: u32,
+    /// Life from creation while the job is not active.
+    pub ttl_ms: Option<u64>,
+    /// Longest time one attempt may take.
+    pub timeout_ms: Option<u32>,
+    /// Deduplication key within the queue.
+    pub unique_key: Option<&'a str>,
+    /// The id chosen by the client; one name space for the server.
+    pub custom_id: Option<&'a str>,
+    /// Group the job belongs to; stored and listed.
+    pub group_id: Option<&'a str>,
+    /// A MessagePack array of strings, or empty for none.
+    pub tags: &'a [u8],
+    /// A MessagePack array of job ids that must complete first, or empty for none.
+    pub depends_on: &'a [u8],
+    /// Repetition, if any.
+    pub repeat: Option<Repeat>,
+    /// Newest first within its priority.
+    pub lifo: bool,
+    /// Forget job and result on completion.
+    pub remove_on_complete: bool,
+    /// Forget the job instead of moving it to the dead-letter queue.
+    pub remove_on_fail: bool,
+    /// The reply waits for the disk.
+    pub durable: bool,
+}
+
+impl Default for NewJob<'_> {
+    fn default() -> Self {
+        Self {
+            data: &[],
+            priority: 0,
+            delay_ms: 0,
+            max_attempts: 3,
+            backoff_ms: 1000,
+            ttl_ms: None,
+            timeout_ms: None,
+            unique_key: None,
+            custom_id: None,
+            group_id: None,
+            tags: &[],
+            depends_on: &[],
+            repeat: None,
+            lifo: false,
+            remove_on_complete: false,
+            remove_on_fail: false,
+            durable: false,
+        }
+    }
+}
+
+/// Repetition of a job: a successor is pushed when a run completes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repeat {
+    /// Distance between due times, at least 1.
+    pub every_ms: u64,
+    /// Total number of runs, or `None` for no end.
+    pub limit: Option<u64>,
+    /// Runs so far.
+    pub count: u64,
+}
+
+/// A lock token as a client showed it. Tokens are random UUIDs and never zero, so a text that is no
+/// UUID is carried as zero and fits nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Token(pub u128);
+
+impl Token {
+    /// Stands for a text that cannot be a token.
+    pub const UNREADABLE: Self = Self(0);
+}
+
+/// Takes jobs from a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Pull<'a> {
+    /// The queue to take from.
+    pub queue: &'a str,
+    /// At most this many, 1 to 1000.
+    pub count: u32,
+    /// How long to wait for the first job; 0 answers at once.
+    pub timeout_ms: u64,
+    /// Whether jobs are locked and come with tokens.
+    pub locked: bool,
+    /// Life of each lock, 1 to 86,400,000.
+    pub lock_ttl_ms: u32,
+    /// Whether the jobs stay with the token's holder when the connection goes.
+    pub detach: bool,
+}
+
+/// Completes one job.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack<'a> {
+    /// The active job.
+    pub job: JobId,
+    /// The token that came with it, if any.
+    pub token: Option<Token>,
+    /// One MessagePack value, or empty for none.
+    pub result: &'a [u8],
+}
+
+/// Fails one attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Fail<'a> {
+    /// The active job.
+    pub job: JobId,
+    /// The token that came with it, if any.
+    pub token: Option<Token>,
+    /// What went wrong, empty if not said.
+    pub error: &'a str,
+}

@@ -1,0 +1,1 @@
+//! The connecting half of corq.

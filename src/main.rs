@@ -1,0 +1,2 @@
+//! The corq program.
+fn main() {}
