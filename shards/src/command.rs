@@ -136,3 +136,59 @@ pub struct Fail<'a> {
     /// What went wrong, empty if not said.
     pub error: &'a str,
 }
+
+/// A mutation of one shard.
+#[derive(Clone, Copy, Debug)]
+pub enum Command<'a> {
+    /// Adds jobs to a queue. Custom ids were claimed in the directory before.
+    Push {
+        /// The queue.
+        queue: &'a str,
+        /// The jobs, in order.
+        jobs: &'a [NewJob<'a>],
+    },
+    /// Takes jobs, now or when they come.
+    Pull(Pull<'a>),
+    /// Says whether [`Command::Ack`] would be carried out, and changes nothing.
+    CheckAcks {
+        /// The completions.
+        acks: &'a [Ack<'a>],
+    },
+    /// Completes jobs: all of them or, if one is refused, none.
+    Ack {
+        /// The completions.
+        acks: &'a [Ack<'a>],
+    },
+    /// Fails an attempt.
+    Fail(Fail<'a>),
+    /// Renews the hold on a job.
+    Heartbeat {
+        /// The active job.
+        job: JobId,
+        /// The token that came with it, if any.
+        token: Option<Token>,
+    },
+    /// Renews what can be renewed and counts it.
+    Heartbeats {
+        /// Jobs and tokens.
+        beats: &'a [(JobId, Option<Token>)],
+    },
+    /// Stops or resumes delivery from a queue.
+    Pause {
+        /// The queue.
+        queue: &'a str,
+        /// Whether it stops.
+        paused: bool,
+    },
+    /// Takes jobs out of the dead-letter queue, to be tried anew.
+    RetryFailed {
+        /// The queue.
+        queue: &'a str,
+        /// This job only.
+        job: Option<JobId>,
+        /// At most this many, oldest first.
+        count: u64,
+    },
+    /// The caller's connection is gone.
+    Disconnect,
+}

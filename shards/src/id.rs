@@ -1,10 +1,10 @@
-//! Ids that carry their route: a `UUIDv7` whose last three hex digits are the slot of its queue.
+//! Ids that carry their route: a UUIDv7 whose last three hex digits are the slot of its queue.
 
 /// Number of slots a queue name can hash to.
 pub const SLOTS: u16 = 4096;
 
 /// The slot of a queue: the stable part of its name that decides which shard owns it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
 pub struct Slot(u16);
 
 impl Slot {
@@ -97,7 +97,7 @@ impl IdMaker {
         let high = u128::from(self.counter >> (COUNTER_BITS - 12));
         let low = u128::from(self.counter & ((1 << (COUNTER_BITS - 12)) - 1));
         // 62 bits follow the variant: 12 of the counter, 38 of chance, 12 of the slot.
-        let chance = u128::from(self.chance.next() >> 26);
+        let chance = u128::from(self.chance.draw() >> 26);
         let bits = (u128::from(self.last_ms) << 80)
             | (7 << 76)
             | (high << 64)
@@ -109,7 +109,7 @@ impl IdMaker {
     }
 }
 
-/// A seeded generator (`SplitMix64`): the seed comes from outside, so a run can be repeated.
+/// A seeded generator (SplitMix64): the seed comes from outside, so a run can be repeated.
 pub struct Chance(u64);
 
 impl Chance {
@@ -119,7 +119,7 @@ impl Chance {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,41 @@
 //! The pure half of corq: what a shard knows and decides.
 //!
-//! No IO, no threads, no clock, no chance: time is an argument, randomness is a seed.
+//! No IO, no threads, no clock, no chance: time is an argument, randomness is a seed. The whole
+//! interface of a shard is [`Shard::apply`], [`Shard::tick`] and [`Shard::replay`], and what may be
+//! asked of it in [`query`].
+//!
+//! ```text
+//! Command --> shard (judges) --> Record --> mutate (changes the state) --> Effects
+//!                                  |             ^
+//!                                  v             |
+//!                               Journal       replay
+//! ```
 #![forbid(unsafe_code)]
 
+mod check;
 pub mod command;
+pub mod directory;
+pub mod effect;
+mod hold;
 pub mod id;
+pub mod job;
+pub mod lease;
+mod mutate;
+mod pull;
+pub mod query;
+pub mod queue;
+mod ready;
+pub mod record;
+mod replay;
+mod retry;
+mod shard;
+mod slab;
+pub mod stats;
+mod tick;
+mod timers;
+mod unique;
+mod waiter;
+pub mod wire;
+
+pub use pull::PULL_BYTES_MAX;
+pub use shard::{Caller, Config, Out, Shard};

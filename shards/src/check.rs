@@ -1,0 +1,113 @@
+//! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
+
+use crate::id::fnv1a;
+use crate::job::State;
+use crate::shard::Shard;
+use crate::slab::List;
+use std::fmt::Write;
+
+impl Shard {
+    /// All durable facts as text, a line per job in id order and a line per queue with a setting.
+    ///
+    /// Two shards with equal facts are the same to every client after a restart. A job pulled without
+    /// an owner counts as waiting, and whether a due time has passed does not count at all: neither
+    /// needs a record.
+    pub fn facts(&self) -> Vec<String> {
+        let mut facts: Vec<String> = self.jobs.indices().map(|job| self.facts_of(job)).collect();
+        for queue in self.queues().filter(|queue| queue.paused) {
+            facts.push(format!("paused {}", queue.name));
+        }
+        facts.sort();
+        facts
+    }
+
+    fn facts_of(&self, index: u32) -> String {
+        let view = self.view(index);
+        let job = view.job;
+        let mut text = format!(
+            "{:032x} {} at {} data {}+{} priority {} tried {}/{} stalled {} flags {} ",
+            job.id.0,
+            view.queue,
+            job.run_at_ms,
+            job.stored.position,
+            job.stored.payload_bytes,
+            job.priority,
+            job.attempts,
+            job.max_attempts,
+            job.stalls,
+            job.flags & 0x7f,
+        );
+        let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
+        // Writing to a string cannot fail.
+        let _ = match (job.state, lock, view.outcome) {
+            (State::Active, Some((token, ttl_ms)), _) => {
+                write!(text, "locked {:x} for {ttl_ms}", token.0)
+            }
+            (state, _, Some(how)) => {
+                write!(text, "{} at {} {}", state.name(), how.finished_at_ms, how.stored.position)
+            }
+            _ => write!(text, "pending"),
+        };
+        if let Some(options) = view.options {
+            let _ = write!(text, " {options:?}");
+        }
+        text
+    }
+
+    /// A short form of [`Shard::facts`].
+    pub fn fingerprint(&self) -> u64 {
+        self.facts().iter().fold(0, |sum, fact| fnv1a(fact.as_bytes()) ^ sum.rotate_left(1))
+    }
+
+    /// Recounts everything that is kept as a count or an index, and says what does not agree.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut counted = std::collections::BTreeMap::new();
+        for index in self.jobs.indices() {
+            let job = &self.jobs.slab[index];
+            *counted.entry((job.queue, job.state)).or_insert(0_u64) += 1;
+            if self.jobs.find(job.id) != Some(index) {
+                return Err(format!("{:x} is not found by its id", job.id.0));
+            }
+            let key = self.jobs.options_of(index).and_then(|has| has.unique_key.as_deref());
+            if let Some(key) = key
+                && matches!(job.state, State::Waiting | State::Delayed | State::Active)
+                && self.unique.holder(&self.jobs, job.queue, key).is_none()
+            {
+                return Err(format!("nobody holds the key {key}"));
+            }
+        }
+        for queue in 0..self.queues.end() {
+            for state in State::ALL {
+                let kept = self.queues[queue].count(state);
+                let found = counted.get(&(queue, state)).copied().unwrap_or(0);
+                if kept != found {
+                    return Err(format!("queue {queue}: {found} {state:?}, counted as {kept}"));
+                }
+            }
+            self.audit_lists(queue)?;
+        }
+        let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
+        let active: u64 = active.map(|(_, count)| count).sum();
+        if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {
+            return Err(format!("{active} active jobs, {} leases", self.leases.len()));
+        }
+        Ok(())
+    }
+
+    fn audit_lists(&self, queue: u32) -> Result<(), String> {
+        let about = &self.queues[queue];
+        for (list, state) in [(about.completed, State::Completed), (about.failed, State::Failed)] {
+            let listed =
+                std::iter::successors(list.front(), |&job| List::after(&self.jobs.slab, job));
+            let listed = listed.filter(|&job| self.jobs.slab[job].state == state).count() as u64;
+            if listed != about.count(state) {
+                return Err(format!("queue {queue}: {listed} in the list of {state:?}"));
+            }
+        }
+        let ready = about.ready.first(&self.jobs.slab).is_some();
+        if ready != (about.count(State::Waiting) > 0) {
+            return Err(format!("queue {queue}: waiting jobs do not match what is ready"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! What goes out: the answers a shard gives, as indices and numbers. Whoever renders them does so
+//! before the next command, while the indices still mean the same.
+
+use crate::command::{RequestId, Token};
+use crate::id::JobId;
+use std::ops::Range;
+
+/// Why a command was not carried out. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// No job has this id.
+    NotFound,
+    /// No job has this id, or it is not active.
+    NotActive,
+    /// The job is locked and no token was shown.
+    TokenRequired,
+    /// The token fits no living lock of the job.
+    TokenInvalid,
+}
+
+/// The answer to one command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Done; nothing more to say.
+    Done,
+    /// Refused because of the job at this place in the command.
+    Refused {
+        /// Place of the job in the command, from 0.
+        place: usize,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The jobs pushed, or those that stood in their way, as a range of [`Effects::pushed`].
+    Pushed(Range<usize>),
+    /// The jobs pulled, as a range of [`Effects::deliveries`]; empty when there were none.
+    Pulled(Range<usize>),
+    /// How many jobs were meant.
+    Count(u64),
+}
+
+/// One job on its way to a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// Index of the job.
+    pub job: u32,
+    /// The token of its lock, if it is locked.
+    pub token: Option<Token>,
+}
+
+/// A custom id that came or went, for the directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NameChange {
+    /// The custom id.
+    pub name: Box<str>,
+    /// The job it names.
+    pub id: JobId,
+    /// Whether the job is known from now on, or forgotten.
+    pub known: bool,
+}
+
+/// All that one call brought about.
+#[derive(Default, Debug)]
+pub struct Effects {
+    /// Answers, to this request and to others that were waiting.
+    pub replies: Vec<(RequestId, Reply)>,
+    /// Jobs that [`Reply::Pushed`] points to, by index.
+    pub pushed: Vec<u32>,
+    /// Jobs that [`Reply::Pulled`] points to.
+    pub deliveries: Vec<Delivery>,
+    /// Custom ids that came or went.
+    pub names: Vec<NameChange>,
+}
+
+impl Effects {
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.replies.clear();
+        self.pushed.clear();
+        self.deliveries.clear();
+        self.names.clear();
+    }
+}

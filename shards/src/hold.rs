@@ -1,0 +1,173 @@
+//! What a worker may do with a job it holds: complete it, fail it, stay alive.
+
+use crate::command::{Ack, ClientId, Fail, Token};
+use crate::effect::{Refusal, Reply};
+use crate::id::JobId;
+use crate::job::{State, flags};
+use crate::lease::Lease;
+use crate::record::{Buried, Ended, Journal, Record, Retried};
+use crate::retry::backoff_ms;
+use crate::shard::{Caller, Out, Shard};
+
+impl Shard {
+    /// The active job that `token` entitles to speak for, or why it does not.
+    fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<u32, Refusal> {
+        let job = self.jobs.find(id).ok_or(Refusal::NotActive)?;
+        if self.jobs.slab[job].state != State::Active {
+            return Err(Refusal::NotActive);
+        }
+        let lease = &self.leases[self.jobs.slab[job].detail];
+        match (lease.token, token) {
+            (None, None) => Ok(job),
+            (Some(_), None) => Err(Refusal::TokenRequired),
+            (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(job),
+            (_, Some(_)) => Err(Refusal::TokenInvalid),
+        }
+    }
+
+    pub(crate) fn check_acks(&mut self, now_ms: u64, acks: &[Ack<'_>]) -> Result<(), Reply> {
+        let mut verdict = Ok(());
+        let mut checked = 0;
+        for (place, ack) in acks.iter().enumerate() {
+            match self.held(now_ms, ack.job, ack.token) {
+                // The mark finds an id that stands twice in one command.
+                Ok(job) if !self.lease_of(job).marked => self.lease_of(job).marked = true,
+                Ok(_) => verdict = Err(Reply::Refused { place, refusal: Refusal::NotActive }),
+                Err(refusal) => verdict = Err(Reply::Refused { place, refusal }),
+            }
+            if verdict.is_err() {
+                break;
+            }
+            checked += 1;
+        }
+        for ack in &acks[..checked] {
+            if let Some(job) = self.jobs.find(ack.job) {
+                self.lease_of(job).marked = false;
+            }
+        }
+        verdict
+    }
+
+    fn lease_of(&mut self, job: u32) -> &mut Lease {
+        &mut self.leases[self.jobs.slab[job].detail]
+    }
+
+    pub(crate) fn ack<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        acks: &[Ack<'_>],
+        out: &mut Out<'_, J>,
+    ) {
+        let checked = match acks {
+            [one] => self
+                .held(now_ms, one.job, one.token)
+                .map(|_| ())
+                .map_err(|refusal| Reply::Refused { place: 0, refusal }),
+            many => self.check_acks(now_ms, many),
+        };
+        if let Err(refused) = checked {
+            out.effects.replies.push((caller.request, refused));
+            return;
+        }
+        for ack in acks {
+            let Some(job) = self.jobs.find(ack.job) else { continue };
+            let started_at_ms = self.lease_of(job).started_at_ms;
+            let ended = Ended { id: ack.job, at_ms: now_ms, started_at_ms, result: ack.result };
+            let stored = out.journal.append(&Record::Completed(ended));
+            self.complete(job, &ended, stored);
+            self.totals.completed += 1;
+        }
+        out.effects.replies.push((caller.request, Reply::Done));
+    }
+
+    pub(crate) fn fail<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        fail: &Fail<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        match self.held(now_ms, fail.job, fail.token) {
+            Err(refusal) => {
+                let refused = Reply::Refused { place: 0, refusal };
+                out.effects.replies.push((caller.request, refused));
+            }
+            Ok(job) => {
+                let queue = self.jobs.slab[job].queue;
+                self.fail_attempt(now_ms, job, fail.error, out);
+                out.effects.replies.push((caller.request, Reply::Done));
+                self.serve(now_ms, queue, out);
+            }
+        }
+    }
+
+    /// Ends an attempt as failed: another follows, or the job is buried.
+    pub(crate) fn fail_attempt<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        error: &str,
+        out: &mut Out<'_, J>,
+    ) {
+        self.totals.failed += 1;
+        let about = &self.jobs.slab[job];
+        let attempts = about.attempts + 1;
+        if attempts < about.max_attempts {
+            let run_at_ms = now_ms + backoff_ms(about.backoff_ms, attempts, about.id);
+            let retried = Retried { id: about.id, at_ms: now_ms, run_at_ms, error };
+            out.journal.append(&Record::Retried(retried));
+            self.retry(job, &retried);
+        } else {
+            let stalls = about.stalls;
+            self.bury(now_ms, job, attempts, stalls, error, out);
+        }
+    }
+
+    /// Moves a job to the dead-letter queue, or forgets it if it was pushed so.
+    pub(crate) fn bury<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        attempts: u16,
+        stalls: u8,
+        error: &str,
+        out: &mut Out<'_, J>,
+    ) {
+        let about = &self.jobs.slab[job];
+        let id = about.id;
+        if about.has(flags::REMOVE_ON_FAIL) {
+            out.journal.append(&Record::Removed { id });
+            self.remove(job);
+            return;
+        }
+        let started_at_ms = match about.state {
+            State::Active => self.leases[about.detail].started_at_ms,
+            _ => 0,
+        };
+        let buried = Buried { id, at_ms: now_ms, started_at_ms, attempts, stalls, error };
+        let stored = out.journal.append(&Record::Buried(buried));
+        self.inter(job, &buried, stored);
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        now_ms: u64,
+        client: ClientId,
+        id: JobId,
+        token: Option<Token>,
+    ) -> Result<(), Refusal> {
+        let job = self.held(now_ms, id, token)?;
+        let index = self.jobs.slab[job].detail;
+        // Renewed from another connection: its worker lives there, so the puller's end is no end.
+        if token.is_some() && self.leases[index].client.is_some_and(|puller| puller != client) {
+            self.leave_client(index);
+        }
+        let lease = &mut self.leases[index];
+        lease.expires_at_ms = now_ms + u64::from(lease.ttl_ms);
+        let (timer, deadline_ms) = (lease.timer, lease.deadline_ms());
+        self.lease_timers.remove(timer, &mut self.leases);
+        self.lease_timers.insert(deadline_ms, index, &mut self.leases);
+        Ok(())
+    }
+}

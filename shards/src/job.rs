@@ -1,0 +1,278 @@
+//! A job as a shard remembers it: small, fixed, with its payload left in the log.
+//!
+//! What only few jobs have (keys, limits of life) stands in [`Options`]; what only an active job has
+//! stands in its lease; what only an ended job has stands in its [`Outcome`].
+
+use crate::id::JobId;
+use crate::slab::{Linked, Links, NONE, Slab};
+use crate::timers::Timed;
+use hashbrown::HashTable;
+
+/// Where a record lies in the log, and how much of its end is payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stored {
+    /// The address the log gave it.
+    pub position: u64,
+    /// Length of the record.
+    pub record_bytes: u32,
+    /// Length of the payload, the last bytes of the record. Zero: no payload.
+    pub payload_bytes: u32,
+}
+
+/// Where a job stands. The names on the wire are in [`State::name`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum State {
+    /// No job: a free entry.
+    #[default]
+    Vacant,
+    /// Ready to be delivered.
+    Waiting,
+    /// Not before its time.
+    Delayed,
+    /// With a worker.
+    Active,
+    /// Done, kept for a while.
+    Completed,
+    /// In the dead-letter queue.
+    Failed,
+}
+
+impl State {
+    /// The states a job can be in, in the order of the counts.
+    pub const ALL: [Self; 5] =
+        [Self::Waiting, Self::Delayed, Self::Active, Self::Completed, Self::Failed];
+
+    /// The name clients see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vacant => "unknown",
+            Self::Waiting => "waiting",
+            Self::Delayed => "delayed",
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its id; also its place in push order.
+    pub id: JobId,
+    /// The record that holds its options and payload.
+    pub stored: Stored,
+    /// When it may be delivered, in milliseconds since the epoch.
+    pub run_at_ms: u64,
+    /// Higher is delivered sooner.
+    pub priority: i32,
+    /// Index of its queue.
+    pub queue: u32,
+    /// Neighbours in the list its state keeps it in; in the heap of strays, `next` is its place.
+    pub links: Links,
+    /// Place of its deadline, or [`NONE`].
+    pub timer: u32,
+    /// Its lease while active, its outcome once ended, else [`NONE`].
+    pub detail: u32,
+    /// Its [`Options`], or [`NONE`].
+    pub options: u32,
+    /// Base of the wait between attempts.
+    pub backoff_ms: u32,
+    /// Attempts that have failed.
+    pub attempts: u16,
+    /// Attempts before it goes to the dead-letter queue.
+    pub max_attempts: u16,
+    /// Where it stands.
+    pub state: State,
+    /// Times its worker went silent.
+    pub stalls: u8,
+    /// [`flags`].
+    pub flags: u8,
+}
+
+/// Bits of [`Job::flags`]. The first three are persisted with the job.
+pub mod flags {
+    /// Newest first within its priority.
+    pub const LIFO: u8 = 1;
+    /// Forget on completion.
+    pub const REMOVE_ON_COMPLETE: u8 = 2;
+    /// Forget instead of moving to the dead-letter queue.
+    pub const REMOVE_ON_FAIL: u8 = 4;
+    /// Waiting in the heap of strays, not in a lane's list.
+    pub const STRAY: u8 = 0x80;
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Self {
+            id: JobId::default(),
+            stored: Stored::default(),
+            run_at_ms: 0,
+            priority: 0,
+            queue: NONE,
+            links: Links::default(),
+            timer: NONE,
+            detail: NONE,
+            options: NONE,
+            backoff_ms: 0,
+            attempts: 0,
+            max_attempts: 0,
+            state: State::Vacant,
+            stalls: 0,
+            flags: 0,
+        }
+    }
+}
+
+// Ten million waiting jobs are ten million of these.
+const _: () = assert!(std::mem::size_of::<Job>() <= 96);
+
+impl Job {
+    /// Whether a flag is set.
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The list a job is in: its lane while waiting, its queue's ended jobs afterwards.
+pub struct InQueue;
+
+impl Linked<InQueue> for Job {
+    fn links(&self) -> Links {
+        self.links
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// What few jobs have.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Deduplication key within the queue.
+    pub unique_key: Option<Box<str>>,
+    /// The id chosen by the client.
+    pub custom_id: Option<Box<str>>,
+    /// End of its life while not active, in milliseconds since the epoch; 0 for none.
+    pub expires_at_ms: u64,
+    /// Longest time one attempt may take; 0 for none.
+    pub timeout_ms: u32,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// When it ended.
+    pub finished_at_ms: u64,
+    /// When its last attempt began; 0 if it never did.
+    pub started_at_ms: u64,
+    /// The record whose payload is the result, or the text of the failure.
+    pub stored: Stored,
+}
+
+/// All jobs of a shard, by index and by id.
+#[derive(Default)]
+pub struct Jobs {
+    /// The jobs.
+    pub slab: Slab<Job>,
+    /// What few of them have.
+    pub options: Slab<Options>,
+    /// How the ended ones ended.
+    pub outcomes: Slab<Outcome>,
+    by_id: Index,
+}
+
+impl Jobs {
+    /// The index of a job.
+    pub fn find(&self, id: JobId) -> Option<u32> {
+        self.by_id.find(id, &self.slab)
+    }
+
+    /// Stores a new job.
+    pub fn insert(&mut self, job: Job) -> u32 {
+        let id = job.id;
+        let index = self.slab.insert(job);
+        self.by_id.insert(id, index, &self.slab);
+        index
+    }
+
+    /// Forgets a job, which must be in no list, queue or heap any more.
+    pub fn remove(&mut self, index: u32) {
+        self.by_id.remove(self.slab[index].id, &self.slab);
+        let job = self.slab.remove(index);
+        assert!(job.timer == NONE && job.detail == NONE, "a removed job leaves nothing behind");
+        if job.options != NONE {
+            self.options.remove(job.options);
+        }
+    }
+
+    /// The rare options of a job.
+    pub fn options_of(&self, index: u32) -> Option<&Options> {
+        let options = self.slab[index].options;
+        (options != NONE).then(|| &self.options[options])
+    }
+
+    /// How a job ended, if it has.
+    pub fn outcome_of(&self, index: u32) -> Option<&Outcome> {
+        let job = &self.slab[index];
+        matches!(job.state, State::Completed | State::Failed).then(|| &self.outcomes[job.detail])
+    }
+
+    /// The indices of all jobs, in no order that may decide anything.
+    pub fn indices(&self) -> impl Iterator<Item = u32> {
+        (0..self.slab.end()).filter(|&index| self.slab[index].state != State::Vacant)
+    }
+}
+
+impl Timed for Slab<Job> {
+    fn place(&mut self, key: u32, place: u32) {
+        self[key].timer = place;
+    }
+}
+
+/// Ids to indices, in parts that grow one at a time: a table of ten million entries that doubled at
+/// once would stop the shard for a third of a second.
+struct Index {
+    parts: Box<[HashTable<u32>]>,
+}
+
+const PARTS: usize = 512;
+
+impl Default for Index {
+    fn default() -> Self {
+        Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
+    }
+}
+
+impl Index {
+    fn hash(id: JobId) -> u64 {
+        let folded = (id.0 as u64) ^ ((id.0 >> 64) as u64).rotate_left(29);
+        let mixed = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    }
+
+    fn part(hash: u64) -> usize {
+        // The table takes its control bits from the top and its bucket from the bottom.
+        (hash >> 40) as usize % PARTS
+    }
+
+    fn find(&self, id: JobId, jobs: &Slab<Job>) -> Option<u32> {
+        let hash = Self::hash(id);
+        self.parts[Self::part(hash)].find(hash, |&index| jobs[index].id == id).copied()
+    }
+
+    fn insert(&mut self, id: JobId, index: u32, jobs: &Slab<Job>) {
+        let hash = Self::hash(id);
+        self.parts[Self::part(hash)]
+            .insert_unique(hash, index, |&other| Self::hash(jobs[other].id));
+    }
+
+    fn remove(&mut self, id: JobId, jobs: &Slab<Job>) {
+        let hash = Self::hash(id);
+        let part = &mut self.parts[Self::part(hash)];
+        if let Ok(entry) = part.find_entry(hash, |&index| jobs[index].id == id) {
+            entry.remove();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Who holds which active job, until when, and under which token.
+
+use crate::command::{ClientId, Token};
+use crate::slab::{Linked, Links, NONE, Slab};
+use crate::timers::Timed;
+
+/// An unlocked job counts as stalled after this long without a sign of life (decisions.md section 3).
+pub const UNLOCKED_TTL_MS: u32 = 30_000;
+
+/// The hold of one worker on one job.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// Index of the job.
+    pub job: u32,
+    /// The connection that pulled it, if it is still there and the job goes back when it leaves.
+    pub client: Option<ClientId>,
+    /// What the holder must show; `None` for a job pulled without an owner.
+    pub token: Option<Token>,
+    /// Life of the lease from each sign of life.
+    pub ttl_ms: u32,
+    /// When it ends unless renewed.
+    pub expires_at_ms: u64,
+    /// When the attempt has lasted too long; `u64::MAX` for never.
+    pub timeout_at_ms: u64,
+    /// When the job was pulled.
+    pub started_at_ms: u64,
+    /// Neighbours among the leases of its client.
+    pub links: Links,
+    /// Place of its deadline.
+    pub timer: u32,
+    /// Set only while one command is being checked.
+    pub marked: bool,
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self {
+            job: NONE,
+            client: None,
+            token: None,
+            ttl_ms: 0,
+            expires_at_ms: 0,
+            timeout_at_ms: u64::MAX,
+            started_at_ms: 0,
+            links: Links::default(),
+            timer: NONE,
+            marked: false,
+        }
+    }
+}
+
+impl Lease {
+    /// When the shard must look at it next.
+    pub fn deadline_ms(&self) -> u64 {
+        self.expires_at_ms.min(self.timeout_at_ms)
+    }
+}
+
+/// The list of what one client holds or waits for.
+pub struct OfClient;
+
+impl Linked<OfClient> for Lease {
+    fn links(&self) -> Links {
+        self.links
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl Timed for Slab<Lease> {
+    fn place(&mut self, key: u32, place: u32) {
+        self[key].timer = place;
+    }
+}

@@ -1,0 +1,270 @@
+//! The one mutation path: what a record does to the state. Live commands and recovery call the same
+//! functions, so a replayed log is the live state.
+//!
+//! Nothing here refuses, reads a clock or answers anybody.
+
+use crate::command::{ClientId, Token};
+use crate::effect::NameChange;
+use crate::job::{Job, Options, Outcome, State, Stored, flags};
+use crate::lease::Lease;
+use crate::record::{Buried, Ended, Pushed, Retried};
+use crate::shard::Shard;
+use crate::slab::NONE;
+
+/// How often completed jobs are checked for their age.
+pub(crate) const RETENTION_CHECK_MS: u64 = 60_000;
+
+impl Shard {
+    /// [`crate::record::Record::Pushed`].
+    pub(crate) fn add(&mut self, queue: u32, pushed: &Pushed<'_>, stored: Stored) -> u32 {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let given = &pushed.job;
+        let options = self.store_options(pushed);
+        let index = self.jobs.insert(Job {
+            id: pushed.id,
+            stored,
+            run_at_ms: pushed.run_at_ms,
+            priority: given.priority,
+            queue,
+            options,
+            backoff_ms: given.backoff_ms,
+            max_attempts: given.max_attempts,
+            flags: flag(given.lifo, flags::LIFO)
+                | flag(given.remove_on_complete, flags::REMOVE_ON_COMPLETE)
+                | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL),
+            ..Job::default()
+        });
+        if options != NONE {
+            self.unique.take(&self.jobs, index);
+            self.note_name(index, true);
+        }
+        self.enter(index, if given.delay_ms > 0 { State::Delayed } else { State::Waiting });
+        index
+    }
+
+    fn store_options(&mut self, pushed: &Pushed<'_>) -> u32 {
+        let given = &pushed.job;
+        let plain = given.unique_key.is_none()
+            && given.custom_id.is_none()
+            && given.ttl_ms.is_none()
+            && given.timeout_ms.is_none();
+        if plain {
+            return NONE;
+        }
+        let created_at_ms = pushed.run_at_ms.saturating_sub(given.delay_ms);
+        self.jobs.options.insert(Options {
+            unique_key: given.unique_key.map(Into::into),
+            custom_id: given.custom_id.map(Into::into),
+            expires_at_ms: given.ttl_ms.map_or(0, |ttl_ms| created_at_ms + ttl_ms),
+            timeout_ms: given.timeout_ms.unwrap_or(0),
+        })
+    }
+
+    /// One entry of [`crate::record::Record::Leased`], and a pull without an owner: that one is not
+    /// recorded, since its job goes back to waiting at a restart.
+    pub(crate) fn lease(
+        &mut self,
+        job: u32,
+        at_ms: u64,
+        ttl_ms: u32,
+        token: Option<Token>,
+        client: Option<ClientId>,
+    ) {
+        let timeout_at_ms = match self.jobs.options_of(job) {
+            Some(options) if options.timeout_ms > 0 => at_ms + u64::from(options.timeout_ms),
+            _ => u64::MAX,
+        };
+        self.leave(job);
+        let lease = self.leases.insert(Lease {
+            job,
+            token,
+            ttl_ms,
+            expires_at_ms: at_ms + u64::from(ttl_ms),
+            timeout_at_ms,
+            started_at_ms: at_ms,
+            ..Lease::default()
+        });
+        if let Some(client) = client {
+            self.leases[lease].client = Some(client);
+            let held = self.clients.entry(client).or_default();
+            held.leases.push_back(&mut self.leases, lease);
+        }
+        let deadline_ms = self.leases[lease].deadline_ms();
+        self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+        self.jobs.slab[job].detail = lease;
+        self.enter(job, State::Active);
+    }
+
+    /// [`crate::record::Record::Completed`].
+    pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: Stored) {
+        self.leave(job);
+        self.unique.release(&self.jobs, job);
+        if self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE) || self.config.completed_max == 0 {
+            self.forget(job);
+            return;
+        }
+        let (finished_at_ms, started_at_ms) = (ended.at_ms, ended.started_at_ms);
+        self.end(job, State::Completed, Outcome { finished_at_ms, started_at_ms, stored });
+        let queue = self.jobs.slab[job].queue;
+        while self.queues[queue].count(State::Completed) > u64::from(self.config.completed_max) {
+            let Some(oldest) = self.queues[queue].completed.front() else { break };
+            self.remove(oldest);
+        }
+        let due_ms = finished_at_ms.saturating_add(RETENTION_CHECK_MS);
+        self.retention_due_ms = self.retention_due_ms.min(due_ms);
+    }
+
+    /// [`crate::record::Record::Retried`].
+    pub(crate) fn retry(&mut self, job: u32, retried: &Retried<'_>) {
+        self.leave(job);
+        let about = &mut self.jobs.slab[job];
+        about.attempts += 1;
+        about.run_at_ms = retried.run_at_ms;
+        let later = retried.run_at_ms > retried.at_ms;
+        self.enter(job, if later { State::Delayed } else { State::Waiting });
+    }
+
+    /// [`crate::record::Record::Buried`].
+    pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: Stored) {
+        self.leave(job);
+        self.unique.release(&self.jobs, job);
+        let about = &mut self.jobs.slab[job];
+        about.attempts = buried.attempts;
+        about.stalls = buried.stalls;
+        let (finished_at_ms, started_at_ms) = (buried.at_ms, buried.started_at_ms);
+        self.end(job, State::Failed, Outcome { finished_at_ms, started_at_ms, stored });
+    }
+
+    /// [`crate::record::Record::Stalled`].
+    pub(crate) fn stall(&mut self, job: u32) {
+        self.leave(job);
+        let about = &mut self.jobs.slab[job];
+        about.attempts += 1;
+        about.stalls += 1;
+        self.enter(job, State::Waiting);
+    }
+
+    /// [`crate::record::Record::Released`], and the same for a job pulled without an owner.
+    pub(crate) fn release(&mut self, job: u32) {
+        self.leave(job);
+        self.enter(job, State::Waiting);
+    }
+
+    /// [`crate::record::Record::Revived`].
+    pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64) {
+        self.leave(job);
+        let about = &mut self.jobs.slab[job];
+        about.attempts = 0;
+        about.stalls = 0;
+        about.run_at_ms = run_at_ms;
+        self.unique.take(&self.jobs, job);
+        self.enter(job, State::Waiting);
+    }
+
+    /// [`crate::record::Record::Removed`], and the end of a completed job's time.
+    pub(crate) fn remove(&mut self, job: u32) {
+        self.leave(job);
+        self.unique.release(&self.jobs, job);
+        self.forget(job);
+    }
+
+    /// [`crate::record::Record::Paused`].
+    pub(crate) fn set_paused(&mut self, name: &str, paused: bool) -> u32 {
+        let queue = self.queues.find_or_insert(name);
+        self.queues[queue].paused = paused;
+        queue
+    }
+
+    fn forget(&mut self, job: u32) {
+        self.note_name(job, false);
+        self.jobs.remove(job);
+    }
+
+    /// The directory is told of custom ids as they come and go; at recovery it asks for all at once.
+    fn note_name(&mut self, job: u32, known: bool) {
+        if self.recovering {
+            return;
+        }
+        let id = self.jobs.slab[job].id;
+        if let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone()) {
+            self.names.push(NameChange { name, id, known });
+        }
+    }
+
+    /// Puts a job, which is nowhere, where its state keeps it, and sets its deadline.
+    fn enter(&mut self, job: u32, state: State) {
+        let queue = self.jobs.slab[job].queue;
+        self.jobs.slab[job].state = state;
+        self.queues[queue].enter(state);
+        if state == State::Waiting {
+            self.queues[queue].ready.insert(&mut self.jobs.slab, job);
+        }
+        if matches!(state, State::Waiting | State::Delayed) {
+            let due_ms = match state {
+                State::Delayed => self.jobs.slab[job].run_at_ms,
+                _ => u64::MAX,
+            };
+            let expires_at_ms = match self.jobs.options_of(job) {
+                Some(options) if options.expires_at_ms > 0 => options.expires_at_ms,
+                _ => u64::MAX,
+            };
+            let deadline_ms = due_ms.min(expires_at_ms);
+            if deadline_ms < u64::MAX {
+                self.job_timers.insert(deadline_ms, job, &mut self.jobs.slab);
+            }
+        }
+    }
+
+    fn end(&mut self, job: u32, state: State, outcome: Outcome) {
+        let queue = self.jobs.slab[job].queue;
+        self.jobs.slab[job].detail = self.jobs.outcomes.insert(outcome);
+        let list = match state {
+            State::Completed => &mut self.queues[queue].completed,
+            _ => &mut self.queues[queue].failed,
+        };
+        list.push_back(&mut self.jobs.slab, job);
+        self.enter(job, state);
+    }
+
+    /// Takes a job out of wherever its state keeps it, with its deadline, lease or outcome.
+    fn leave(&mut self, job: u32) {
+        let about = &self.jobs.slab[job];
+        let (state, queue, timer, detail) = (about.state, about.queue, about.timer, about.detail);
+        if state == State::Vacant {
+            return;
+        }
+        self.queues[queue].leave(state);
+        if timer != NONE {
+            self.job_timers.remove(timer, &mut self.jobs.slab);
+        }
+        match state {
+            State::Vacant | State::Delayed => {}
+            State::Waiting => self.queues[queue].ready.remove(&mut self.jobs.slab, job),
+            State::Active => {
+                self.leave_client(detail);
+                self.lease_timers.remove(self.leases[detail].timer, &mut self.leases);
+                self.leases.remove(detail);
+            }
+            State::Completed => {
+                self.queues[queue].completed.remove(&mut self.jobs.slab, job);
+                self.jobs.outcomes.remove(detail);
+            }
+            State::Failed => {
+                self.queues[queue].failed.remove(&mut self.jobs.slab, job);
+                self.jobs.outcomes.remove(detail);
+            }
+        }
+        self.jobs.slab[job].detail = NONE;
+    }
+
+    /// Makes a lease outlive the connection that pulled it.
+    pub(crate) fn leave_client(&mut self, lease: u32) {
+        let Some(client) = self.leases[lease].client.take() else { return };
+        if let Some(held) = self.clients.get_mut(&client) {
+            held.leases.remove(&mut self.leases, lease);
+            if held.leases.is_empty() && held.waiters.is_empty() {
+                self.clients.remove(&client);
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What can be asked of a shard without changing it.
+
+use crate::id::JobId;
+use crate::job::{Job, Options, Outcome, State};
+use crate::lease::Lease;
+use crate::queue::Queue;
+use crate::shard::Shard;
+use crate::slab::List;
+use crate::stats::Census;
+
+/// One job, seen whole.
+#[derive(Clone, Copy)]
+pub struct JobView<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// Its rare options, if it has any.
+    pub options: Option<&'a Options>,
+    /// The hold on it, while active.
+    pub lease: Option<&'a Lease>,
+    /// How it ended, once ended.
+    pub outcome: Option<&'a Outcome>,
+    /// The name of its queue.
+    pub queue: &'a str,
+}
+
+/// How many of each thing a shard holds, for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Holdings {
+    /// Jobs in any state.
+    pub jobs: usize,
+    /// Queues, idle ones included.
+    pub queues: usize,
+    /// Active jobs' leases.
+    pub leases: usize,
+    /// Pulls that wait.
+    pub waiters: usize,
+    /// Deadlines.
+    pub timers: usize,
+    /// Deduplication keys held.
+    pub unique_keys: usize,
+}
+
+impl Shard {
+    /// The index of a job.
+    pub fn find(&self, id: JobId) -> Option<u32> {
+        self.jobs.find(id)
+    }
+
+    /// A job by the index that an effect or [`Shard::find`] gave.
+    pub fn view(&self, index: u32) -> JobView<'_> {
+        let job = &self.jobs.slab[index];
+        JobView {
+            job,
+            options: self.jobs.options_of(index),
+            lease: (job.state == State::Active).then(|| &self.leases[job.detail]),
+            outcome: self.jobs.outcome_of(index),
+            queue: &self.queues[job.queue].name,
+        }
+    }
+
+    /// A queue, if it is known.
+    pub fn queue(&mut self, name: &str) -> Option<&Queue> {
+        let index = self.queues.find(name)?;
+        Some(&self.queues[index])
+    }
+
+    /// The queues that have a job or a setting.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.existing()
+    }
+
+    /// Indices of the dead-letter queue of `name`, oldest first.
+    pub fn failed(&mut self, name: &str) -> impl Iterator<Item = u32> + use<'_> {
+        let front = self.queues.find(name).and_then(|queue| self.queues[queue].failed.front());
+        let jobs = &self.jobs.slab;
+        std::iter::successors(front, |&job| List::after(jobs, job))
+    }
+
+    /// Jobs by state and totals. Costs a step per queue.
+    pub fn census(&self) -> Census {
+        let mut census = Census { totals: self.totals, ..Census::default() };
+        for queue in self.queues() {
+            census.waiting += queue.count(State::Waiting);
+            census.active += queue.count(State::Active);
+            census.delayed += queue.count(State::Delayed);
+            census.completed += queue.count(State::Completed);
+            census.failed += queue.count(State::Failed);
+        }
+        census
+    }
+
+    /// Every custom id and its job: what the directory is rebuilt from.
+    pub fn custom_ids(&self) -> impl Iterator<Item = (&str, JobId)> {
+        self.jobs.indices().filter_map(|index| {
+            let name = self.jobs.options_of(index)?.custom_id.as_deref()?;
+            Some((name, self.jobs.slab[index].id))
+        })
+    }
+
+    /// How much is held of what.
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            jobs: self.jobs.slab.len(),
+            queues: self.queues.len(),
+            leases: self.leases.len(),
+            waiters: self.waiters.len(),
+            timers: self.job_timers.len() + self.lease_timers.len() + self.waiter_timers.len(),
+            unique_keys: self.unique.len(),
+        }
+    }
+}

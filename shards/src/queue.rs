@@ -1,0 +1,158 @@
+//! Queues: what waits in each, what ended in each, and their names.
+
+use crate::id::{Slot, fnv1a};
+use crate::job::{InQueue, State};
+use crate::ready::Ready;
+use crate::slab::{List, NONE, Slab};
+use crate::waiter::AtQueue;
+use hashbrown::HashTable;
+
+/// One queue.
+#[derive(Default)]
+pub struct Queue {
+    /// Its name.
+    pub name: Box<str>,
+    /// The slot of its name.
+    pub slot: Slot,
+    /// The waiting jobs.
+    pub ready: Ready,
+    /// The completed jobs, oldest first.
+    pub completed: List<InQueue>,
+    /// The dead-letter queue, oldest first.
+    pub failed: List<InQueue>,
+    /// Pulls that wait for a job.
+    pub waiters: List<AtQueue>,
+    /// Whether delivery is stopped.
+    pub paused: bool,
+    counts: [u32; 6],
+}
+
+impl Queue {
+    /// Jobs in a state.
+    pub fn count(&self, state: State) -> u64 {
+        u64::from(self.counts[state as usize])
+    }
+
+    /// Jobs in any state.
+    pub fn total(&self) -> u64 {
+        State::ALL.iter().map(|&state| self.count(state)).sum()
+    }
+
+    /// Counts a job in.
+    pub fn enter(&mut self, state: State) {
+        self.counts[state as usize] += 1;
+    }
+
+    /// Counts a job out.
+    pub fn leave(&mut self, state: State) {
+        self.counts[state as usize] -= 1;
+    }
+
+    /// Whether clients see it: it has a job or a setting.
+    pub fn exists(&self) -> bool {
+        self.paused || self.total() > 0
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.exists() && self.waiters.is_empty()
+    }
+}
+
+/// Idle queues kept for their next job before they are swept.
+const IDLE_QUEUES_MAX: usize = 1024;
+
+/// The queues of a shard, by index and by name.
+#[derive(Default)]
+pub struct Queues {
+    slab: Slab<Queue>,
+    by_name: HashTable<u32>,
+    /// Index of the last queue that was looked up: most lookups repeat it.
+    last: Option<u32>,
+    sweep_at: usize,
+}
+
+impl Queues {
+    /// The index of a queue that is known.
+    pub fn find(&mut self, name: &str) -> Option<u32> {
+        if let Some(last) = self.last
+            && *self.slab[last].name == *name
+        {
+            return Some(last);
+        }
+        let found = self
+            .by_name
+            .find(fnv1a(name.as_bytes()), |&index| *self.slab[index].name == *name)
+            .copied();
+        self.last = found.or(self.last);
+        found
+    }
+
+    /// The index of a queue, made known if it was not.
+    pub fn find_or_insert(&mut self, name: &str) -> u32 {
+        if let Some(index) = self.find(name) {
+            return index;
+        }
+        self.sweep();
+        let index = self.slab.insert(Queue {
+            name: name.into(),
+            slot: Slot::of_name(name),
+            ..Queue::default()
+        });
+        self.by_name.insert_unique(fnv1a(name.as_bytes()), index, |&other| {
+            fnv1a(self.slab[other].name.as_bytes())
+        });
+        index
+    }
+
+    /// The queues clients see, by index.
+    pub fn existing(&self) -> impl Iterator<Item = &Queue> {
+        (0..self.slab.end()).map(|index| &self.slab[index]).filter(|queue| queue.exists())
+    }
+
+    /// One past the highest index in use.
+    pub fn end(&self) -> u32 {
+        self.slab.end()
+    }
+
+    /// How many queues are held, idle ones included.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether no queue is held.
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// Forgets idle queues once there are many, so that names nobody uses any more cost nothing.
+    fn sweep(&mut self) {
+        if self.slab.len() < self.sweep_at.max(IDLE_QUEUES_MAX) {
+            return;
+        }
+        self.last = None;
+        let slab = &mut self.slab;
+        self.by_name.retain(|&mut index| {
+            let idle = slab[index].is_idle();
+            if idle {
+                slab.remove(index);
+            }
+            !idle
+        });
+        // The next sweep comes when the number has doubled: sweeping stays cheap per queue made.
+        self.sweep_at = self.slab.len() * 2;
+    }
+}
+
+impl std::ops::Index<u32> for Queues {
+    type Output = Queue;
+    fn index(&self, index: u32) -> &Queue {
+        assert!(index != NONE, "a job knows its queue");
+        &self.slab[index]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Queues {
+    fn index_mut(&mut self, index: u32) -> &mut Queue {
+        &mut self.slab[index]
+    }
+}

@@ -1,0 +1,198 @@
+//! The waiting jobs of one queue, in order of delivery: priority high to low, then LIFO jobs newest
+//! first, then FIFO jobs by due time and push order (decisions.md section 2).
+//!
+//! Almost every job arrives in order and joins the end of a list in O(1). The few that come back out
+//! of order (a retry, a release, a delay that fell due late) go to a heap of strays, O(log n). What
+//! is delivered next is the better of the two.
+
+use crate::id::JobId;
+use crate::job::{InQueue, Job, flags};
+use crate::slab::{List, Slab};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The jobs of one priority that came in order.
+#[derive(Default, Clone, Copy)]
+struct Lane {
+    lifo: List<InQueue>,
+    fifo: List<InQueue>,
+}
+
+impl Lane {
+    fn front(&self) -> Option<u32> {
+        self.lifo.front().or(self.fifo.front())
+    }
+}
+
+/// Lanes that may stand empty, so that a queue which empties and fills allocates nothing.
+const EMPTY_LANES_MAX: usize = 16;
+
+/// See the module.
+#[derive(Default)]
+pub struct Ready {
+    lanes: BTreeMap<Reverse<i32>, Lane>,
+    strays: Vec<u32>,
+}
+
+/// Sorts in order of delivery.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    priority: Reverse<i32>,
+    fifo: bool,
+    run_at_ms: u64,
+    sequence: u128,
+}
+
+fn rank(job: &Job) -> Rank {
+    let priority = Reverse(job.priority);
+    let JobId(id) = job.id;
+    if job.has(flags::LIFO) {
+        Rank { priority, fifo: false, run_at_ms: 0, sequence: !id }
+    } else {
+        Rank { priority, fifo: true, run_at_ms: job.run_at_ms, sequence: id }
+    }
+}
+
+impl Ready {
+    /// The next job to deliver.
+    pub fn first(&self, jobs: &Slab<Job>) -> Option<u32> {
+        let in_order = self.lanes.values().find_map(Lane::front);
+        match (in_order, self.strays.first().copied()) {
+            (Some(a), Some(b)) => Some(if rank(&jobs[a]) < rank(&jobs[b]) { a } else { b }),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Adds a job.
+    pub fn insert(&mut self, jobs: &mut Slab<Job>, index: u32) {
+        let job = &jobs[index];
+        let lane = self.lanes.entry(Reverse(job.priority)).or_default();
+        let list = if job.has(flags::LIFO) { &mut lane.lifo } else { &mut lane.fifo };
+        let (Some(front), Some(back)) = (list.front(), list.back()) else {
+            list.push_back(jobs, index);
+            return;
+        };
+        let rank_here = rank(job);
+        if rank_here > rank(&jobs[back]) {
+            list.push_back(jobs, index);
+        } else if rank_here < rank(&jobs[front]) {
+            list.push_front(jobs, index);
+        } else {
+            self.insert_stray(jobs, index);
+        }
+    }
+
+    /// Takes a job out.
+    pub fn remove(&mut self, jobs: &mut Slab<Job>, index: u32) {
+        if jobs[index].has(flags::STRAY) {
+            self.remove_stray(jobs, index);
+            return;
+        }
+        let key = Reverse(jobs[index].priority);
+        let lifo = jobs[index].has(flags::LIFO);
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            let list = if lifo { &mut lane.lifo } else { &mut lane.fifo };
+            list.remove(jobs, index);
+            if lane.front().is_none() && self.lanes.len() > EMPTY_LANES_MAX {
+                self.lanes.remove(&key);
+            }
+        }
+    }
+
+    fn insert_stray(&mut self, jobs: &mut Slab<Job>, index: u32) {
+        jobs[index].flags |= flags::STRAY;
+        self.strays.push(index);
+        self.rise(jobs, self.strays.len() - 1);
+    }
+
+    fn remove_stray(&mut self, jobs: &mut Slab<Job>, index: u32) {
+        let place = jobs[index].links.next as usize;
+        assert_eq!(self.strays[place], index, "a stray knows its place");
+        jobs[index].flags &= !flags::STRAY;
+        self.strays.swap_remove(place);
+        if place < self.strays.len() {
+            let place = self.rise(jobs, place);
+            self.sink(jobs, place);
+        }
+    }
+
+    fn rise(&mut self, jobs: &mut Slab<Job>, mut place: usize) -> usize {
+        let index = self.strays[place];
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if rank(&jobs[self.strays[parent]]) <= rank(&jobs[index]) {
+                break;
+            }
+            self.put(jobs, place, self.strays[parent]);
+            place = parent;
+        }
+        self.put(jobs, place, index);
+        place
+    }
+
+    fn sink(&mut self, jobs: &mut Slab<Job>, mut place: usize) {
+        let index = self.strays[place];
+        loop {
+            let children = place * 2 + 1..(place * 2 + 3).min(self.strays.len());
+            let Some(best) = children.min_by_key(|&child| rank(&jobs[self.strays[child]])) else {
+                break;
+            };
+            if rank(&jobs[self.strays[best]]) >= rank(&jobs[index]) {
+                break;
+            }
+            self.put(jobs, place, self.strays[best]);
+            place = best;
+        }
+        self.put(jobs, place, index);
+    }
+
+    fn put(&mut self, jobs: &mut Slab<Job>, place: usize, index: u32) {
+        self.strays[place] = index;
+        jobs[index].links.next = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Chance;
+
+    /// Guards against an order that depends on how a job came to wait.
+    #[test]
+    fn order_of_delivery_is_that_of_a_sort() {
+        for seed in 0..200 {
+            let mut chance = Chance::new(seed);
+            let mut jobs = Slab::new();
+            let mut ready = Ready::default();
+            let mut model: Vec<u32> = Vec::new();
+            for step in 0..300_u128 {
+                let dice = chance.draw();
+                if dice.is_multiple_of(4) && !model.is_empty() {
+                    let gone = model.swap_remove(dice as usize / 4 % model.len());
+                    ready.remove(&mut jobs, gone);
+                } else if dice % 4 == 1 && !model.is_empty() {
+                    model.sort_by(|&a, &b| rank(&jobs[a]).cmp(&rank(&jobs[b])));
+                    assert_eq!(ready.first(&jobs), Some(model[0]));
+                    let first = model.remove(0);
+                    ready.remove(&mut jobs, first);
+                } else {
+                    let index = jobs.insert(Job {
+                        id: JobId(step << 12),
+                        priority: (chance.draw() % 3) as i32 - 1,
+                        run_at_ms: step as u64 + chance.draw() % 4 * (chance.draw() % 20),
+                        flags: if chance.draw().is_multiple_of(3) { flags::LIFO } else { 0 },
+                        ..Job::default()
+                    });
+                    ready.insert(&mut jobs, index);
+                    model.push(index);
+                }
+            }
+            model.sort_by(|&a, &b| rank(&jobs[a]).cmp(&rank(&jobs[b])));
+            for index in model {
+                assert_eq!(ready.first(&jobs), Some(index));
+                ready.remove(&mut jobs, index);
+            }
+            assert_eq!(ready.first(&jobs), None);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! What is persisted: one record per fact, with the payload, if any, as its last bytes.
+//!
+//! Recipe for a change: a kind keeps its number for ever. A new field means a new kind, or a new
+//! version of the kind with the old one still decoded; `tests/compat` holds logs of every version.
+//! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
+
+use crate::command::{NewJob, Repeat, Token};
+use crate::id::JobId;
+use crate::job::Stored;
+use crate::wire::{Malformed, Reader, Writer};
+
+/// Version of the encoding of every kind below.
+const VERSION: u8 = 1;
+
+/// Where records go. Whoever implements it gives each record its address and keeps its bytes.
+pub trait Journal {
+    /// Appends a record.
+    fn append(&mut self, record: &Record<'_>) -> Stored;
+    /// Nothing of this turn may be shown before the disk has it.
+    fn require_sync(&mut self);
+}
+
+/// One fact.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A job came. Payload: its data.
+    Pushed(Pushed<'a>),
+    /// Jobs were pulled under locks. Payload: none.
+    Leased(Leased<'a>),
+    /// A job was done. Payload: the result.
+    Completed(Ended<'a>),
+    /// An attempt failed and another follows. Payload: the error.
+    Retried(Retried<'a>),
+    /// A job went to the dead-letter queue. Payload: the reason.
+    Buried(Buried<'a>),
+    /// A worker went silent; the job waits again.
+    Stalled {
+        /// The job.
+        id: JobId,
+    },
+    /// A locked job went back because its connection closed.
+    Released {
+        /// The job.
+        id: JobId,
+    },
+    /// A job was taken out of the dead-letter queue.
+    Revived {
+        /// The job.
+        id: JobId,
+        /// When it may be delivered.
+        run_at_ms: u64,
+    },
+    /// A job is gone.
+    Removed {
+        /// The job.
+        id: JobId,
+    },
+    /// A queue was paused or resumed.
+    Paused {
+        /// The queue.
+        queue: &'a str,
+        /// The new setting.
+        paused: bool,
+    },
+}
+
+/// See [`Record::Pushed`].
+#[derive(Clone, Debug)]
+pub struct Pushed<'a> {
+    /// The new job.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: &'a str,
+    /// When it may be delivered.
+    pub run_at_ms: u64,
+    /// What was pushed.
+    pub job: NewJob<'a>,
+}
+
+/// See [`Record::Leased`].
+#[derive(Clone, Copy, Debug)]
+pub struct Leased<'a> {
+    /// When the jobs were pulled.
+    pub at_ms: u64,
+    /// Life of the locks.
+    pub ttl_ms: u32,
+    /// The jobs and their tokens.
+    pub entries: Entries<'a>,
+}
+
+/// See [`Record::Completed`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// The job.
+    pub id: JobId,
+    /// When it was done.
+    pub at_ms: u64,
+    /// When its last attempt began.
+    pub started_at_ms: u64,
+    /// One MessagePack value, or nothing.
+    pub result: &'a [u8],
+}
+
+/// See [`Record::Retried`].
+#[derive(Clone, Copy, Debug)]
+pub struct Retried<'a> {
+    /// The job.
+    pub id: JobId,
+    /// When the attempt failed.
+    pub at_ms: u64,
+    /// When the next one may begin.
+    pub run_at_ms: u64,
+    /// Why it failed.
+    pub error: &'a str,
+}
+
+/// See [`Record::Buried`].
+#[derive(Clone, Copy, Debug)]
+pub struct Buried<'a> {
+    /// The job.
+    pub id: JobId,
+    /// When it failed for good.
+    pub at_ms: u64,
+    /// When its last attempt began; 0 if none did.
+    pub started_at_ms: u64,
+    /// Attempts that have failed, this one included.
+    pub attempts: u16,
+    /// Times its worker went silent.
+    pub stalls: u8,
+    /// Why it failed.
+    pub error: &'a str,
+}
+
+/// Pairs of job and token, as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries<'a>(&'a [u8]);
+
+const ENTRY: usize = 32;
+
+impl<'a> Entries<'a> {
+    /// Views pairs written by [`Entries::push`].
+    pub fn new(bytes: &'a [u8]) -> Self {
+        assert!(bytes.len().is_multiple_of(ENTRY), "entries are whole");
+        Self(bytes)
+    }
+
+    /// Adds a pair to a buffer of them.
+    pub fn push(bytes: &mut Vec<u8>, id: JobId, token: Token) {
+        bytes.extend_from_slice(&id.0.to_le_bytes());
+        bytes.extend_from_slice(&token.0.to_le_bytes());
+    }
+
+    /// The pairs.
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, Token)> + use<'a> {
+        self.0.as_chunks::<ENTRY>().0.iter().map(|entry| {
+            let (id, token) = entry.split_at(16);
+            let number = |half: &[u8]| {
+                let mut bytes = [0; 16];
+                bytes.copy_from_slice(half);
+                u128::from_le_bytes(bytes)
+            };
+            (JobId(number(id)), Token(number(token)))
+        })
+    }
+}
+
+/// Numbers of the kinds, for ever.
+mod kind {
+    pub(super) const PUSHED: u8 = 1;
+    pub(super) const LEASED: u8 = 2;
+    pub(super) const COMPLETED: u8 = 3;
+    pub(super) const RETRIED: u8 = 4;
+    pub(super) const BURIED: u8 = 5;
+    pub(super) const STALLED: u8 = 6;
+    pub(super) const RELEASED: u8 = 7;
+    pub(super) const REVIVED: u8 = 8;
+    pub(super) const REMOVED: u8 = 9;
+    pub(super) const PAUSED: u8 = 10;
+}
+
+/// Bits that say which parts a pushed job has.
+mod part {
+    pub(super) const LIFO: u16 = 1;
+    pub(super) const REMOVE_ON_COMPLETE: u16 = 1 << 1;
+    pub(super) const REMOVE_ON_FAIL: u16 = 1 << 2;
+    pub(super) const DURABLE: u16 = 1 << 3;
+    pub(super) const TTL: u16 = 1 << 4;
+    pub(super) const TIMEOUT: u16 = 1 << 5;
+    pub(super) const UNIQUE_KEY: u16 = 1 << 6;
+    pub(super) const CUSTOM_ID: u16 = 1 << 7;
+    pub(super) const GROUP_ID: u16 = 1 << 8;
+    pub(super) const TAGS: u16 = 1 << 9;
+    pub(super) const DEPENDS_ON: u16 = 1 << 10;
+    pub(super) const REPEAT: u16 = 1 << 11;
+    pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
+}
+
+impl Record<'_> {
+    /// Length of the encoding, payload included.
+    pub fn encoded_len(&self) -> usize {
+        2 + match self {
+            Self::Pushed(pushed) => pushed.encoded_len(),
+            Self::Leased(leased) => 12 + leased.entries.0.len(),
+            Self::Completed(ended) => 32 + ended.result.len(),
+            Self::Retried(retried) => 32 + retried.error.len(),
+            Self::Buried(buried) => 35 + buried.error.len(),
+            Self::Stalled { .. } | Self::Released { .. } | Self::Removed { .. } => 16,
+            Self::Revived { .. } => 24,
+            Self::Paused { queue, .. } => 1 + queue.len(),
+        }
+    }
+
+    /// Length of the payload at the end.
+    pub fn payload_len(&self) -> usize {
+        match self {
+            Self::Pushed(pushed) => pushed.job.data.len(),
+            Self::Completed(ended) => ended.result.len(),
+            Self::Retried(retried) => retried.error.len(),
+            Self::Buried(buried) => buried.error.len(),
+            _ => 0,
+        }
+    }
+
+    /// Writes the record into `bytes`, which is [`Record::encoded_len`] long.
+    pub fn encode(&self, bytes: &mut [u8]) {
+        let mut out = Writer::new(bytes);
+        out.u8(self.kind());
+        out.u8(VERSION);
+        match self {
+            Self::Pushed(pushed) => pushed.encode(&mut out),
+            Self::Leased(leased) => {
+                out.u64(leased.at_ms);
+                out.u32(leased.ttl_ms);
+                out.bytes(leased.entries.0);
+            }
+            Self::Completed(ended) => {
+                out.id(ended.id);
+                out.u64(ended.at_ms);
+                out.u64(ended.started_at_ms);
+                out.bytes(ended.result);
+            }
+            Self::Retried(retried) => {
+                out.id(retried.id);
+                out.u64(retried.at_ms);
+                out.u64(retried.run_at_ms);
+                out.bytes(retried.error.as_bytes());
+            }
+            Self::Buried(buried) => {
+                out.id(buried.id);
+                out.u64(buried.at_ms);
+                out.u64(buried.started_at_ms);
+                out.u16(buried.attempts);
+                out.u8(buried.stalls);
+                out.bytes(buried.error.as_bytes());
+            }
+            Self::Stalled { id } | Self::Released { id } | Self::Removed { id } => out.id(*id),
+            Self::Revived { id, run_at_ms } => {
+                out.id(*id);
+                out.u64(*run_at_ms);
+            }
+            Self::Paused { queue, paused } => {
+                out.u8(u8::from(*paused));
+                out.bytes(queue.as_bytes());
+            }
+        }
+        out.finish();
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Pushed(_) => kind::PUSHED,
+            Self::Leased(_) => kind::LEASED,
+            Self::Completed(_) => kind::COMPLETED,
+            Self::Retried(_) => kind::RETRIED,
+            Self::Buried(_) => kind::BURIED,
+            Self::Stalled { .. } => kind::STALLED,
+            Self::Released { .. } => kind::RELEASED,
+            Self::Revived { .. } => kind::REVIVED,
+            Self::Removed { .. } => kind::REMOVED,
+            Self::Paused { .. } => kind::PAUSED,
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Reads a record back.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut from = Reader::new(bytes);
+        let kind = from.u8()?;
+        if from.u8()? != VERSION {
+            return Err(Malformed("its version is not known to this release"));
+        }
+        Ok(match kind {
+            kind::PUSHED => Self::Pushed(Pushed::decode(from)?),
+            kind::LEASED => {
+                let (at_ms, ttl_ms, rest) = (from.u64()?, from.u32()?, from.rest());
+                if !rest.len().is_multiple_of(ENTRY) {
+                    return Err(Malformed("entries are cut short"));
+                }
+                Self::Leased(Leased { at_ms, ttl_ms, entries: Entries(rest) })
+            }
+            kind::COMPLETED => Self::Completed(Ended {
+                id: from.id()?,
+                at_ms: from.u64()?,
+                started_at_ms: from.u64()?,
+                result: from.rest(),
+            }),
+            kind::RETRIED => Self::Retried(Retried {
+                id: from.id()?,
+                at_ms: from.u64()?,
+                run_at_ms: from.u64()?,
+                error: utf8(from.rest())?,
+            }),
+            kind::BURIED => Self::Buried(Buried {
+                id: from.id()?,
+                at_ms: from.u64()?,
+                started_at_ms: from.u64()?,
+                attempts: from.u16()?,
+                stalls: from.u8()?,
+                error: utf8(from.rest())?,
+            }),
+            kind::STALLED => Self::Stalled { id: from.id()? },
+            kind::RELEASED => Self::Released { id: from.id()? },
+            kind::REVIVED => Self::Revived { id: from.id()?, run_at_ms: from.u64()? },
+            kind::REMOVED => Self::Removed { id: from.id()? },
+            kind::PAUSED => {
+                let paused = from.u8()? != 0;
+                Self::Paused { queue: utf8(from.rest())?, paused }
+            }
+            _ => return Err(Malformed("its kind is not known to this release")),
+        })
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed("text is not UTF-8"))
+}
+
+impl<'a> Pushed<'a> {
+    fn parts(&self) -> u16 {
+        let job = &self.job;
+        let bit = |present: bool, bit: u16| if present { bit } else { 0 };
+        bit(job.lifo, part::LIFO)
+            | bit(job.remove_on_complete, part::REMOVE_ON_COMPLETE)
+            | bit(job.remove_on_fail, part::REMOVE_ON_FAIL)
+            | bit(job.durable, part::DURABLE)
+            | bit(job.ttl_ms.is_some(), part::TTL)
+            | bit(job.timeout_ms.is_some(), part::TIMEOUT)
+            | bit(job.unique_key.is_some(), part::UNIQUE_KEY)
+            | bit(job.custom_id.is_some(), part::CUSTOM_ID)
+            | bit(job.group_id.is_some(), part::GROUP_ID)
+            | bit(!job.tags.is_empty(), part::TAGS)
+            | bit(!job.depends_on.is_empty(), part::DEPENDS_ON)
+            | bit(job.repeat.is_some(), part::REPEAT)
+            | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
+    }
+
+    fn texts(&self) -> [(u16, &[u8]); 5] {
+        let text = |text: Option<&'a str>| text.unwrap_or_default().as_bytes();
+        [
+            (part::UNIQUE_KEY, text(self.job.unique_key)),
+            (part::CUSTOM_ID, text(self.job.custom_id)),
+            (part::GROUP_ID, text(self.job.group_id)),
+            (part::TAGS, self.job.tags),
+            (part::DEPENDS_ON, self.job.depends_on),
+        ]
+    }
+
+    fn encoded_len(&self) -> usize {
+        let parts = self.parts();
+        let mut len = 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2 + self.queue.len() + self.job.data.len();
+        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) == 0 {
+            return len;
+        }
+        let sized = |bit: u16, size: usize| if parts & bit != 0 { size } else { 0 };
+        len += sized(part::TTL, 8) + sized(part::TIMEOUT, 4);
+        len += sized(part::REPEAT, 16) + sized(part::REPEAT_LIMIT, 8);
+        len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        let parts = self.parts();
+        let job = &self.job;
+        out.u16(parts);
+        out.id(self.id);
+        out.u64(self.run_at_ms);
+        out.u64(job.delay_ms);
+        out.u32(job.priority as u32);
+        out.u16(job.max_attempts);
+        out.u32(job.backoff_ms);
+        out.short(self.queue.as_bytes());
+        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) != 0 {
+            self.encode_rare(parts, out);
+        }
+        out.bytes(job.data);
+    }
+
+    fn encode_rare(&self, parts: u16, out: &mut Writer<'_>) {
+        if let Some(ttl_ms) = self.job.ttl_ms {
+            out.u64(ttl_ms);
+        }
+        if let Some(timeout_ms) = self.job.timeout_ms {
+            out.u32(timeout_ms);
+        }
+        if let Some(repeat) = self.job.repeat {
+            out.u64(repeat.every_ms);
+            out.u64(repeat.count);
+            if let Some(limit) = repeat.limit {
+                out.u64(limit);
+            }
+        }
+        for (bit, text) in self.texts() {
+            if parts & bit != 0 {
+                out.short(text);
+            }
+        }
+    }
+
+    fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let parts = from.u16()?;
+        let has = |bit: u16| parts & bit != 0;
+        let (id, run_at_ms) = (from.id()?, from.u64()?);
+        let mut job = NewJob {
+            delay_ms: from.u64()?,
+            priority: from.u32()? as i32,
+            max_attempts: from.u16()?,
+            backoff_ms: from.u32()?,
+            lifo: has(part::LIFO),
+            remove_on_complete: has(part::REMOVE_ON_COMPLETE),
+            remove_on_fail: has(part::REMOVE_ON_FAIL),
+            durable: has(part::DURABLE),
+            ..NewJob::default()
+        };
+        let queue = from.text()?;
+        if has(part::TTL) {
+            job.ttl_ms = Some(from.u64()?);
+        }
+        if has(part::TIMEOUT) {
+            job.timeout_ms = Some(from.u32()?);
+        }
+        if has(part::REPEAT) {
+            let (every_ms, count) = (from.u64()?, from.u64()?);
+            let limit = has(part::REPEAT_LIMIT).then(|| from.u64()).transpose()?;
+            job.repeat = Some(Repeat { every_ms, limit, count });
+        }
+        job.unique_key = has(part::UNIQUE_KEY).then(|| from.text()).transpose()?;
+        job.custom_id = has(part::CUSTOM_ID).then(|| from.text()).transpose()?;
+        job.group_id = has(part::GROUP_ID).then(|| from.text()).transpose()?;
+        job.tags = if has(part::TAGS) { from.short()? } else { &[] };
+        job.depends_on = if has(part::DEPENDS_ON) { from.short()? } else { &[] };
+        job.data = from.rest();
+        Ok(Self { id, queue, run_at_ms, job })
+    }
+}

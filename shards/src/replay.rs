@@ -1,0 +1,83 @@
+//! Recovery: applies records in the order they were written, through [`crate::mutate`].
+
+use crate::job::{State, Stored};
+use crate::record::Record;
+use crate::shard::Shard;
+use crate::wire::Malformed;
+
+impl Shard {
+    /// Applies one record. `stored` is where it lies; its payload length is found here.
+    ///
+    /// A record that names a job which is not known is passed over: the job was forgotten later, by
+    /// age or number, under settings that differ from those of the time.
+    pub fn replay(&mut self, position: u64, bytes: &[u8]) -> Result<(), Malformed> {
+        let record = Record::decode(bytes)?;
+        let stored = Stored {
+            position,
+            record_bytes: bytes.len() as u32,
+            payload_bytes: record.payload_len() as u32,
+        };
+        match &record {
+            Record::Pushed(pushed) => {
+                if self.jobs.find(pushed.id).is_some() {
+                    return Err(Malformed("a job was pushed twice"));
+                }
+                self.ids.rise_above(pushed.id);
+                let queue = self.queues.find_or_insert(pushed.queue);
+                self.add(queue, pushed, stored);
+            }
+            Record::Leased(leased) => {
+                for (id, token) in leased.entries.iter() {
+                    if let Some(job) = self.pending(id) {
+                        self.lease(job, leased.at_ms, leased.ttl_ms, Some(token), None);
+                    }
+                }
+            }
+            Record::Completed(ended) => {
+                if let Some(job) = self.jobs.find(ended.id) {
+                    self.complete(job, ended, stored);
+                }
+            }
+            Record::Retried(retried) => {
+                if let Some(job) = self.jobs.find(retried.id) {
+                    self.retry(job, retried);
+                }
+            }
+            Record::Buried(buried) => {
+                if let Some(job) = self.jobs.find(buried.id) {
+                    self.inter(job, buried, stored);
+                }
+            }
+            Record::Stalled { id } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.stall(job);
+                }
+            }
+            Record::Released { id } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.release(job);
+                }
+            }
+            Record::Revived { id, run_at_ms } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.revive(job, *run_at_ms);
+                }
+            }
+            Record::Removed { id } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.remove(job);
+                }
+            }
+            Record::Paused { queue, paused } => {
+                self.set_paused(queue, *paused);
+            }
+        }
+        Ok(())
+    }
+
+    fn pending(&self, id: crate::id::JobId) -> Option<u32> {
+        let job = self.jobs.find(id)?;
+        matches!(self.jobs.slab[job].state, State::Waiting | State::Delayed | State::Active)
+            .then_some(job)
+    }
+}

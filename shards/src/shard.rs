@@ -1,0 +1,282 @@
+//! The state machine of one shard: commands in, records and effects out.
+//!
+//! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
+//! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
+
+use crate::command::{ClientId, Command, NewJob, RequestId};
+use crate::effect::{Effects, NameChange, Reply};
+use crate::id::{Chance, IdMaker, JobId};
+use crate::job::{Jobs, State};
+use crate::lease::{Lease, OfClient};
+use crate::queue::Queues;
+use crate::record::{Journal, Pushed, Record};
+use crate::slab::{List, Slab};
+use crate::stats::Totals;
+use crate::timers::Timers;
+use crate::unique::UniqueKeys;
+use crate::waiter::Waiter;
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+use std::hash::BuildHasherDefault;
+
+/// Jobs handled by one slice of a long command, so that it never holds a turn for long.
+pub(crate) const SLICE: u64 = 500;
+
+/// What a shard is told once.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Completed jobs kept per queue.
+    pub completed_max: u32,
+    /// How long a completed job is kept.
+    pub completed_retention_ms: u64,
+    /// Start of all its chance: ids and tokens. Must differ between starts and shards.
+    pub seed: u64,
+}
+
+/// What one client holds and waits for.
+#[derive(Default)]
+pub(crate) struct Client {
+    pub(crate) leases: List<OfClient>,
+    pub(crate) waiters: List<OfClient>,
+}
+
+/// A long command, done in slices.
+pub(crate) struct Chore {
+    pub(crate) request: RequestId,
+    pub(crate) queue: Box<str>,
+    pub(crate) left: u64,
+    pub(crate) done: u64,
+}
+
+/// Client ids are small numbers the server made: hashing them needs no secret.
+#[derive(Default)]
+pub(crate) struct ClientHasher(u64);
+
+impl std::hash::Hasher for ClientHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
+/// See the module.
+pub struct Shard {
+    pub(crate) config: Config,
+    pub(crate) ids: IdMaker,
+    pub(crate) tokens: Chance,
+    pub(crate) jobs: Jobs,
+    pub(crate) queues: Queues,
+    pub(crate) leases: Slab<Lease>,
+    pub(crate) waiters: Slab<Waiter>,
+    pub(crate) clients: HashMap<ClientId, Client, BuildHasherDefault<ClientHasher>>,
+    pub(crate) unique: UniqueKeys,
+    pub(crate) job_timers: Timers,
+    pub(crate) lease_timers: Timers,
+    pub(crate) waiter_timers: Timers,
+    pub(crate) chores: VecDeque<Chore>,
+    pub(crate) retention_due_ms: u64,
+    pub(crate) totals: Totals,
+    pub(crate) recovering: bool,
+    /// Custom ids that came or went since effects were last handed out.
+    pub(crate) names: Vec<NameChange>,
+    /// Scratch for the pairs of one record.
+    pub(crate) entries: Vec<u8>,
+}
+
+/// Where a command's consequences go.
+pub struct Out<'a, J> {
+    /// Takes the records.
+    pub journal: &'a mut J,
+    /// Takes all else.
+    pub effects: &'a mut Effects,
+}
+
+/// Who asks, and which answer it waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Caller {
+    /// The connection.
+    pub client: ClientId,
+    /// The request.
+    pub request: RequestId,
+}
+
+impl Shard {
+    /// An empty shard, ready to replay records; [`Shard::restart`] ends that and opens it.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            ids: IdMaker::new(config.seed, JobId::default()),
+            tokens: Chance::new(config.seed.rotate_left(32) ^ 0x6c6f_636b),
+            jobs: Jobs::default(),
+            queues: Queues::default(),
+            leases: Slab::new(),
+            waiters: Slab::new(),
+            clients: HashMap::default(),
+            unique: UniqueKeys::default(),
+            job_timers: Timers::default(),
+            lease_timers: Timers::default(),
+            waiter_timers: Timers::default(),
+            chores: VecDeque::new(),
+            retention_due_ms: u64::MAX,
+            totals: Totals::default(),
+            recovering: true,
+            names: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Carries out one command.
+    pub fn apply<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        command: &Command<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        match command {
+            Command::Push { queue, jobs } => self.push(now_ms, caller, queue, jobs, out),
+            Command::Pull(pull) => self.pull(now_ms, caller, pull, out),
+            Command::CheckAcks { acks } => {
+                let reply =
+                    self.check_acks(now_ms, acks).map_or_else(|refused| refused, |()| Reply::Done);
+                out.effects.replies.push((caller.request, reply));
+            }
+            Command::Ack { acks } => self.ack(now_ms, caller, acks, out),
+            Command::Fail(fail) => self.fail(now_ms, caller, fail, out),
+            Command::Heartbeat { job, token } => {
+                let reply = match self.renew(now_ms, caller.client, *job, *token) {
+                    Ok(()) => Reply::Done,
+                    Err(refusal) => Reply::Refused { place: 0, refusal },
+                };
+                out.effects.replies.push((caller.request, reply));
+            }
+            Command::Heartbeats { beats } => {
+                let alive = beats
+                    .iter()
+                    .filter(|(job, token)| self.renew(now_ms, caller.client, *job, *token).is_ok())
+                    .count();
+                out.effects.replies.push((caller.request, Reply::Count(alive as u64)));
+            }
+            Command::Pause { queue, paused } => self.pause(now_ms, caller, queue, *paused, out),
+            Command::RetryFailed { queue, job, count } => {
+                self.retry_failed(now_ms, caller, queue, *job, *count, out);
+            }
+            Command::Disconnect => self.disconnect(now_ms, caller.client, out),
+        }
+        out.effects.names.append(&mut self.names);
+    }
+
+    fn push<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue_name: &str,
+        jobs: &[NewJob<'_>],
+        out: &mut Out<'_, J>,
+    ) {
+        let queue = self.queues.find_or_insert(queue_name);
+        let slot = self.queues[queue].slot;
+        let first = out.effects.pushed.len();
+        for job in jobs {
+            if let Some(key) = job.unique_key
+                && let Some(holder) = self.unique.holder(&self.jobs, queue, key)
+            {
+                out.effects.pushed.push(holder);
+                continue;
+            }
+            let id = self.ids.make(now_ms, slot);
+            let run_at_ms = now_ms + job.delay_ms;
+            let pushed = Pushed { id, queue: queue_name, run_at_ms, job: job.clone() };
+            if job.durable {
+                out.journal.require_sync();
+            }
+            let record = Record::Pushed(pushed);
+            let stored = out.journal.append(&record);
+            let Record::Pushed(pushed) = &record else { continue };
+            let index = self.add(queue, pushed, stored);
+            out.effects.pushed.push(index);
+            self.totals.pushed += 1;
+        }
+        let last = out.effects.pushed.len();
+        out.effects.replies.push((caller.request, Reply::Pushed(first..last)));
+        self.serve(now_ms, queue, out);
+    }
+
+    fn pause<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        name: &str,
+        paused: bool,
+        out: &mut Out<'_, J>,
+    ) {
+        let known = self.queues.find(name);
+        if known.is_some_and(|queue| self.queues[queue].paused) != paused {
+            out.journal.append(&Record::Paused { queue: name, paused });
+            let queue = self.set_paused(name, paused);
+            self.serve(now_ms, queue, out);
+        }
+        out.effects.replies.push((caller.request, Reply::Done));
+    }
+
+    fn retry_failed<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        name: &str,
+        one: Option<JobId>,
+        count: u64,
+        out: &mut Out<'_, J>,
+    ) {
+        let queue = self.queues.find(name);
+        let Some(id) = one else {
+            let left = queue.map_or(0, |queue| self.queues[queue].count(State::Failed)).min(count);
+            self.chores.push_back(Chore {
+                request: caller.request,
+                queue: name.into(),
+                left,
+                done: 0,
+            });
+            self.work_on_chores(now_ms, out);
+            return;
+        };
+        let job = self.jobs.find(id).filter(|&job| {
+            self.jobs.slab[job].state == State::Failed && Some(self.jobs.slab[job].queue) == queue
+        });
+        if let (Some(job), Some(queue)) = (job, queue) {
+            self.revive_one(now_ms, job, out);
+            self.serve(now_ms, queue, out);
+        }
+        let reply = Reply::Count(u64::from(job.is_some()));
+        out.effects.replies.push((caller.request, reply));
+    }
+
+    pub(crate) fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let id = self.jobs.slab[job].id;
+        out.journal.append(&Record::Revived { id, run_at_ms: now_ms });
+        self.revive(job, now_ms);
+    }
+
+    /// Gives back what a closed connection held, and ends its waits.
+    fn disconnect<J: Journal>(&mut self, now_ms: u64, client: ClientId, out: &mut Out<'_, J>) {
+        while let Some(waiter) = self.clients.get(&client).and_then(|held| held.waiters.front()) {
+            self.stop_waiting(waiter);
+        }
+        while let Some(lease) = self.clients.get(&client).and_then(|held| held.leases.front()) {
+            let job = self.leases[lease].job;
+            let queue = self.jobs.slab[job].queue;
+            if self.leases[lease].token.is_some() {
+                out.journal.append(&Record::Released { id: self.jobs.slab[job].id });
+            }
+            self.release(job);
+            self.serve(now_ms, queue, out);
+        }
+    }
+}

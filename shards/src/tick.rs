@@ -1,0 +1,167 @@
+//! What time brings: delays that end, lives that end, locks that end, waits that end, long commands
+//! that go on. Called with the time; says when it wants to be called again.
+
+use crate::effect::Reply;
+use crate::job::State;
+use crate::mutate::RETENTION_CHECK_MS;
+use crate::record::{Journal, Record};
+use crate::shard::{Out, SLICE, Shard};
+
+/// Stalls after which a job goes to the dead-letter queue (decisions.md section 3).
+pub const STALLS_MAX: u8 = 3;
+
+impl Shard {
+    /// Does what is due at `now_ms`, at most a slice of each kind, and returns when to come again,
+    /// in milliseconds since the epoch: `now_ms` if there is more to do, `u64::MAX` for never.
+    pub fn tick<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) -> u64 {
+        if self.next_deadline_ms() > now_ms {
+            return self.next_deadline_ms();
+        }
+        self.end_delays_and_lives(now_ms, out);
+        self.end_leases(now_ms, out);
+        self.end_waits(now_ms, out);
+        self.work_on_chores(now_ms, out);
+        self.end_retention(now_ms);
+        out.effects.names.append(&mut self.names);
+        self.next_deadline_ms().max(now_ms)
+    }
+
+    fn next_deadline_ms(&self) -> u64 {
+        if !self.chores.is_empty() {
+            return 0;
+        }
+        let next = |at: Option<u64>| at.unwrap_or(u64::MAX);
+        next(self.job_timers.next_ms())
+            .min(next(self.lease_timers.next_ms()))
+            .min(next(self.waiter_timers.next_ms()))
+            .min(self.retention_due_ms)
+    }
+
+    fn end_delays_and_lives<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        for _ in 0..SLICE {
+            let Some(job) = self.job_timers.due(now_ms) else { return };
+            let queue = self.jobs.slab[job].queue;
+            let expired = self
+                .jobs
+                .options_of(job)
+                .is_some_and(|has| has.expires_at_ms > 0 && has.expires_at_ms <= now_ms);
+            if expired {
+                out.journal.append(&Record::Removed { id: self.jobs.slab[job].id });
+                self.remove(job);
+            } else {
+                // No record: the due time itself is one, and recovery reads it the same way.
+                self.release(job);
+                self.serve(now_ms, queue, out);
+            }
+        }
+    }
+
+    fn end_leases<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        for _ in 0..SLICE {
+            let Some(lease) = self.lease_timers.due(now_ms) else { return };
+            let lease = &self.leases[lease];
+            let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
+            let queue = self.jobs.slab[job].queue;
+            if timed_out {
+                self.fail_attempt(now_ms, job, "Job timeout exceeded", out);
+            } else {
+                self.stall_one(now_ms, job, out);
+            }
+            self.serve(now_ms, queue, out);
+        }
+    }
+
+    fn stall_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let about = &self.jobs.slab[job];
+        let (attempts, stalls) = (about.attempts + 1, about.stalls + 1);
+        if stalls >= STALLS_MAX || attempts >= about.max_attempts {
+            self.totals.failed += 1;
+            let reason = format!("Job stalled {stalls} times");
+            self.bury(now_ms, job, attempts, stalls, &reason, out);
+        } else {
+            out.journal.append(&Record::Stalled { id: about.id });
+            self.stall(job);
+        }
+    }
+
+    fn end_waits<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        while let Some(waiter) = self.waiter_timers.due(now_ms) {
+            let waiter = self.stop_waiting(waiter);
+            let none = out.effects.deliveries.len();
+            out.effects.replies.push((waiter.request, Reply::Pulled(none..none)));
+        }
+    }
+
+    /// One slice of the oldest long command.
+    pub(crate) fn work_on_chores<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let Some(mut chore) = self.chores.pop_front() else { return };
+        let queue = self.queues.find(&chore.queue);
+        for _ in 0..SLICE.min(chore.left) {
+            let oldest = queue.and_then(|queue| self.queues[queue].failed.front());
+            let Some(job) = oldest else {
+                chore.left = 0;
+                break;
+            };
+            self.revive_one(now_ms, job, out);
+            chore.left -= 1;
+            chore.done += 1;
+        }
+        if let Some(queue) = queue {
+            self.serve(now_ms, queue, out);
+        }
+        if chore.left == 0 {
+            out.effects.replies.push((chore.request, Reply::Count(chore.done)));
+        } else {
+            // To the back: two long commands share the time.
+            self.chores.push_back(chore);
+        }
+    }
+
+    /// Forgets completed jobs that are too old. No record: their own says when they ended.
+    fn end_retention(&mut self, now_ms: u64) {
+        if now_ms < self.retention_due_ms {
+            return;
+        }
+        let mut left = SLICE;
+        let mut any = false;
+        for queue in 0..self.queues.end() {
+            while let Some(oldest) = self.queues[queue].completed.front() {
+                any = true;
+                let ended_ms = self.jobs.outcome_of(oldest).map_or(0, |how| how.finished_at_ms);
+                if ended_ms.saturating_add(self.config.completed_retention_ms) > now_ms {
+                    break;
+                }
+                if left == 0 {
+                    self.retention_due_ms = now_ms;
+                    return;
+                }
+                left -= 1;
+                self.remove(oldest);
+            }
+        }
+        self.retention_due_ms = if any { now_ms + RETENTION_CHECK_MS } else { u64::MAX };
+    }
+
+    /// Ends recovery: from now on the shard is live. Locks that were alive get their whole life again,
+    /// so that a worker which comes back can still answer for its job.
+    pub fn restart(&mut self, now_ms: u64) {
+        self.recovering = false;
+        let leases: Vec<u32> = self
+            .jobs
+            .indices()
+            .filter(|&job| self.jobs.slab[job].state == State::Active)
+            .map(|job| self.jobs.slab[job].detail)
+            .collect();
+        for lease in leases {
+            self.lease_timers.remove(self.leases[lease].timer, &mut self.leases);
+            let about = &mut self.leases[lease];
+            about.expires_at_ms = now_ms + u64::from(about.ttl_ms);
+            if about.timeout_at_ms < u64::MAX {
+                let timeout_ms = about.timeout_at_ms - about.started_at_ms;
+                about.timeout_at_ms = now_ms + timeout_ms;
+            }
+            let deadline_ms = about.deadline_ms();
+            self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Recovery against life. The fear: a restart that remembers something else than what was.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use corq_shards::command::{Ack, Command, Fail, NewJob, Pull, Repeat, Token};
+use corq_shards::effect::Reply;
+use corq_shards::id::{Chance, JobId};
+use corq_shards::record::{Pushed, Record};
+use support::{Bed, config, locked};
+
+/// One random command, or the passing of time.
+fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>)>) {
+    let queue = ["a", "b", "c"][chance.draw() as usize % 3];
+    let client = chance.draw() % 4;
+    match chance.draw() % 20 {
+        0..=6 => {
+            let key = format!("k{}", chance.draw() % 5);
+            let name = format!("id{}", bed.request);
+            let job = NewJob {
+                data: b"\xa5hello",
+                priority: (chance.draw() % 3) as i32,
+                delay_ms: (chance.draw() % 4).saturating_sub(2) * 700,
+                max_attempts: 1 + (chance.draw() % 3) as u16,
+                backoff_ms: (chance.draw() % 2) as u32 * 300,
+                ttl_ms: chance.draw().is_multiple_of(5).then_some(3000),
+                timeout_ms: chance.draw().is_multiple_of(5).then_some(900),
+                unique_key: chance.draw().is_multiple_of(3).then_some(key.as_str()),
+                custom_id: chance.draw().is_multiple_of(4).then_some(name.as_str()),
+                lifo: chance.draw().is_multiple_of(4),
+                remove_on_complete: chance.draw().is_multiple_of(6),
+                remove_on_fail: chance.draw().is_multiple_of(6),
+                ..NewJob::default()
+            };
+            bed.run(client, &Command::Push { queue, jobs: &[job] });
+        }
+        7..=11 => {
+            let count = 1 + (chance.draw() % 3) as u32;
+            let wait = chance.draw() % 2 * 400;
+            let owned = !chance.draw().is_multiple_of(3);
+            let pull =
+                Pull { count, timeout_ms: wait, locked: owned, lock_ttl_ms: 1000, ..locked(queue) };
+            bed.run(client, &Command::Pull(pull));
+        }
+        12..=14 if !held.is_empty() => {
+            let (job, token) = held.swap_remove(chance.draw() as usize % held.len());
+            let acks = [Ack { job, token, result: b"\xa4done" }];
+            bed.run(client, &Command::Ack { acks: &acks });
+        }
+        15 if !held.is_empty() => {
+            let (job, token) = held.swap_remove(chance.draw() as usize % held.len());
+            bed.run(client, &Command::Fail(Fail { job, token, error: "no" }));
+        }
+        16 if !held.is_empty() => {
+            let (job, token) = held[chance.draw() as usize % held.len()];
+            bed.run(client, &Command::Heartbeat { job, token });
+        }
+        17 => {
+            bed.run(client, &Command::Disconnect);
+        }
+        18 => {
+            let paused = chance.draw().is_multiple_of(3);
+            bed.run(client, &Command::Pause { queue, paused });
+            bed.run(client, &Command::RetryFailed { queue, job: None, count: 3 });
+        }
+        _ => {
+            bed.pass(chance.draw() % 600);
+        }
+    }
+    for delivery in bed.effects.deliveries.clone() {
+        if bed.shard.view(delivery.job).lease.is_some() {
+            held.push((bed.id(&delivery), delivery.token));
+        }
+    }
+}
+
+#[test]
+fn replay_equals_live_state_at_every_moment() {
+    for seed in 0..150 {
+        let mut chance = Chance::new(seed);
+        let mut bed = Bed::new();
+        let mut held = Vec::new();
+        for round in 0..250 {
+            step(&mut bed, &mut chance, &mut held);
+            if round % 10 == 0 {
+                bed.shard.audit().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+                let again = bed.replayed();
+                again.audit().unwrap_or_else(|wrong| panic!("seed {seed}, replayed: {wrong}"));
+                assert_eq!(again.facts(), bed.shard.facts(), "seed {seed}, round {round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_lived_gets_its_whole_life_again() {
+    let mut bed = Bed::new();
+    let job = bed.data("q", b"1");
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    let unlocked = bed.data("q", b"2");
+    bed.ask(1, &Command::Pull(Pull { locked: false, ..locked("q") }));
+    bed.pass(25_000);
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms);
+    assert_eq!(bed.state(unlocked), Some(corq_shards::job::State::Waiting));
+    bed.pass(29_000);
+    bed.ack(job, Some(token)).unwrap();
+}
+
+#[test]
+fn ids_made_after_recovery_are_new() {
+    let mut bed = Bed::new();
+    let last = (0..1000).map(|_| bed.data("q", b"1")).last().unwrap();
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms - 5000);
+    bed.now_ms -= 5000;
+    assert!(bed.data("q", b"1") > last, "even if the clock went back");
+}
+
+#[test]
+fn every_option_of_a_job_survives_its_record() {
+    let job = NewJob {
+        data: b"\x93\x01\x02\x03",
+        priority: -999_999,
+        delay_ms: 31_536_000_000,
+        max_attempts: 1000,
+        backoff_ms: 86_400_000,
+        ttl_ms: Some(1),
+        timeout_ms: Some(2),
+        unique_key: Some("unique"),
+        custom_id: Some("custom"),
+        group_id: Some("group"),
+        tags: b"\x91\xa1t",
+        depends_on: b"\x91\xa1d",
+        repeat: Some(Repeat { every_ms: 5, limit: Some(6), count: 7 }),
+        lifo: true,
+        remove_on_complete: true,
+        remove_on_fail: true,
+        durable: true,
+    };
+    let record = Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job });
+    let mut bytes = vec![0; record.encoded_len()];
+    record.encode(&mut bytes);
+    assert_eq!(format!("{:?}", Record::decode(&bytes).unwrap()), format!("{record:?}"));
+}
+
+#[test]
+fn a_damaged_record_is_refused_and_never_panics() {
+    let mut bed = Bed::new();
+    let mut chance = Chance::new(3);
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        step(&mut bed, &mut chance, &mut held);
+    }
+    for record in &bed.journal.records {
+        for cut in 0..record.len() {
+            let _ = Record::decode(&record[..cut]);
+        }
+        for at in 0..record.len() {
+            let mut bent = record.clone();
+            bent[at] ^= 1 << (chance.draw() % 8);
+            let _ = corq_shards::Shard::new(config(0)).replay(0, &bent);
+        }
+    }
+}
+
+/// The harness must be able to see a difference.
+#[test]
+fn canary_a_lost_record_is_noticed() {
+    let mut bed = Bed::new();
+    bed.data("q", b"1");
+    bed.data("q", b"2");
+    bed.journal.records.pop();
+    assert_ne!(bed.replayed().facts(), bed.shard.facts());
+    let reply = bed.ask(1, &Command::Heartbeats { beats: &[] });
+    assert_eq!(reply, Some(Reply::Count(0)));
+}

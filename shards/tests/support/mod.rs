@@ -1,0 +1,146 @@
+//! A shard with a journal in memory and a clock that stands still until it is moved.
+#![allow(dead_code, clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
+
+use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
+use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
+use corq_shards::id::JobId;
+use corq_shards::job::{State, Stored};
+use corq_shards::record::{Journal, Record};
+use corq_shards::{Caller, Config, Out, Shard};
+
+pub const START_MS: u64 = 1_700_000_000_000;
+
+#[derive(Default)]
+pub struct Memory {
+    pub records: Vec<Vec<u8>>,
+    pub syncs: usize,
+}
+
+impl Journal for Memory {
+    fn append(&mut self, record: &Record<'_>) -> Stored {
+        let mut bytes = vec![0; record.encoded_len()];
+        record.encode(&mut bytes);
+        self.records.push(bytes);
+        Stored {
+            position: self.records.len() as u64 - 1,
+            record_bytes: record.encoded_len() as u32,
+            payload_bytes: record.payload_len() as u32,
+        }
+    }
+    fn require_sync(&mut self) {
+        self.syncs += 1;
+    }
+}
+
+pub fn config(seed: u64) -> Config {
+    Config { completed_max: 20, completed_retention_ms: 600_000, seed }
+}
+
+pub struct Bed {
+    pub shard: Shard,
+    pub journal: Memory,
+    pub effects: Effects,
+    pub now_ms: u64,
+    pub client: u64,
+    pub request: u64,
+}
+
+impl Bed {
+    pub fn new() -> Self {
+        let mut shard = Shard::new(config(1));
+        shard.restart(START_MS);
+        Self {
+            shard,
+            journal: Memory::default(),
+            effects: Effects::default(),
+            now_ms: START_MS,
+            client: 1,
+            request: 0,
+        }
+    }
+
+    /// Runs a command as `client` and returns the replies it brought about.
+    pub fn run(&mut self, client: u64, command: &Command<'_>) -> Vec<(RequestId, Reply)> {
+        self.effects.clear();
+        self.request += 1;
+        let caller = Caller { client: ClientId(client), request: RequestId(self.request) };
+        let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
+        self.shard.apply(self.now_ms, caller, command, &mut out);
+        self.effects.replies.clone()
+    }
+
+    /// The reply to the command itself.
+    pub fn ask(&mut self, client: u64, command: &Command<'_>) -> Option<Reply> {
+        let replies = self.run(client, command);
+        let own = RequestId(self.request);
+        replies.into_iter().find(|(request, _)| *request == own).map(|(_, reply)| reply)
+    }
+
+    /// Moves the clock and does what falls due; returns the replies of all ticks.
+    pub fn pass(&mut self, ms: u64) -> Vec<(RequestId, Reply)> {
+        self.now_ms += ms;
+        self.effects.clear();
+        let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
+        while self.shard.tick(self.now_ms, &mut out) <= self.now_ms {}
+        self.effects.replies.clone()
+    }
+
+    pub fn push(&mut self, queue: &str, job: NewJob<'_>) -> JobId {
+        let reply = self.ask(1, &Command::Push { queue, jobs: &[job] });
+        let Some(Reply::Pushed(range)) = reply else { panic!("not pushed: {reply:?}") };
+        self.shard.view(self.effects.pushed[range.start]).job.id
+    }
+
+    pub fn data(&mut self, queue: &str, data: &[u8]) -> JobId {
+        self.push(queue, NewJob { data, ..NewJob::default() })
+    }
+
+    /// Pulls up to `count` at once, locked for 30 s; ids and tokens.
+    pub fn pull(&mut self, client: u64, queue: &str, count: u32) -> Vec<(JobId, Token)> {
+        let pull = Pull { count, ..locked(queue) };
+        let reply = self.ask(client, &Command::Pull(pull));
+        let Some(Reply::Pulled(range)) = reply else { panic!("not answered: {reply:?}") };
+        self.effects.deliveries[range]
+            .iter()
+            .map(|one| (self.id(one), one.token.unwrap()))
+            .collect()
+    }
+
+    pub fn id(&self, delivery: &Delivery) -> JobId {
+        self.shard.view(delivery.job).job.id
+    }
+
+    pub fn ack(&mut self, job: JobId, token: Option<Token>) -> Result<(), Refusal> {
+        let acks = [Ack { job, token, result: &[0xc0] }];
+        outcome(self.ask(1, &Command::Ack { acks: &acks }))
+    }
+
+    pub fn fail(&mut self, job: JobId, token: Option<Token>) -> Result<(), Refusal> {
+        outcome(self.ask(1, &Command::Fail(Fail { job, token, error: "boom" })))
+    }
+
+    pub fn state(&self, job: JobId) -> Option<State> {
+        self.shard.find(job).map(|index| self.shard.view(index).job.state)
+    }
+
+    /// A shard that has replayed everything written so far.
+    pub fn replayed(&self) -> Shard {
+        let mut shard = Shard::new(config(2));
+        for (position, record) in self.journal.records.iter().enumerate() {
+            shard.replay(position as u64, record).unwrap();
+        }
+        shard
+    }
+}
+
+pub fn outcome(reply: Option<Reply>) -> Result<(), Refusal> {
+    match reply {
+        Some(Reply::Done) => Ok(()),
+        Some(Reply::Refused { refusal, .. }) => Err(refusal),
+        other => panic!("unexpected {other:?}"),
+    }
+}
+
+pub fn locked(queue: &str) -> Pull<'_> {
+    Pull { queue, count: 1, timeout_ms: 0, locked: true, lock_ttl_ms: 30_000, detach: false }
+}
