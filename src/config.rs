@@ -1,0 +1,151 @@
+//! The settings of a server: each a flag with an environment variable behind it, each with a name, a
+//! unit and a bound. A wrong value stops the start with one line.
+
+use clap::{Args, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// What a reply promises about the job it acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Durability {
+    /// The kernel has it: no crash of the process loses it; a power loss may take the last
+    /// `fsync_interval_ms`.
+    Written,
+    /// The disk has it.
+    Synced,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// From which severity on log lines are written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
+pub enum LogLevel {
+    /// Only what needs a person at once.
+    Error,
+    /// Also what will.
+    Warn,
+    /// Also what happens.
+    Info,
+    /// Also what helps to find a fault.
+    Debug,
+}
+
+/// Everything `corq serve` can be told.
+#[derive(Clone, Debug, Args)]
+pub struct Config {
+    /// Address to listen on [default: 0.0.0.0 with AUTH_TOKENS, else 127.0.0.1]
+    #[arg(long, env = "HOST")]
+    pub host: Option<IpAddr>,
+
+    /// Port of the MessagePack protocol (0 picks a free one)
+    #[arg(long, env = "TCP_PORT", default_value_t = 6789)]
+    pub tcp_port: u16,
+
+    /// Port of HTTP (0 picks a free one)
+    #[arg(long, env = "HTTP_PORT", default_value_t = 6790)]
+    pub http_port: u16,
+
+    /// Directory of the log
+    #[arg(long, env = "DATA_PATH", conflicts_with = "memory")]
+    pub data_path: Option<PathBuf>,
+
+    /// Keep everything in memory: nothing survives the process
+    #[arg(long)]
+    pub memory: bool,
+
+    /// Number of shards [default: one per allowed CPU]
+    #[arg(long, env = "SHARDS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub shards: Option<u16>,
+
+    /// What a reply promises
+    #[arg(long, env = "DURABILITY", default_value = "written")]
+    pub durability: Durability,
+
+    /// Longest time written data may wait for its sync, in milliseconds
+    #[arg(long, env = "FSYNC_INTERVAL_MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub fsync_interval_ms: u64,
+
+    /// Memory for the newest payloads, all shards together, in MB
+    #[arg(long, env = "PAYLOAD_CACHE_MB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(4..=1_048_576))]
+    pub payload_cache_mb: u64,
+
+    /// Size of one log file, in MB; a power of two
+    #[arg(long, env = "SEGMENT_MB", default_value_t = 64, value_parser = segment_mb)]
+    pub segment_mb: u64,
+
+    /// Accepted tokens, separated by commas; none: everybody may come in
+    #[arg(long, env = "AUTH_TOKENS", value_delimiter = ',', hide_env_values = true)]
+    pub auth_tokens: Vec<String>,
+
+    /// Completed jobs kept per queue
+    #[arg(long, env = "COMPLETED_MAX", default_value_t = 50_000)]
+    pub completed_max: u32,
+
+    /// How long a completed job is kept, in milliseconds
+    #[arg(long, env = "COMPLETED_RETENTION_MS", default_value_t = 604_800_000)]
+    pub completed_retention_ms: u64,
+
+    /// Connections per shard beyond which new ones are turned away
+    #[arg(long, env = "CONNECTIONS_MAX", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections_max: u32,
+
+    /// Longest time a stop waits for running commands, in milliseconds
+    #[arg(long, env = "SHUTDOWN_TIMEOUT_MS", default_value_t = 30_000)]
+    pub shutdown_timeout_ms: u64,
+
+    /// How log lines look
+    #[arg(long, env = "LOG_FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// From which severity on log lines are written
+    #[arg(long, env = "LOG_LEVEL", default_value = "info")]
+    pub log_level: LogLevel,
+}
+
+impl Config {
+    /// The address to listen on: open to the network only if somebody asked or tokens guard it.
+    pub fn listen_host(&self) -> IpAddr {
+        let closed = IpAddr::from([127, 0, 0, 1]);
+        let open = IpAddr::from([0, 0, 0, 0]);
+        self.host.unwrap_or(if self.tokens().next().is_some() { open } else { closed })
+    }
+
+    /// Whether strangers can reach the server and nothing stops them.
+    pub fn is_open_to_strangers(&self) -> bool {
+        !self.listen_host().is_loopback() && self.tokens().next().is_none()
+    }
+
+    /// The accepted tokens. An empty setting is no token.
+    pub fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.auth_tokens.iter().map(|token| token.trim()).filter(|token| !token.is_empty())
+    }
+
+    /// Where the log lies; `None` in memory. `BUNQUEUE_DATA_PATH` is read as well, for those who
+    /// come from there.
+    pub fn data_path(&self) -> Option<PathBuf> {
+        if self.memory {
+            return None;
+        }
+        let other = || std::env::var_os("BUNQUEUE_DATA_PATH").map(PathBuf::from);
+        Some(self.data_path.clone().or_else(other).unwrap_or_else(|| "./corq-data".into()))
+    }
+
+    /// Payload memory of one shard.
+    pub fn cache_bytes(&self, shards: usize) -> usize {
+        (self.payload_cache_mb as usize) * 1024 * 1024 / shards
+    }
+}
+
+fn segment_mb(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(size @ (16 | 32 | 64 | 128 | 256 | 512 | 1024)) => Ok(size),
+        _ => Err("it must be a power of two between 16 and 1024".into()),
+    }
+}
