@@ -1,1 +1,4 @@
 //! The connecting half of corq.
+
+pub mod api;
+pub mod protocol;

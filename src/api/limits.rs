@@ -1,0 +1,95 @@
+//! Every bound of the interface, named, with its unit last.
+//!
+//! The figures come from the interface description where it gives one; those it leaves open are
+//! marked as chosen, with the reason.
+
+/// Largest payload, result or progress message, as serialized on the surface it came by.
+pub const PAYLOAD_BYTES_MAX: u32 = 10 * 1024 * 1024;
+
+/// Longest queue name. Only ASCII is allowed in one, so characters are bytes.
+pub const QUEUE_CHARS_MAX: u32 = 256;
+
+/// Longest custom id, key, group, owner, tag, worker or schedule name, in characters.
+pub const NAME_CHARS_MAX: u32 = 256;
+
+/// Most tags of one job. Chosen: tags are labels, and a job's record stays bounded.
+pub const TAGS_MAX: u32 = 100;
+
+/// Most dependencies of one job. Chosen, for the same reason.
+pub const DEPENDS_ON_MAX: u32 = 1000;
+
+/// All texts and lists of one job beside its payload, together. Chosen: with this a job's record
+/// without its payload always fits a log block.
+pub const OPTIONS_BYTES_MAX: usize = 48 * 1024;
+
+/// Most entries of a batch (`jobs`, `ids`). Chosen: a frame of 64 MB could name millions of tiny
+/// jobs, and what the decoder sets aside for each is larger than the job on the wire.
+pub const BATCH_MAX: u32 = 100_000;
+
+/// Longest error text of a failed attempt. A longer one is cut, not refused: a failure must
+/// never fail for being talkative.
+pub const ERROR_BYTES_MAX: u32 = 64 * 1024;
+
+/// Longest message of a job's log.
+pub const LOG_BYTES_MAX: u32 = 64 * 1024;
+
+/// Longest URL, cron expression or secret, in characters. Chosen.
+pub const LINE_CHARS_MAX: u32 = 4096;
+
+/// Most queues, capabilities or events in one list. Chosen.
+pub const LIST_MAX: u32 = 1000;
+
+/// Bounds of a job's priority, either side of zero.
+pub const PRIORITY_MAX: i64 = 1_000_000;
+
+/// A day, in milliseconds: the most for `backoff`, `timeout` and `lockTtl`.
+pub const DAY_MS: i64 = 86_400_000;
+
+/// A year, in milliseconds: the most for `delay` and `ttl`.
+pub const YEAR_MS: i64 = 365 * DAY_MS;
+
+/// Most attempts of a job.
+pub const ATTEMPTS_MAX: i64 = 1000;
+
+/// Attempts of a job that does not say.
+pub const ATTEMPTS_DEFAULT: i64 = 3;
+
+/// Backoff of a job that does not say, in milliseconds.
+pub const BACKOFF_DEFAULT_MS: i64 = 1000;
+
+/// Longest wait of PULL and PULLB.
+pub const PULL_TIMEOUT_MAX_MS: i64 = 60_000;
+
+/// Most jobs of one PULLB.
+pub const PULL_COUNT_MAX: i64 = 1000;
+
+/// Life of a lock that does not say, in milliseconds.
+pub const LOCK_TTL_DEFAULT_MS: i64 = 30_000;
+
+/// Longest wait of `WaitJob`.
+pub const WAIT_TIMEOUT_MAX_MS: i64 = 600_000;
+
+/// Wait of a `WaitJob` that does not say, in milliseconds.
+pub const WAIT_TIMEOUT_DEFAULT_MS: i64 = 30_000;
+
+/// Most jobs of one listing.
+pub const LISTING_MAX: i64 = 1000;
+
+/// Jobs of a listing that does not say.
+pub const LISTING_DEFAULT: i64 = 100;
+
+/// Most jobs of one `Clean`. Chosen: it answers with their ids, which must fit a frame.
+pub const CLEAN_MAX: i64 = 1_000_000;
+
+/// Jobs of a `Clean` that does not say.
+pub const CLEAN_DEFAULT: i64 = 1000;
+
+/// The largest integer that every client can hold exactly, for what has no bound of its own.
+pub const INTEGER_MAX: i64 = (1 << 53) - 1;
+
+/// Largest per-queue limit (jobs per second, active jobs). Chosen: 32 bits.
+pub const RATE_MAX: i64 = u32::MAX as i64;
+
+/// Deepest nesting of arrays and maps in one value. Chosen: JSON surfaces cannot show more, and
+/// readers that recurse must not fall over it.
+pub const DEPTH_MAX: u32 = 128;

@@ -1,0 +1,13 @@
+//! One meaning for all surfaces: which commands exist, which fields they take, within which bounds,
+//! and in which words a wrong one is refused.
+//!
+//! Nothing here knows how a command travels (`MessagePack`, JSON, a command line) nor what the server
+//! does with it. The table in [`spec`] is the only place where a bound or a default is written;
+//! the decoder, the documentation's test and every later surface read it there.
+
+pub mod limits;
+pub mod request;
+pub mod spec;
+mod words;
+
+pub use words::{FIELD_REPEATED, UNKNOWN_COMMAND};

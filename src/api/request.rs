@@ -1,0 +1,308 @@
+//! A request with its meaning: every field checked, bounded and defaulted, borrowed from the bytes
+//! it came in.
+//!
+//! How it travelled is not known here, nor what the server does about it.
+
+use corq_shards::command::{NewJob, Token};
+use corq_shards::id::JobId;
+
+use crate::protocol::msgpack::Texts;
+use crate::protocol::uuid_text;
+
+/// A request as it reaches the server.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The client's `reqId`, one `MessagePack` value to be sent back byte for byte.
+    pub req_id: Option<&'a [u8]>,
+    /// The command.
+    pub body: Body<'a>,
+}
+
+/// A request that is refused before it reaches the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused<'a> {
+    /// The client's `reqId`, if it could be found, so that the client can match the error.
+    pub req_id: Option<&'a [u8]>,
+    /// The text for the client.
+    pub error: Box<str>,
+}
+
+/// The name of a job, as clients give it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JobRef<'a> {
+    /// A text of the form the server gives out: a version 7 UUID in lower case. A client may have
+    /// chosen such a text as its custom id, so a shard that does not know the id may look the
+    /// text up (`uuid_text::format` gives back exactly what the client sent).
+    Id(JobId),
+    /// Any other text: the id that the client chose.
+    Custom(&'a str),
+}
+
+impl<'a> JobRef<'a> {
+    /// Tells the two apart.
+    #[inline]
+    pub fn of(text: &'a str) -> Self {
+        match uuid_text::parse_exact(text).map(JobId) {
+            Some(id) if id.is_v7() => Self::Id(id),
+            _ => Self::Custom(text),
+        }
+    }
+}
+
+/// The token in a text: none if it is empty, [`Token::UNREADABLE`] if it is no UUID.
+#[inline]
+pub fn token_of(text: &str) -> Option<Token> {
+    if text.is_empty() {
+        return None;
+    }
+    Some(uuid_text::parse(text).map_or(Token::UNREADABLE, Token))
+}
+
+/// Which states a listing or a clean-up is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateFilter(pub u32);
+
+impl StateFilter {
+    /// Jobs that can be pulled.
+    pub const WAITING: u32 = 1;
+    /// Jobs whose time has not come.
+    pub const DELAYED: u32 = 1 << 1;
+    /// Jobs that a worker has.
+    pub const ACTIVE: u32 = 1 << 2;
+    /// Jobs that are done.
+    pub const COMPLETED: u32 = 1 << 3;
+    /// Jobs in the dead-letter queue.
+    pub const FAILED: u32 = 1 << 4;
+    /// Jobs whose dependencies are unmet.
+    pub const WAITING_CHILDREN: u32 = 1 << 5;
+
+    /// Whether the filter names any of these states.
+    pub fn has(self, states: u32) -> bool {
+        self.0 & states != 0
+    }
+}
+
+/// How serious a log entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogLevel {
+    /// The usual.
+    Info,
+    /// Worth a look.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// PULL and PULLB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pull<'a> {
+    /// The queue to take from.
+    pub queue: &'a str,
+    /// At most this many, 1 to 1000; 1 for PULL.
+    pub count: u32,
+    /// How long to wait for the first job, in milliseconds.
+    pub timeout_ms: u64,
+    /// Who takes them. With an owner the jobs are locked and come with tokens.
+    pub owner: Option<&'a str>,
+    /// Life of each lock, in milliseconds.
+    pub lock_ttl_ms: u32,
+    /// Whether the jobs stay with the token's holder when the connection goes.
+    pub detach: bool,
+}
+
+impl<'a> Pull<'a> {
+    /// The shard's view.
+    pub fn command(&self) -> corq_shards::command::Pull<'a> {
+        corq_shards::command::Pull {
+            queue: self.queue,
+            count: self.count,
+            timeout_ms: self.timeout_ms,
+            locked: self.owner.is_some(),
+            lock_ttl_ms: self.lock_ttl_ms,
+            detach: self.detach,
+        }
+    }
+}
+
+/// ACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ack<'a> {
+    /// The active job.
+    pub job: JobRef<'a>,
+    /// Its token, if one was shown.
+    pub token: Option<Token>,
+    /// One `MessagePack` value, or empty for none.
+    pub result: &'a [u8],
+}
+
+/// FAIL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fail<'a> {
+    /// The active job.
+    pub job: JobRef<'a>,
+    /// Its token, if one was shown.
+    pub token: Option<Token>,
+    /// What went wrong, empty if not said, cut at 64 KB.
+    pub error: &'a str,
+}
+
+/// ACKB and `JobHeartbeatB`: ids with what belongs to each.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Batch<'a> {
+    /// The jobs, in the client's order.
+    pub ids: Vec<JobRef<'a>>,
+    tokens: Vec<Option<Token>>,
+    results: Vec<&'a [u8]>,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(
+        ids: Vec<JobRef<'a>>,
+        tokens: Vec<Option<Token>>,
+        results: Vec<&'a [u8]>,
+    ) -> Self {
+        Self { ids, tokens, results }
+    }
+
+    /// The token shown for the job at `index`.
+    #[inline]
+    pub fn token(&self, index: usize) -> Option<Token> {
+        self.tokens.get(index).copied().flatten()
+    }
+
+    /// The result of the job at `index`; empty for none.
+    #[inline]
+    pub fn result(&self, index: usize) -> &'a [u8] {
+        self.results.get(index).copied().unwrap_or_default()
+    }
+
+    /// Every job as an ACK of its own.
+    pub fn acks(&self) -> impl ExactSizeIterator<Item = Ack<'a>> {
+        self.ids.iter().enumerate().map(|(index, job)| Ack {
+            job: *job,
+            token: self.token(index),
+            result: self.result(index),
+        })
+    }
+}
+
+/// Cron.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cron<'a> {
+    /// The schedule's unique name.
+    pub name: &'a str,
+    /// Where its jobs go.
+    pub queue: &'a str,
+    /// Their payload.
+    pub data: &'a [u8],
+    /// When they are due. Whether an expression or a zone means anything is not checked here.
+    pub every: Cadence<'a>,
+    /// Their priority.
+    pub priority: i32,
+    /// Runs after which the schedule goes.
+    pub runs_max: Option<u64>,
+    /// IANA name of the zone that the expression is in.
+    pub timezone: Option<&'a str>,
+}
+
+/// When a schedule is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cadence<'a> {
+    /// At the times of a cron expression.
+    Expression(&'a str),
+    /// Once per so many milliseconds, at least 1.
+    Interval(u64),
+}
+
+/// `RegisterWorker`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegisterWorker<'a> {
+    /// The worker's name.
+    pub name: &'a str,
+    /// The queues it works on.
+    pub queues: Texts<'a>,
+    /// The id it wants to be known by.
+    pub worker_id: Option<&'a str>,
+}
+
+/// `AddWebhook`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddWebhook<'a> {
+    /// Where to post. What may be posted to is not checked here.
+    pub url: &'a str,
+    /// The events it asks for, each of [`crate::api::spec::WEBHOOK_EVENTS`]; none means all.
+    pub events: Texts<'a>,
+    /// Only events of this queue.
+    pub queue: Option<&'a str>,
+    /// Signs the posts.
+    pub secret: Option<&'a str>,
+}
+
+/// One command with its fields. Those that take only a queue or a job carry just that.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "one variant per row of the command table, which describes them")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack for one call; a box would cost a push an allocation"
+)]
+pub enum Body<'a> {
+    Hello { protocol_version: u64, capabilities: Texts<'a> },
+    Auth { token: &'a str },
+    Ping,
+    Push { queue: &'a str, job: NewJob<'a> },
+    PushBatch { queue: &'a str, jobs: Vec<NewJob<'a>> },
+    Pull(Pull<'a>),
+    PullBatch(Pull<'a>),
+    Ack(Ack<'a>),
+    AckBatch(Batch<'a>),
+    Fail(Fail<'a>),
+    JobHeartbeat { job: JobRef<'a>, token: Option<Token> },
+    JobHeartbeatBatch(Batch<'a>),
+    Progress { job: JobRef<'a>, progress: f64, message: Option<&'a str> },
+    AddLog { job: JobRef<'a>, message: &'a str, level: LogLevel },
+    Heartbeat { worker_id: &'a str },
+    WaitJob { job: JobRef<'a>, timeout_ms: u64 },
+    GetJob(JobRef<'a>),
+    GetState(JobRef<'a>),
+    GetResult(JobRef<'a>),
+    GetProgress(JobRef<'a>),
+    GetLogs(JobRef<'a>),
+    GetJobByCustomId(&'a str),
+    GetJobs { queue: &'a str, states: Option<StateFilter>, limit: u32, offset: u64 },
+    GetJobCounts(&'a str),
+    GetCountsPerPriority(&'a str),
+    Count(&'a str),
+    Cancel(JobRef<'a>),
+    Update { job: JobRef<'a>, data: &'a [u8] },
+    ChangePriority { job: JobRef<'a>, priority: i32 },
+    Promote(JobRef<'a>),
+    MoveToDelayed { job: JobRef<'a>, delay_ms: u64 },
+    Discard(JobRef<'a>),
+    Pause(&'a str),
+    Resume(&'a str),
+    IsPaused(&'a str),
+    Drain(&'a str),
+    Obliterate(&'a str),
+    Clean { queue: &'a str, grace_ms: u64, states: Option<StateFilter>, limit: u32 },
+    ListQueues,
+    Dlq { queue: &'a str, count: u32 },
+    RetryDlq { queue: &'a str, job: Option<JobRef<'a>>, count: Option<u64> },
+    PurgeDlq(&'a str),
+    RetryCompleted { queue: &'a str, job: Option<JobRef<'a>> },
+    Cron(Cron<'a>),
+    CronDelete(&'a str),
+    CronList,
+    Stats,
+    Metrics,
+    Prometheus,
+    RegisterWorker(RegisterWorker<'a>),
+    UnregisterWorker(&'a str),
+    ListWorkers,
+    AddWebhook(AddWebhook<'a>),
+    RemoveWebhook(&'a str),
+    ListWebhooks,
+    RateLimit { queue: &'a str, limit: u32 },
+    RateLimitClear(&'a str),
+    SetConcurrency { queue: &'a str, limit: u32 },
+    ClearConcurrency(&'a str),
+}

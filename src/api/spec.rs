@@ -1,0 +1,379 @@
+//! The table of commands: names, fields, kinds, bounds, defaults. Written once, read by every surface.
+//!
+//! The order of a command's fields is the order in which the decoder hands them to
+//! [`crate::api::request`]; debug builds check the names on the way.
+
+use super::limits::{
+    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS,
+    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LIST_MAX, LISTING_DEFAULT,
+    LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX,
+    PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS,
+    WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+};
+
+/// What a field holds, and within which bounds (both ends included).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Kind {
+    /// A queue name: 1 to 256 of letters, digits, `_ - . :`.
+    Queue,
+    /// A list of queue names.
+    Queues {
+        /// Most names.
+        items_max: u32,
+    },
+    /// A text measured in characters.
+    Text {
+        /// Fewest characters.
+        chars_min: u32,
+        /// Most characters.
+        chars_max: u32,
+    },
+    /// A text measured in bytes.
+    LongText {
+        /// Most bytes of UTF-8.
+        bytes_max: u32,
+        /// Whether a longer one is cut at a character's edge instead of refused.
+        cut: bool,
+    },
+    /// A list of texts.
+    Texts {
+        /// Most texts.
+        items_max: u32,
+        /// Most characters of each; none may be empty.
+        chars_max: u32,
+    },
+    /// A list of texts out of these.
+    TextsOf(&'static [&'static str]),
+    /// One text out of these.
+    Choice(&'static [&'static str]),
+    /// One text out of these, or a list of them. An empty list counts as absent.
+    Choices(&'static [&'static str]),
+    /// A whole number.
+    Integer {
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+    },
+    /// A number that may have a fraction.
+    Number {
+        /// Smallest.
+        min: i32,
+        /// Largest.
+        max: i32,
+    },
+    /// True or false.
+    Flag,
+    /// Any value, at most so many bytes as serialized.
+    Payload {
+        /// Most bytes.
+        bytes_max: u32,
+    },
+    /// Base of the backoff in milliseconds: a whole number, or an object with [`BACKOFF_FIELDS`].
+    Backoff,
+    /// An object with [`REPEAT_FIELDS`].
+    Repeat,
+    /// The id of a job, given by the server or by the client: 1 to 256 characters.
+    JobId,
+    /// A list of job ids, as a batch.
+    JobIds,
+    /// A lock token. An empty text counts as absent.
+    Token,
+    /// Lock tokens in the order of the ids; entries may be null or empty for none.
+    Tokens,
+    /// Results in the order of the ids.
+    Results,
+    /// A list of objects with [`JOB_FIELDS`].
+    Jobs,
+}
+
+/// What an absent field counts as.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Preset {
+    /// Nothing: the field has no default.
+    Nothing,
+    /// A whole number.
+    Integer(i64),
+    /// One of the field's choices.
+    Text(&'static str),
+    /// False.
+    Off,
+    /// An empty list.
+    Empty,
+}
+
+/// One field of a command.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FieldSpec {
+    /// The name on the wire.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether the command is refused without it.
+    pub required: bool,
+    /// What it counts as when absent.
+    pub default: Preset,
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandSpec {
+    /// The name in `cmd`.
+    pub name: &'static str,
+    /// The command, for a `match`.
+    pub op: Op,
+    /// Its fields, beside `cmd` and `reqId`.
+    pub fields: &'static [FieldSpec],
+}
+
+/// Most fields of any command or object of the table.
+pub const FIELDS_MAX: usize = 20;
+
+/// The states of a job that a filter can name, in the order of their bits.
+pub const STATES: &[&str] =
+    &["waiting", "delayed", "active", "completed", "failed", "waiting-children"];
+
+/// Levels of a log entry, in the order of [`crate::api::request::LogLevel`].
+pub const LOG_LEVELS: &[&str] = &["info", "warn", "error"];
+
+/// Events that a webhook can ask for.
+pub const WEBHOOK_EVENTS: &[&str] = &[
+    "job.completed",
+    "job.failed",
+    "job.progress",
+    "job.active",
+    "job.waiting",
+    "job.delayed",
+    "job.stalled",
+];
+
+const NAME: Kind = Kind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX };
+const LINE: Kind = Kind::Text { chars_min: 1, chars_max: LINE_CHARS_MAX };
+const PAYLOAD: Kind = Kind::Payload { bytes_max: PAYLOAD_BYTES_MAX };
+
+const fn required(name: &'static str, kind: Kind) -> FieldSpec {
+    FieldSpec { name, kind, required: true, default: Preset::Nothing }
+}
+
+const fn optional(name: &'static str, kind: Kind) -> FieldSpec {
+    FieldSpec { name, kind, required: false, default: Preset::Nothing }
+}
+
+const fn integer(name: &'static str, min: i64, max: i64) -> FieldSpec {
+    optional(name, Kind::Integer { min, max })
+}
+
+const fn flag(name: &'static str) -> FieldSpec {
+    FieldSpec { default: Preset::Off, ..optional(name, Kind::Flag) }
+}
+
+impl FieldSpec {
+    const fn or(self, default: i64) -> Self {
+        Self { default: Preset::Integer(default), ..self }
+    }
+
+    const fn must(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    const fn or_empty(self) -> Self {
+        Self { default: Preset::Empty, ..self }
+    }
+}
+
+/// A job as pushed, by every surface. `jobId` and `customId` are two names of one thing: clients
+/// use the first in PUSH and the second in PUSHB, and both are taken in both.
+pub const JOB_FIELDS: &[FieldSpec] = &[
+    required("data", PAYLOAD),
+    integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
+    integer("delay", 0, YEAR_MS).or(0),
+    integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
+    FieldSpec {
+        default: Preset::Integer(BACKOFF_DEFAULT_MS),
+        ..optional("backoff", Kind::Backoff)
+    },
+    integer("ttl", 0, YEAR_MS),
+    integer("timeout", 0, DAY_MS),
+    optional("uniqueKey", NAME),
+    optional("jobId", NAME),
+    optional("customId", NAME),
+    optional("tags", Kind::Texts { items_max: TAGS_MAX, chars_max: NAME_CHARS_MAX }).or_empty(),
+    optional("groupId", NAME),
+    flag("lifo"),
+    flag("removeOnComplete"),
+    flag("removeOnFail"),
+    flag("durable"),
+    optional("dependsOn", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
+        .or_empty(),
+    optional("repeat", Kind::Repeat),
+];
+
+/// The object form of `backoff`. Its `type` is not looked at: backoff is exponential.
+pub const BACKOFF_FIELDS: &[FieldSpec] = &[integer("delay", 0, DAY_MS).or(BACKOFF_DEFAULT_MS)];
+
+/// The object `repeat`.
+pub const REPEAT_FIELDS: &[FieldSpec] = &[
+    integer("every", 1, INTEGER_MAX).must(),
+    integer("limit", 1, INTEGER_MAX),
+    integer("count", 0, INTEGER_MAX).or(0),
+];
+
+const QUEUE: FieldSpec = required("queue", Kind::Queue);
+const ID: FieldSpec = required("id", Kind::JobId);
+const TOKEN: FieldSpec = optional("token", Kind::Token);
+const WORKER_ID: FieldSpec = required("workerId", NAME);
+const STATE: FieldSpec = optional("state", Kind::Choices(STATES));
+const PULL_TIMEOUT: FieldSpec = integer("timeout", 0, PULL_TIMEOUT_MAX_MS).or(0);
+const OWNER: FieldSpec = optional("owner", NAME);
+const LOCK_TTL: FieldSpec = integer("lockTtl", 1, DAY_MS).or(LOCK_TTL_DEFAULT_MS);
+const DETACH: FieldSpec = flag("detach");
+const LIMIT: FieldSpec = integer("limit", 1, RATE_MAX).must();
+
+/// A push to one queue: the queue, then the job's own fields.
+const PUSH_FIELDS: &[FieldSpec] = &{
+    let mut fields = [QUEUE; JOB_FIELDS.len() + 1];
+    let mut at = 0;
+    while at < JOB_FIELDS.len() {
+        fields[at + 1] = JOB_FIELDS[at];
+        at += 1;
+    }
+    fields
+};
+
+macro_rules! commands {
+    ($($op:ident $name:literal $fields:expr;)*) => {
+        /// Which command, without its fields.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[allow(missing_docs, reason = "the names are those of the protocol, described in its table")]
+        pub enum Op { $($op),* }
+
+        /// Every command. The busiest come first, since a name is found by walking down the table.
+        pub const COMMANDS: &[CommandSpec] =
+            &[$(CommandSpec { name: $name, op: Op::$op, fields: $fields }),*];
+    };
+}
+
+commands! {
+    Push "PUSH" PUSH_FIELDS;
+    Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN];
+    Pull "PULL" &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
+    PushBatch "PUSHB" &[QUEUE, required("jobs", Kind::Jobs)];
+    PullBatch "PULLB"
+        &[QUEUE, integer("count", 1, PULL_COUNT_MAX).must(), PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
+    AckBatch "ACKB" &[
+        required("ids", Kind::JobIds),
+        optional("results", Kind::Results),
+        optional("tokens", Kind::Tokens),
+    ];
+    Fail "FAIL" &[
+        ID,
+        optional("error", Kind::LongText { bytes_max: ERROR_BYTES_MAX, cut: true }),
+        TOKEN,
+    ];
+    JobHeartbeat "JobHeartbeat" &[ID, TOKEN];
+    JobHeartbeatBatch "JobHeartbeatB"
+        &[required("ids", Kind::JobIds), optional("tokens", Kind::Tokens)];
+    Progress "Progress" &[
+        ID,
+        required("progress", Kind::Number { min: 0, max: 100 }),
+        optional("message", Kind::LongText { bytes_max: PAYLOAD_BYTES_MAX, cut: false }),
+    ];
+    AddLog "AddLog" &[
+        ID,
+        required("message", Kind::LongText { bytes_max: LOG_BYTES_MAX, cut: false }),
+        FieldSpec {
+            default: Preset::Text("info"),
+            ..optional("level", Kind::Choice(LOG_LEVELS))
+        },
+    ];
+    Ping "Ping" &[];
+    Heartbeat "Heartbeat" &[required("id", NAME)];
+    WaitJob "WaitJob"
+        &[ID, integer("timeout", 0, WAIT_TIMEOUT_MAX_MS).or(WAIT_TIMEOUT_DEFAULT_MS)];
+    GetJob "GetJob" &[ID];
+    GetState "GetState" &[ID];
+    GetResult "GetResult" &[ID];
+    GetProgress "GetProgress" &[ID];
+    GetLogs "GetLogs" &[ID];
+    GetJobByCustomId "GetJobByCustomId" &[required("customId", NAME)];
+    GetJobs "GetJobs" &[
+        QUEUE,
+        STATE,
+        integer("limit", 0, LISTING_MAX).or(LISTING_DEFAULT),
+        integer("offset", 0, INTEGER_MAX).or(0),
+    ];
+    GetJobCounts "GetJobCounts" &[QUEUE];
+    GetCountsPerPriority "GetCountsPerPriority" &[QUEUE];
+    Count "Count" &[QUEUE];
+    Cancel "Cancel" &[ID];
+    Update "Update" &[ID, required("data", PAYLOAD)];
+    ChangePriority "ChangePriority"
+        &[ID, integer("priority", -PRIORITY_MAX, PRIORITY_MAX).must()];
+    Promote "Promote" &[ID];
+    MoveToDelayed "MoveToDelayed" &[ID, integer("delay", 0, YEAR_MS).must()];
+    Discard "Discard" &[ID];
+    Pause "Pause" &[QUEUE];
+    Resume "Resume" &[QUEUE];
+    IsPaused "IsPaused" &[QUEUE];
+    Drain "Drain" &[QUEUE];
+    Obliterate "Obliterate" &[QUEUE];
+    Clean "Clean" &[
+        QUEUE,
+        integer("grace", 0, INTEGER_MAX).must(),
+        STATE,
+        integer("limit", 0, CLEAN_MAX).or(CLEAN_DEFAULT),
+    ];
+    ListQueues "ListQueues" &[];
+    Dlq "Dlq" &[QUEUE, integer("count", 0, LISTING_MAX).or(LISTING_DEFAULT)];
+    RetryDlq "RetryDlq"
+        &[QUEUE, optional("jobId", Kind::JobId), integer("count", 0, INTEGER_MAX)];
+    PurgeDlq "PurgeDlq" &[QUEUE];
+    RetryCompleted "RetryCompleted" &[QUEUE, optional("id", Kind::JobId)];
+    Cron "Cron" &[
+        required("name", NAME),
+        QUEUE,
+        required("data", PAYLOAD),
+        optional("schedule", LINE),
+        integer("repeatEvery", 1, INTEGER_MAX),
+        integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
+        integer("maxLimit", 1, INTEGER_MAX),
+        optional("timezone", NAME),
+    ];
+    CronDelete "CronDelete" &[required("name", NAME)];
+    CronList "CronList" &[];
+    Stats "Stats" &[];
+    Metrics "Metrics" &[];
+    Prometheus "Prometheus" &[];
+    RegisterWorker "RegisterWorker" &[
+        required("name", NAME),
+        required("queues", Kind::Queues { items_max: LIST_MAX }),
+        FieldSpec { required: false, ..WORKER_ID },
+    ];
+    UnregisterWorker "UnregisterWorker" &[WORKER_ID];
+    ListWorkers "ListWorkers" &[];
+    AddWebhook "AddWebhook" &[
+        required("url", LINE),
+        required("events", Kind::TextsOf(WEBHOOK_EVENTS)),
+        FieldSpec { required: false, ..QUEUE },
+        optional("secret", LINE),
+    ];
+    RemoveWebhook "RemoveWebhook" &[required("webhookId", NAME)];
+    ListWebhooks "ListWebhooks" &[];
+    RateLimit "RateLimit" &[QUEUE, LIMIT];
+    RateLimitClear "RateLimitClear" &[QUEUE];
+    SetConcurrency "SetConcurrency" &[QUEUE, LIMIT];
+    ClearConcurrency "ClearConcurrency" &[QUEUE];
+    Hello "Hello" &[
+        integer("protocolVersion", 1, INTEGER_MAX).must(),
+        optional("capabilities", Kind::Texts { items_max: LIST_MAX, chars_max: NAME_CHARS_MAX })
+            .or_empty(),
+    ];
+    Auth "Auth" &[required("token", Kind::Text { chars_min: 0, chars_max: LINE_CHARS_MAX })];
+}
+
+impl CommandSpec {
+    /// The command of this name.
+    pub fn find(name: &[u8]) -> Option<&'static Self> {
+        COMMANDS.iter().find(|command| command.name.as_bytes() == name)
+    }
+}

@@ -1,0 +1,139 @@
+//! The words in which a wrong request is refused, the same on every surface.
+//!
+//! Only built when something is wrong, so nothing here is hurried. The form of the sentences is
+//! `<field> is required`, `<field> must be <type>`, `<field> must be between A and B`.
+
+use super::limits::QUEUE_CHARS_MAX;
+use super::spec::{FieldSpec, Kind};
+
+/// A command that the table does not know; its name follows.
+pub const UNKNOWN_COMMAND: &str = "Unknown command: ";
+
+/// A field named twice: which one is meant is not for the server to guess. Follows the name.
+pub const FIELD_REPEATED: &str = "must be given only once";
+
+impl FieldSpec {
+    /// The refusal of a command without this field.
+    #[cold]
+    pub fn missing(&self) -> Box<str> {
+        format!("{} is required", self.name).into()
+    }
+
+    /// The refusal of a value of another type.
+    #[cold]
+    pub fn wrong_type(&self) -> Box<str> {
+        format!("{} must be {}", self.name, self.kind.noun()).into()
+    }
+
+    /// The refusal of a value of the right type outside its bounds.
+    #[cold]
+    pub fn out_of_bounds(&self) -> Box<str> {
+        format!("{} must be {}", self.name, self.kind.bounds()).into()
+    }
+
+    /// The refusal of a list for one of its items.
+    #[cold]
+    pub fn wrong_item(&self, index: usize) -> Box<str> {
+        format!("{}[{index}] must be {}", self.name, self.kind.item()).into()
+    }
+
+    /// The refusal of a second value for the same field.
+    #[cold]
+    pub fn repeated(&self) -> Box<str> {
+        format!("{} {FIELD_REPEATED}", self.name).into()
+    }
+
+    /// The refusal of a text that is none.
+    #[cold]
+    pub fn not_utf8(&self) -> Box<str> {
+        format!("{} must be valid UTF-8", self.name).into()
+    }
+}
+
+impl Kind {
+    /// The type, as the sentence needs it.
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Self::Queue
+            | Self::Text { .. }
+            | Self::LongText { .. }
+            | Self::JobId
+            | Self::Token
+            | Self::Choice(_) => "a string",
+            Self::Queues { .. }
+            | Self::Texts { .. }
+            | Self::TextsOf(_)
+            | Self::JobIds
+            | Self::Tokens => "a list of strings",
+            Self::Choices(_) => "a string or a list of strings",
+            Self::Integer { .. } => "an integer",
+            Self::Number { .. } => "a number",
+            Self::Flag => "a boolean",
+            Self::Payload { .. } => "a value",
+            Self::Backoff => "an integer or an object",
+            Self::Repeat => "an object",
+            Self::Results => "a list",
+            Self::Jobs => "a list of objects",
+        }
+    }
+
+    /// The bounds, as the sentence needs them. Also what the documentation prints.
+    pub fn bounds(&self) -> String {
+        match self {
+            Self::Queue => queue_rule(),
+            Self::Text { chars_min, chars_max } => {
+                format!("between {chars_min} and {chars_max} characters")
+            }
+            Self::JobId => item_characters(super::limits::NAME_CHARS_MAX),
+            Self::LongText { bytes_max, .. } | Self::Payload { bytes_max } => {
+                format!("at most {}", size(*bytes_max))
+            }
+            Self::Queues { items_max } | Self::Texts { items_max, .. } => {
+                format!("at most {items_max} items")
+            }
+            Self::JobIds | Self::Jobs | Self::Tokens | Self::Results => {
+                format!("at most {} items", super::limits::BATCH_MAX)
+            }
+            Self::TextsOf(choices) => format!("at most {} items", choices.len()),
+            Self::Choice(choices) | Self::Choices(choices) => {
+                format!("one of {}", choices.join(", "))
+            }
+            Self::Integer { min, max } => format!("between {min} and {max}"),
+            Self::Number { min, max } => format!("between {min} and {max}"),
+            Self::Backoff => format!("between 0 and {}", super::limits::DAY_MS),
+            Self::Token | Self::Flag | Self::Repeat => self.noun().to_owned(),
+        }
+    }
+
+    /// What one item of a list must be.
+    fn item(&self) -> String {
+        match self {
+            Self::Queues { .. } => queue_rule(),
+            Self::Texts { chars_max, .. } => item_characters(*chars_max),
+            Self::JobIds => item_characters(super::limits::NAME_CHARS_MAX),
+            Self::TextsOf(choices) | Self::Choices(choices) => {
+                format!("one of {}", choices.join(", "))
+            }
+            Self::Results => format!("at most {}", size(super::limits::PAYLOAD_BYTES_MAX)),
+            Self::Jobs => "an object".to_owned(),
+            _ => "a string".to_owned(),
+        }
+    }
+}
+
+fn item_characters(chars_max: u32) -> String {
+    format!("a string of 1 to {chars_max} characters")
+}
+
+fn queue_rule() -> String {
+    format!("1 to {QUEUE_CHARS_MAX} characters: letters, digits, _ - . :")
+}
+
+fn size(bytes: u32) -> String {
+    const MB: u32 = 1024 * 1024;
+    if bytes.is_multiple_of(MB) {
+        format!("{} MB", bytes / MB)
+    } else {
+        format!("{} KB", bytes / 1024)
+    }
+}

@@ -1,0 +1,344 @@
+//! A frame becomes a request: one pass over the map, borrowed from the receive buffer.
+//!
+//! What a field must look like stands in [`crate::api::spec`]; here the fields are put together.
+//! Keys may come in any order, `cmd` included. A field named twice is refused, since two readers
+//! could take it for two different commands; unknown fields are checked for form and ignored.
+
+use corq_shards::command::NewJob;
+
+use crate::api::UNKNOWN_COMMAND;
+use crate::api::limits::OPTIONS_BYTES_MAX;
+use crate::api::request::{
+    Ack, AddWebhook, Batch, Body, Cadence, Cron, Fail, LogLevel, Pull, Refused, RegisterWorker,
+    Request, StateFilter,
+};
+use crate::api::spec::{CommandSpec, Op};
+
+use super::fields::{Complaint, Fields, Lists, cut};
+use super::msgpack::{Malformed, Reader, Texts};
+
+/// Decodes the payload of one frame.
+pub fn decode(frame: &[u8]) -> Result<Request<'_>, Refused<'_>> {
+    decode_map(frame).map_err(|error| Refused { req_id: find_req_id(frame), error })
+}
+
+fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
+    let mut reader = Reader::new(frame);
+    let Some(entries) = reader.map()? else {
+        return Err("Invalid frame: it is not a map".into());
+    };
+    // Clients put `cmd` first; for those that do not, it is looked for and the map read again.
+    let mut ahead = reader;
+    let first = if entries > 0 { ahead.text_bytes()? } else { None };
+    let spec = if first == Some(b"cmd") { command(&mut ahead)? } else { None };
+    let (spec, cmd_is_first) = match spec {
+        Some(spec) => (spec, true),
+        None => (find_command(reader, entries)?, false),
+    };
+    let mut cmd_seen = cmd_is_first;
+    let mut left = entries;
+    if cmd_is_first {
+        reader = ahead;
+        left -= 1;
+    }
+
+    let mut fields = Fields::new(spec.fields);
+    let mut lists = Lists::default();
+    let mut req_id = None;
+    while left > 0 {
+        left -= 1;
+        let key = reader.key()?;
+        if key == b"reqId" {
+            if !reader.absent()? && req_id.replace(reader.skip()?).is_some() {
+                return Err(repeated("reqId"));
+            }
+        } else if key == b"cmd" {
+            if !reader.absent()? {
+                reader.skip()?;
+                if std::mem::replace(&mut cmd_seen, true) {
+                    return Err(repeated("cmd"));
+                }
+            }
+        } else {
+            fields.read(key, &mut reader, &mut lists)?;
+        }
+    }
+    if !reader.rest().is_empty() {
+        return Err("Invalid frame: bytes follow the command".into());
+    }
+    fields.complete()?;
+    Ok(Request { req_id, body: body(spec.op, &mut fields, lists)? })
+}
+
+#[cold]
+fn repeated(name: &str) -> Complaint {
+    format!("{name} {}", crate::api::FIELD_REPEATED).into()
+}
+
+/// Reads the value of `cmd`; `None` if it counts as absent.
+#[inline]
+fn command(reader: &mut Reader<'_>) -> Result<Option<&'static CommandSpec>, Complaint> {
+    if reader.absent()? {
+        return Ok(None);
+    }
+    let Some(name) = reader.text_bytes()? else { return Err("cmd must be a string".into()) };
+    CommandSpec::find(name).map(Some).ok_or_else(|| unknown(name))
+}
+
+#[cold]
+fn unknown(name: &[u8]) -> Complaint {
+    /// A name is shown, not a payload: enough to recognise it.
+    const SHOWN_BYTES_MAX: usize = 64;
+    match std::str::from_utf8(name) {
+        Ok(name) => {
+            let shown = cut(name, SHOWN_BYTES_MAX);
+            format!("{UNKNOWN_COMMAND}{shown}").into()
+        }
+        Err(_) => Malformed::NotUtf8.into(),
+    }
+}
+
+/// Looks for `cmd` anywhere in the map.
+#[cold]
+fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static CommandSpec, Complaint> {
+    for _ in 0..entries {
+        if reader.key()? != b"cmd" {
+            reader.skip()?;
+        } else if let Some(spec) = command(&mut reader)? {
+            return Ok(spec);
+        }
+    }
+    Err("cmd is required".into())
+}
+
+/// The `reqId` of a frame that is refused, if it stands before whatever makes it unreadable.
+#[cold]
+fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(frame);
+    let entries = reader.map().ok()??;
+    for _ in 0..entries {
+        if reader.key().ok()? != b"reqId" {
+            reader.skip().ok()?;
+        } else if !reader.absent().ok()? {
+            return reader.skip().ok();
+        }
+    }
+    None
+}
+
+/// Puts a command together from its fields, taken in the order of the table.
+fn body<'a>(op: Op, f: &mut Fields<'a>, lists: Lists<'a>) -> Result<Body<'a>, Complaint> {
+    Ok(match op {
+        Op::Push => Body::Push { queue: f.text("queue"), job: take_job(f, false)? },
+        Op::Ack => {
+            let (job, result, token) = (f.job("id"), f.raw("result"), f.token("token"));
+            Body::Ack(Ack { job, token, result })
+        }
+        Op::Pull => {
+            let queue = f.text("queue");
+            Body::Pull(take_pull(f, queue, 1))
+        }
+        Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: lists.jobs },
+        Op::PullBatch => {
+            let (queue, count) = (f.text("queue"), f.integer("count"));
+            Body::PullBatch(take_pull(f, queue, count as u32))
+        }
+        Op::AckBatch => {
+            f.listed("ids");
+            if f.listed("results") && lists.results.len() != lists.ids.len() {
+                return Err("results must have the same length as ids".into());
+            }
+            Body::AckBatch(take_batch(lists)?)
+        }
+        Op::Fail => {
+            let (job, error, token) = (f.job("id"), f.text("error"), f.token("token"));
+            Body::Fail(Fail { job, token, error })
+        }
+        Op::JobHeartbeat => Body::JobHeartbeat { job: f.job("id"), token: f.token("token") },
+        Op::JobHeartbeatBatch => Body::JobHeartbeatBatch(take_batch(lists)?),
+        Op::Progress => Body::Progress {
+            job: f.job("id"),
+            progress: f.float("progress"),
+            message: f.text_or_none("message"),
+        },
+        Op::AddLog => Body::AddLog {
+            job: f.job("id"),
+            message: f.text("message"),
+            level: match f.choice("level") {
+                0 => LogLevel::Info,
+                1 => LogLevel::Warn,
+                _ => LogLevel::Error,
+            },
+        },
+        Op::Ping => Body::Ping,
+        Op::Heartbeat => Body::Heartbeat { worker_id: f.text("id") },
+        Op::WaitJob => Body::WaitJob { job: f.job("id"), timeout_ms: f.integer("timeout") as u64 },
+        Op::GetJob => Body::GetJob(f.job("id")),
+        Op::GetState => Body::GetState(f.job("id")),
+        Op::GetResult => Body::GetResult(f.job("id")),
+        Op::GetProgress => Body::GetProgress(f.job("id")),
+        Op::GetLogs => Body::GetLogs(f.job("id")),
+        Op::GetJobByCustomId => Body::GetJobByCustomId(f.text("customId")),
+        Op::GetJobs => Body::GetJobs {
+            queue: f.text("queue"),
+            states: f.mask("state").map(StateFilter),
+            limit: f.integer("limit") as u32,
+            offset: f.integer("offset") as u64,
+        },
+        Op::GetJobCounts => Body::GetJobCounts(f.text("queue")),
+        Op::GetCountsPerPriority => Body::GetCountsPerPriority(f.text("queue")),
+        Op::Count => Body::Count(f.text("queue")),
+        Op::Cancel => Body::Cancel(f.job("id")),
+        Op::Update => Body::Update { job: f.job("id"), data: f.raw("data") },
+        Op::ChangePriority => {
+            Body::ChangePriority { job: f.job("id"), priority: f.integer("priority") as i32 }
+        }
+        Op::Promote => Body::Promote(f.job("id")),
+        Op::MoveToDelayed => {
+            Body::MoveToDelayed { job: f.job("id"), delay_ms: f.integer("delay") as u64 }
+        }
+        Op::Discard => Body::Discard(f.job("id")),
+        Op::Pause => Body::Pause(f.text("queue")),
+        Op::Resume => Body::Resume(f.text("queue")),
+        Op::IsPaused => Body::IsPaused(f.text("queue")),
+        Op::Drain => Body::Drain(f.text("queue")),
+        Op::Obliterate => Body::Obliterate(f.text("queue")),
+        Op::Clean => Body::Clean {
+            queue: f.text("queue"),
+            grace_ms: f.integer("grace") as u64,
+            states: f.mask("state").map(StateFilter),
+            limit: f.integer("limit") as u32,
+        },
+        Op::ListQueues => Body::ListQueues,
+        Op::Dlq => Body::Dlq { queue: f.text("queue"), count: f.integer("count") as u32 },
+        Op::RetryDlq => Body::RetryDlq {
+            queue: f.text("queue"),
+            job: f.job_or_none("jobId"),
+            count: f.integer_or_none("count"),
+        },
+        Op::PurgeDlq => Body::PurgeDlq(f.text("queue")),
+        Op::RetryCompleted => {
+            Body::RetryCompleted { queue: f.text("queue"), job: f.job_or_none("id") }
+        }
+        Op::Cron => Body::Cron(take_cron(f)?),
+        Op::CronDelete => Body::CronDelete(f.text("name")),
+        Op::CronList => Body::CronList,
+        Op::Stats => Body::Stats,
+        Op::Metrics => Body::Metrics,
+        Op::Prometheus => Body::Prometheus,
+        Op::RegisterWorker => Body::RegisterWorker(RegisterWorker {
+            name: f.text("name"),
+            queues: Texts::new(f.raw("queues")),
+            worker_id: f.text_or_none("workerId"),
+        }),
+        Op::UnregisterWorker => Body::UnregisterWorker(f.text("workerId")),
+        Op::ListWorkers => Body::ListWorkers,
+        Op::AddWebhook => Body::AddWebhook(AddWebhook {
+            url: f.text("url"),
+            events: Texts::new(f.raw("events")),
+            queue: f.text_or_none("queue"),
+            secret: f.text_or_none("secret"),
+        }),
+        Op::RemoveWebhook => Body::RemoveWebhook(f.text("webhookId")),
+        Op::ListWebhooks => Body::ListWebhooks,
+        Op::RateLimit => {
+            Body::RateLimit { queue: f.text("queue"), limit: f.integer("limit") as u32 }
+        }
+        Op::RateLimitClear => Body::RateLimitClear(f.text("queue")),
+        Op::SetConcurrency => {
+            Body::SetConcurrency { queue: f.text("queue"), limit: f.integer("limit") as u32 }
+        }
+        Op::ClearConcurrency => Body::ClearConcurrency(f.text("queue")),
+        Op::Hello => Body::Hello {
+            protocol_version: f.integer("protocolVersion") as u64,
+            capabilities: Texts::new(f.raw("capabilities")),
+        },
+        Op::Auth => Body::Auth { token: f.text("token") },
+    })
+}
+
+/// Takes the fields of a job. `jobId` and `customId` are the same thing; where a client sends both,
+/// the name that belongs to its command counts.
+#[inline]
+pub(super) fn take_job<'a>(f: &mut Fields<'a>, in_batch: bool) -> Result<NewJob<'a>, Complaint> {
+    let data = f.raw("data");
+    let priority = f.integer("priority") as i32;
+    let delay_ms = f.integer("delay") as u64;
+    let max_attempts = f.integer("maxAttempts") as u16;
+    let backoff_ms = f.integer("backoff") as u32;
+    // A life or a time limit of nothing is how clients spell none.
+    let ttl_ms = f.integer_or_none("ttl").filter(|ttl| *ttl > 0);
+    let timeout_ms = f.integer_or_none("timeout").filter(|timeout| *timeout > 0);
+    let unique_key = f.text_or_none("uniqueKey");
+    let (job_id, custom_id) = (f.text_or_none("jobId"), f.text_or_none("customId"));
+    let tags = f.raw("tags");
+    let group_id = f.text_or_none("groupId");
+    let job = NewJob {
+        data,
+        priority,
+        delay_ms,
+        max_attempts,
+        backoff_ms,
+        ttl_ms,
+        timeout_ms: timeout_ms.map(|timeout| timeout as u32),
+        unique_key,
+        custom_id: if in_batch { custom_id.or(job_id) } else { job_id.or(custom_id) },
+        group_id,
+        tags,
+        lifo: f.flag("lifo"),
+        remove_on_complete: f.flag("removeOnComplete"),
+        remove_on_fail: f.flag("removeOnFail"),
+        durable: f.flag("durable"),
+        depends_on: f.raw("dependsOn"),
+        repeat: f.repeat("repeat"),
+    };
+    let texts = [job.unique_key, job.custom_id, job.group_id];
+    let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
+        + job.tags.len()
+        + job.depends_on.len();
+    if options_bytes > OPTIONS_BYTES_MAX {
+        return Err(
+            format!("job options must be at most {OPTIONS_BYTES_MAX} bytes together").into()
+        );
+    }
+    Ok(job)
+}
+
+fn take_pull<'a>(f: &mut Fields<'a>, queue: &'a str, count: u32) -> Pull<'a> {
+    Pull {
+        queue,
+        count,
+        timeout_ms: f.integer("timeout") as u64,
+        owner: f.text_or_none("owner"),
+        lock_ttl_ms: f.integer("lockTtl") as u32,
+        detach: f.flag("detach"),
+    }
+}
+
+fn take_batch(lists: Lists<'_>) -> Result<Batch<'_>, Complaint> {
+    if lists.tokens.len() > lists.ids.len() {
+        return Err("tokens must not be longer than ids".into());
+    }
+    Ok(Batch::new(lists.ids, lists.tokens, lists.results))
+}
+
+fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
+    let (name, queue, data) = (f.text("name"), f.text("queue"), f.raw("data"));
+    let every = match (f.text_or_none("schedule"), f.integer_or_none("repeatEvery")) {
+        (Some(expression), None) => Cadence::Expression(expression),
+        (None, Some(interval_ms)) => Cadence::Interval(interval_ms),
+        (None, None) => return Err("schedule or repeatEvery is required".into()),
+        (Some(_), Some(_)) => {
+            return Err("schedule and repeatEvery must not both be given".into());
+        }
+    };
+    Ok(Cron {
+        name,
+        queue,
+        data,
+        every,
+        priority: f.integer("priority") as i32,
+        runs_max: f.integer_or_none("maxLimit"),
+        timezone: f.text_or_none("timezone"),
+    })
+}

@@ -1,0 +1,557 @@
+//! The fields of one map, read against their specification in one pass.
+//!
+//! [`Fields::read`] checks each entry as it comes and keeps it in a fixed array; afterwards the
+//! fields are taken in the order of the specification. Which command they make is not known here.
+
+use corq_shards::command::{NewJob, Repeat, Token};
+
+use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
+use crate::api::request::{JobRef, token_of};
+use crate::api::spec::{
+    BACKOFF_FIELDS, FIELDS_MAX, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
+};
+
+use super::decode::take_job;
+use super::msgpack::{Malformed, Number, Reader};
+
+/// The text for a client. Only made when something is wrong.
+pub(super) type Complaint = Box<str>;
+
+impl From<Malformed> for Complaint {
+    #[cold]
+    fn from(what: Malformed) -> Self {
+        format!("Invalid frame: {what}").into()
+    }
+}
+
+/// A field's value after its checks. Lists with items of their own go to [`Lists`].
+#[derive(Clone, Copy, Debug)]
+enum Value<'a> {
+    Nothing,
+    Integer(i64),
+    Float(f64),
+    Flag(bool),
+    Text(&'a str),
+    Raw(&'a [u8]),
+    Mask(u32),
+    Repeat(Repeat),
+}
+
+/// Batches, which are made while they are read: a second walk would cost as much as the first.
+#[derive(Default)]
+pub(super) struct Lists<'a> {
+    pub(super) jobs: Vec<NewJob<'a>>,
+    pub(super) ids: Vec<JobRef<'a>>,
+    pub(super) tokens: Vec<Option<Token>>,
+    pub(super) results: Vec<&'a [u8]>,
+}
+
+/// The fields of one map.
+pub(super) struct Fields<'a> {
+    specs: &'static [FieldSpec],
+    values: [Value<'a>; FIELDS_MAX],
+    /// One bit per field that was there. Values without their bit are left from an earlier map.
+    present: u32,
+    /// The next field to be taken.
+    next: usize,
+    /// Where the next key is looked for first: clients send fields in one order.
+    hint: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(specs: &'static [FieldSpec]) -> Self {
+        debug_assert!(specs.len() <= FIELDS_MAX);
+        Self { specs, values: [Value::Nothing; FIELDS_MAX], present: 0, next: 0, hint: 0 }
+    }
+
+    /// Makes ready for another map of the same fields.
+    fn reset(&mut self) {
+        self.present = 0;
+        self.next = 0;
+        self.hint = 0;
+    }
+
+    /// Reads the value of `key`, whichever field that is. Fields without a specification are
+    /// checked for form and left out.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        key: &[u8],
+        reader: &mut Reader<'a>,
+        lists: &mut Lists<'a>,
+    ) -> Result<(), Complaint> {
+        let Some(index) = self.find(key) else {
+            if std::str::from_utf8(key).is_err() {
+                return Err(Malformed::NotUtf8.into());
+            }
+            reader.skip()?;
+            return Ok(());
+        };
+        if reader.absent()? {
+            return Ok(());
+        }
+        let spec = &self.specs[index];
+        if self.present & (1 << index) != 0 {
+            return Err(spec.repeated());
+        }
+        match read_value(spec, reader, lists)? {
+            Value::Nothing => {}
+            value => {
+                self.values[index] = value;
+                self.present |= 1 << index;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn find(&mut self, key: &[u8]) -> Option<usize> {
+        let specs = self.specs;
+        let found = (self.hint..specs.len())
+            .chain(0..self.hint)
+            .find(|index| specs[*index].name.as_bytes() == key)?;
+        self.hint = found + 1;
+        Some(found)
+    }
+
+    /// Refuses what lacks a required field.
+    #[inline]
+    pub(super) fn complete(&self) -> Result<(), Complaint> {
+        for (index, spec) in self.specs.iter().enumerate() {
+            if spec.required && self.present & (1 << index) == 0 {
+                return Err(spec.missing());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next field of the specification, which must be `name`.
+    #[inline]
+    fn take(&mut self, name: &str) -> (Value<'a>, Preset) {
+        let index = self.next;
+        self.next += 1;
+        debug_assert_eq!(self.specs[index].name, name, "fields are taken in the table's order");
+        let value =
+            if self.present & (1 << index) == 0 { Value::Nothing } else { self.values[index] };
+        (value, self.specs[index].default)
+    }
+
+    /// A whole number with a default, or one that is required.
+    #[inline]
+    pub(super) fn integer(&mut self, name: &str) -> i64 {
+        match self.take(name) {
+            (Value::Integer(value), _) | (_, Preset::Integer(value)) => value,
+            _ => 0,
+        }
+    }
+
+    /// A whole number without a default.
+    #[inline]
+    pub(super) fn integer_or_none(&mut self, name: &str) -> Option<u64> {
+        match self.take(name).0 {
+            Value::Integer(value) => Some(value as u64),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn float(&mut self, name: &str) -> f64 {
+        match self.take(name).0 {
+            Value::Float(value) => value,
+            _ => 0.0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn flag(&mut self, name: &str) -> bool {
+        matches!(self.take(name).0, Value::Flag(true))
+    }
+
+    /// A text that is required, or counts as empty.
+    #[inline]
+    pub(super) fn text(&mut self, name: &str) -> &'a str {
+        self.text_or_none(name).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn text_or_none(&mut self, name: &str) -> Option<&'a str> {
+        match self.take(name).0 {
+            Value::Text(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A value as it came, empty for none.
+    #[inline]
+    pub(super) fn raw(&mut self, name: &str) -> &'a [u8] {
+        match self.take(name).0 {
+            Value::Raw(value) => value,
+            _ => &[],
+        }
+    }
+
+    /// The place of the chosen text among its choices, the default's if none was chosen.
+    #[inline]
+    pub(super) fn choice(&mut self, name: &str) -> usize {
+        let kind = self.specs[self.next].kind;
+        match (self.take(name), kind) {
+            ((Value::Mask(mask), _), _) => mask.trailing_zeros() as usize,
+            ((_, Preset::Text(default)), Kind::Choice(choices)) => {
+                choices.iter().position(|choice| *choice == default).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The chosen texts, one bit each.
+    #[inline]
+    pub(super) fn mask(&mut self, name: &str) -> Option<u32> {
+        match self.take(name).0 {
+            Value::Mask(mask) => Some(mask),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn repeat(&mut self, name: &str) -> Option<Repeat> {
+        match self.take(name).0 {
+            Value::Repeat(repeat) => Some(repeat),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn job(&mut self, name: &str) -> JobRef<'a> {
+        JobRef::of(self.text(name))
+    }
+
+    #[inline]
+    pub(super) fn job_or_none(&mut self, name: &str) -> Option<JobRef<'a>> {
+        self.text_or_none(name).map(JobRef::of)
+    }
+
+    #[inline]
+    pub(super) fn token(&mut self, name: &str) -> Option<Token> {
+        self.text_or_none(name).and_then(token_of)
+    }
+
+    /// Steps over a field whose value is in [`Lists`].
+    #[inline]
+    pub(super) fn listed(&mut self, name: &str) -> bool {
+        !matches!(self.take(name).0, Value::Nothing)
+    }
+}
+
+/// Reads one value of the kind that `spec` asks for. [`Value::Nothing`] means that it counts as
+/// absent after all.
+#[inline]
+fn read_value<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    lists: &mut Lists<'a>,
+) -> Result<Value<'a>, Complaint> {
+    match spec.kind {
+        Kind::Payload { bytes_max } => payload(spec, reader, bytes_max).map(Value::Raw),
+        Kind::Queue => {
+            let name = text(spec, reader)?;
+            if is_queue_name(name) { Ok(Value::Text(name)) } else { Err(spec.out_of_bounds()) }
+        }
+        Kind::JobId => named(spec, reader, 1, NAME_CHARS_MAX),
+        Kind::Text { chars_min, chars_max } => named(spec, reader, chars_min, chars_max),
+        Kind::Token => text(spec, reader).map(Value::Text),
+        Kind::Integer { min, max } => integer(spec, reader, min, max).map(Value::Integer),
+        Kind::Flag => match reader.flag()? {
+            Some(value) => Ok(Value::Flag(value)),
+            None => Err(spec.wrong_type()),
+        },
+        Kind::LongText { bytes_max, cut } => {
+            let text = text(spec, reader)?;
+            if text.len() <= bytes_max as usize {
+                Ok(Value::Text(text))
+            } else if cut {
+                Ok(Value::Text(self::cut(text, bytes_max as usize)))
+            } else {
+                Err(spec.out_of_bounds())
+            }
+        }
+        Kind::Number { min, max } => number(spec, reader, f64::from(min), f64::from(max)),
+        Kind::Texts { items_max, chars_max } => {
+            texts(spec, reader, items_max, |item| within(item, 1, chars_max))
+        }
+        Kind::TextsOf(choices) => {
+            texts(spec, reader, choices.len() as u32, |item| choices.contains(&item))
+        }
+        Kind::Queues { items_max } => texts(spec, reader, items_max, is_queue_name),
+        Kind::Choice(choices) => {
+            let chosen = text(spec, reader)?;
+            match choices.iter().position(|choice| *choice == chosen) {
+                Some(index) => Ok(Value::Mask(1 << index)),
+                None => Err(spec.out_of_bounds()),
+            }
+        }
+        Kind::Choices(choices) => read_choices(spec, reader, choices),
+        Kind::Backoff => read_backoff(spec, reader),
+        Kind::Repeat => read_repeat(spec, reader),
+        Kind::Jobs => read_jobs(spec, reader, lists),
+        Kind::JobIds => {
+            let count = batch(spec, reader)?;
+            lists.ids = Vec::with_capacity(count);
+            for index in 0..count {
+                match reader.text()? {
+                    Some(id) if within(id, 1, NAME_CHARS_MAX) => lists.ids.push(JobRef::of(id)),
+                    _ => return Err(spec.wrong_item(index)),
+                }
+            }
+            Ok(Value::Flag(true))
+        }
+        Kind::Tokens => {
+            let count = batch(spec, reader)?;
+            lists.tokens = Vec::with_capacity(count);
+            for index in 0..count {
+                lists.tokens.push(if reader.absent()? {
+                    None
+                } else {
+                    token_of(reader.text()?.ok_or_else(|| spec.wrong_item(index))?)
+                });
+            }
+            Ok(Value::Flag(true))
+        }
+        Kind::Results => {
+            let count = batch(spec, reader)?;
+            lists.results = Vec::with_capacity(count);
+            for index in 0..count {
+                let result = if reader.absent()? { &[] } else { reader.skip()? };
+                if result.len() > PAYLOAD_BYTES_MAX as usize {
+                    return Err(spec.wrong_item(index));
+                }
+                lists.results.push(result);
+            }
+            Ok(Value::Flag(true))
+        }
+    }
+}
+
+#[inline]
+fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Complaint> {
+    match reader.text() {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(spec.wrong_type()),
+        Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
+        Err(what) => Err(what.into()),
+    }
+}
+
+#[inline]
+fn named<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    chars_min: u32,
+    chars_max: u32,
+) -> Result<Value<'a>, Complaint> {
+    let text = text(spec, reader)?;
+    if within(text, chars_min, chars_max) {
+        Ok(Value::Text(text))
+    } else {
+        Err(spec.out_of_bounds())
+    }
+}
+
+/// Whether a text has so many characters. Bytes bound characters from above, so few texts are
+/// counted.
+#[inline]
+fn within(text: &str, chars_min: u32, chars_max: u32) -> bool {
+    let (min, max) = (chars_min as usize, chars_max as usize);
+    text.len() >= min && (text.len() <= max || text.chars().count() <= max)
+}
+
+/// The front of a text, cut at a character's edge.
+#[cold]
+pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = bytes_max.min(text.len());
+    // At most three steps: a character has four bytes, and 0 is an edge.
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+const QUEUE_BYTES: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0_usize;
+    while byte < 256 {
+        allowed[byte] = matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b':');
+        byte += 1;
+    }
+    allowed
+};
+
+/// The rule for queue names (`interface.md` 2.3).
+#[inline]
+pub(crate) fn is_queue_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= QUEUE_CHARS_MAX as usize
+        && name.bytes().fold(true, |all, byte| all & QUEUE_BYTES[usize::from(byte)])
+}
+
+#[inline]
+fn integer(
+    spec: &FieldSpec,
+    reader: &mut Reader<'_>,
+    min: i64,
+    max: i64,
+) -> Result<i64, Complaint> {
+    let value = match reader.number()? {
+        Some(Number::Whole(value)) => value,
+        // The cast holds values beyond the range at its end, which no bound reaches.
+        Some(Number::Float(value)) if value.is_finite() && value.fract() == 0.0 => value as i64,
+        _ => return Err(spec.wrong_type()),
+    };
+    if (min..=max).contains(&value) { Ok(value) } else { Err(spec.out_of_bounds()) }
+}
+
+fn number<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    min: f64,
+    max: f64,
+) -> Result<Value<'a>, Complaint> {
+    let value = match reader.number()? {
+        Some(Number::Whole(value)) => value as f64,
+        Some(Number::Float(value)) if !value.is_nan() => value,
+        _ => return Err(spec.wrong_type()),
+    };
+    if (min..=max).contains(&value) { Ok(Value::Float(value)) } else { Err(spec.out_of_bounds()) }
+}
+
+#[inline]
+fn payload<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    bytes_max: u32,
+) -> Result<&'a [u8], Complaint> {
+    match reader.skip() {
+        Ok(value) if value.len() <= bytes_max as usize => Ok(value),
+        Ok(_) => Err(spec.out_of_bounds()),
+        Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
+        Err(what) => Err(what.into()),
+    }
+}
+
+/// A list of texts, kept as it came; an empty one counts as absent.
+fn texts<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    items_max: u32,
+    fits: impl Fn(&str) -> bool,
+) -> Result<Value<'a>, Complaint> {
+    let whole = reader.rest();
+    let Some(count) = reader.array()? else { return Err(spec.wrong_type()) };
+    if count > items_max as usize {
+        return Err(spec.out_of_bounds());
+    }
+    for index in 0..count {
+        match reader.text() {
+            Ok(Some(item)) if fits(item) => {}
+            Ok(_) | Err(Malformed::NotUtf8) => return Err(spec.wrong_item(index)),
+            Err(what) => return Err(what.into()),
+        }
+    }
+    if count == 0 && !spec.required {
+        return Ok(Value::Nothing);
+    }
+    Ok(Value::Raw(&whole[..whole.len() - reader.rest().len()]))
+}
+
+fn read_choices<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    choices: &[&str],
+) -> Result<Value<'a>, Complaint> {
+    let bit = |chosen: &str| choices.iter().position(|choice| *choice == chosen).map(|at| 1 << at);
+    let Some(count) = reader.array()? else {
+        let mask = bit(text(spec, reader)?).ok_or_else(|| spec.out_of_bounds())?;
+        return Ok(Value::Mask(mask));
+    };
+    let mut mask = 0;
+    for index in 0..count {
+        let item = reader.text()?.and_then(bit);
+        mask |= item.ok_or_else(|| spec.wrong_item(index))?;
+    }
+    Ok(if mask == 0 { Value::Nothing } else { Value::Mask(mask) })
+}
+
+/// Enters a batch and says how many items it has.
+#[inline]
+fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> {
+    match reader.array()? {
+        None => Err(spec.wrong_type()),
+        Some(count) if count > BATCH_MAX as usize => Err(spec.out_of_bounds()),
+        Some(count) => Ok(count),
+    }
+}
+
+/// Reads an object within a field into `fields`; `false` if another type stands here.
+#[inline]
+fn object<'a>(fields: &mut Fields<'a>, reader: &mut Reader<'a>) -> Result<bool, Complaint> {
+    let Some(entries) = reader.map()? else { return Ok(false) };
+    let mut lists = Lists::default();
+    for _ in 0..entries {
+        let key = reader.key()?;
+        fields.read(key, reader, &mut lists)?;
+    }
+    fields.complete()?;
+    Ok(true)
+}
+
+/// Puts the name of the field that holds an object in front of what is wrong inside it.
+#[cold]
+fn inside(path: &str, complaint: &str) -> Complaint {
+    if complaint.starts_with("Invalid frame") {
+        return complaint.into();
+    }
+    format!("{path}{complaint}").into()
+}
+
+fn read_backoff<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(BACKOFF_FIELDS);
+    if object(&mut fields, reader).map_err(|complaint| inside("backoff.", &complaint))? {
+        return Ok(Value::Integer(fields.integer("delay")));
+    }
+    let Kind::Integer { min, max } = BACKOFF_FIELDS[0].kind else { return Err(spec.wrong_type()) };
+    integer(spec, reader, min, max).map(Value::Integer)
+}
+
+fn read_repeat<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(REPEAT_FIELDS);
+    if !object(&mut fields, reader).map_err(|complaint| inside("repeat.", &complaint))? {
+        return Err(spec.wrong_type());
+    }
+    Ok(Value::Repeat(Repeat {
+        every_ms: fields.integer("every") as u64,
+        limit: fields.integer_or_none("limit"),
+        count: fields.integer("count") as u64,
+    }))
+}
+
+fn read_jobs<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    lists: &mut Lists<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let count = batch(spec, reader)?;
+    lists.jobs = Vec::with_capacity(count);
+    let mut fields = Fields::new(JOB_FIELDS);
+    for index in 0..count {
+        fields.reset();
+        let job = match object(&mut fields, reader) {
+            Ok(true) => take_job(&mut fields, true),
+            Ok(false) => return Err(spec.wrong_item(index)),
+            Err(complaint) => Err(complaint),
+        };
+        match job {
+            Ok(job) => lists.jobs.push(job),
+            Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
+        }
+    }
+    Ok(Value::Flag(true))
+}

@@ -1,0 +1,109 @@
+//! Replies: a map of `ok`, then `reqId` as it was sent, then the command's own fields; over TCP with
+//! its length in front.
+//!
+//! Written straight into the connection's output; nothing is built in between. Which fields a
+//! command answers with is not known here.
+
+use corq_shards::id::JobId;
+
+use super::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
+use super::write::Writer;
+
+/// A frame being written: what is put into the vector until [`Frame::finish`] is its payload.
+#[derive(Debug)]
+#[must_use = "a frame that is not finished has no length"]
+pub struct Frame {
+    start: usize,
+}
+
+/// A reply outgrew a frame and was taken back; the client needs an error instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplyTooLarge;
+
+impl Frame {
+    /// Leaves room for the length.
+    #[inline]
+    pub fn begin(out: &mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[0; PREFIX_BYTES]);
+        Self { start }
+    }
+
+    /// Writes the length. A payload that no frame can hold is removed from `out` again.
+    #[inline]
+    pub fn finish(self, out: &mut Vec<u8>) -> Result<(), ReplyTooLarge> {
+        let payload = self.start + PREFIX_BYTES;
+        let length = out.len() - payload;
+        if length > FRAME_BYTES_MAX {
+            out.truncate(self.start);
+            return Err(ReplyTooLarge);
+        }
+        out[self.start..payload].copy_from_slice(&(length as u32).to_be_bytes());
+        Ok(())
+    }
+}
+
+/// Begins the map of a reply: `ok`, `reqId` if there is one, and room for `fields` more entries,
+/// which the caller writes.
+#[inline]
+pub fn head<'o>(
+    out: &'o mut Vec<u8>,
+    ok: bool,
+    req_id: Option<&[u8]>,
+    fields: usize,
+) -> Writer<'o> {
+    let mut writer = Writer::new(out);
+    writer.map(1 + usize::from(req_id.is_some()) + fields);
+    writer.str("ok");
+    writer.bool(ok);
+    if let Some(req_id) = req_id {
+        writer.str("reqId");
+        writer.raw(req_id);
+    }
+    writer
+}
+
+/// A whole frame that says no more than ok.
+#[inline]
+pub fn ok(out: &mut Vec<u8>, req_id: Option<&[u8]>) {
+    small(out, |out| {
+        head(out, true, req_id, 0);
+    });
+}
+
+/// A whole frame with the id of a pushed job.
+#[inline]
+pub fn id(out: &mut Vec<u8>, req_id: Option<&[u8]>, id: JobId) {
+    small(out, |out| {
+        let mut writer = head(out, true, req_id, 1);
+        writer.str("id");
+        writer.uuid(id.0);
+    });
+}
+
+/// A whole frame that says what went wrong.
+#[cold]
+pub fn error(out: &mut Vec<u8>, req_id: Option<&[u8]>, text: &str) {
+    small(out, |out| {
+        let mut writer = head(out, false, req_id, 1);
+        writer.str("error");
+        writer.str(text);
+    });
+}
+
+/// Frames a reply that is small beside its `reqId`. A client whose `reqId` alone all but fills a
+/// frame gets its answer without it.
+#[inline]
+fn small(out: &mut Vec<u8>, write: impl Fn(&mut Vec<u8>)) {
+    let frame = Frame::begin(out);
+    write(out);
+    if frame.finish(out).is_err() {
+        let frame = Frame::begin(out);
+        let text = "The reply does not fit a frame";
+        let mut writer = head(out, false, None, 1);
+        writer.str("error");
+        writer.str(text);
+        // A fixed text of a few bytes always fits.
+        let _ = frame.finish(out);
+    }
+}

@@ -1,0 +1,224 @@
+//! Writes `MessagePack` into a byte vector, value by value, without building a tree first.
+//!
+//! Integers that do not fit 32 bits become floats: JavaScript clients would read them as `BigInt`
+//! otherwise. What the values mean is not known here.
+
+use rmp::Marker;
+
+use super::uuid_text::{self, UUID_CHARS};
+
+/// Writes values at the end of a vector.
+#[derive(Debug)]
+pub struct Writer<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+/// A map whose number of entries is not known yet.
+#[derive(Debug)]
+#[must_use = "a map that is not closed has a wrong count"]
+pub struct OpenMap {
+    count_at: usize,
+}
+
+/// An array whose number of items is not known yet.
+#[derive(Debug)]
+#[must_use = "an array that is not closed has a wrong count"]
+pub struct OpenArray {
+    count_at: usize,
+}
+
+impl OpenMap {
+    /// Ends the map, in the vector it was begun in.
+    #[inline]
+    pub fn close(self, writer: &mut Writer<'_>, entries: u16) {
+        writer.out[self.count_at..self.count_at + 2].copy_from_slice(&entries.to_be_bytes());
+    }
+}
+
+impl OpenArray {
+    /// Ends the array, in the vector it was begun in.
+    #[inline]
+    pub fn close(self, writer: &mut Writer<'_>, items: u32) {
+        writer.out[self.count_at..self.count_at + 4].copy_from_slice(&items.to_be_bytes());
+    }
+}
+
+impl<'o> Writer<'o> {
+    /// Writes behind what `out` holds.
+    #[inline]
+    pub fn new(out: &'o mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// Begins a map of `entries` entries: as many keys and values must follow.
+    #[inline]
+    pub fn map(&mut self, entries: usize) {
+        self.head(entries, Marker::FixMap(0).to_u8(), Marker::Map16, Marker::Map32);
+    }
+
+    /// Begins an array of `items` items.
+    #[inline]
+    pub fn array(&mut self, items: usize) {
+        self.head(items, Marker::FixArray(0).to_u8(), Marker::Array16, Marker::Array32);
+    }
+
+    #[inline]
+    fn head(&mut self, count: usize, fixed: u8, wide: Marker, widest: Marker) {
+        if count < 16 {
+            self.out.push(fixed | count as u8);
+        } else if let Ok(count) = u16::try_from(count) {
+            self.marked(wide, count.to_be_bytes());
+        } else {
+            self.marked(widest, (count as u32).to_be_bytes());
+        }
+    }
+
+    #[inline]
+    fn marked<const N: usize>(&mut self, marker: Marker, bytes: [u8; N]) {
+        self.out.push(marker.to_u8());
+        self.out.extend_from_slice(&bytes);
+    }
+
+    /// Begins a map of up to 65,535 entries, to be counted when it is closed.
+    #[inline]
+    pub fn open_map(&mut self) -> OpenMap {
+        self.marked(Marker::Map16, [0; 2]);
+        OpenMap { count_at: self.out.len() - 2 }
+    }
+
+    /// Begins an array to be counted when it is closed.
+    #[inline]
+    pub fn open_array(&mut self) -> OpenArray {
+        self.marked(Marker::Array32, [0; 4]);
+        OpenArray { count_at: self.out.len() - 4 }
+    }
+
+    /// A string.
+    #[inline]
+    pub fn str(&mut self, text: &str) {
+        let length = text.len();
+        if length < 32 {
+            self.out.push(Marker::FixStr(0).to_u8() | length as u8);
+        } else if let Ok(length) = u8::try_from(length) {
+            self.marked(Marker::Str8, [length]);
+        } else if let Ok(length) = u16::try_from(length) {
+            self.marked(Marker::Str16, length.to_be_bytes());
+        } else {
+            self.marked(Marker::Str32, (length as u32).to_be_bytes());
+        }
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// A string, or nil.
+    #[inline]
+    pub fn str_or_nil(&mut self, text: Option<&str>) {
+        match text {
+            Some(text) => self.str(text),
+            None => self.nil(),
+        }
+    }
+
+    /// The text of a UUID: a job's id or a lock's token.
+    #[inline]
+    pub fn uuid(&mut self, bits: u128) {
+        let mut text = [0; UUID_CHARS + 2];
+        text[0] = Marker::Str8.to_u8();
+        text[1] = UUID_CHARS as u8;
+        text[2..].copy_from_slice(&uuid_text::format(bits));
+        self.out.extend_from_slice(&text);
+    }
+
+    /// A boolean.
+    #[inline]
+    pub fn bool(&mut self, value: bool) {
+        self.out.push(if value { Marker::True } else { Marker::False }.to_u8());
+    }
+
+    /// A whole number from zero.
+    #[inline]
+    pub fn uint(&mut self, value: u64) {
+        if value < 128 {
+            self.out.push(value as u8);
+        } else if let Ok(value) = u8::try_from(value) {
+            self.marked(Marker::U8, [value]);
+        } else if let Ok(value) = u16::try_from(value) {
+            self.marked(Marker::U16, value.to_be_bytes());
+        } else if let Ok(value) = u32::try_from(value) {
+            self.marked(Marker::U32, value.to_be_bytes());
+        } else {
+            self.f64(value as f64);
+        }
+    }
+
+    /// A whole number.
+    #[inline]
+    pub fn int(&mut self, value: i64) {
+        if value >= 0 {
+            self.uint(value as u64);
+        } else if value >= -32 {
+            self.out.push(value as u8);
+        } else if let Ok(value) = i8::try_from(value) {
+            self.marked(Marker::I8, value.to_be_bytes());
+        } else if let Ok(value) = i16::try_from(value) {
+            self.marked(Marker::I16, value.to_be_bytes());
+        } else if let Ok(value) = i32::try_from(value) {
+            self.marked(Marker::I32, value.to_be_bytes());
+        } else {
+            self.f64(value as f64);
+        }
+    }
+
+    /// A whole number, or nil.
+    #[inline]
+    pub fn uint_or_nil(&mut self, value: Option<u64>) {
+        match value {
+            Some(value) => self.uint(value),
+            None => self.nil(),
+        }
+    }
+
+    /// A float, always as one.
+    #[inline]
+    pub fn f64(&mut self, value: f64) {
+        self.marked(Marker::F64, value.to_be_bytes());
+    }
+
+    /// A number that may have a fraction: as an integer where it has none and fits 32 bits, since
+    /// clients read whole numbers with integer accessors.
+    #[inline]
+    pub fn number(&mut self, value: f64) {
+        let fits = (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value);
+        if fits && value.fract() == 0.0 {
+            self.int(value as i64);
+        } else {
+            self.f64(value);
+        }
+    }
+
+    /// Nil.
+    #[inline]
+    pub fn nil(&mut self) {
+        self.out.push(Marker::Null.to_u8());
+    }
+
+    /// A value that is encoded already.
+    #[inline]
+    pub fn raw(&mut self, value: &[u8]) {
+        self.out.extend_from_slice(value);
+    }
+
+    /// A value that is encoded already, or nil where there is none.
+    #[inline]
+    pub fn raw_or_nil(&mut self, value: &[u8]) {
+        if value.is_empty() { self.nil() } else { self.raw(value) }
+    }
+
+    /// Leaves `bytes` zeros for an encoded value that has to be fetched first, and says where in
+    /// the vector they begin.
+    #[inline]
+    pub fn raw_hole(&mut self, bytes: usize) -> usize {
+        let at = self.out.len();
+        self.out.resize(at + bytes, 0);
+        at
+    }
+}
