@@ -55,6 +55,12 @@ pub enum Event {
         /// Why.
         reason: EndReason,
     },
+    /// All output of a connection whose reading is paused has been taken by the kernel: time to
+    /// resume, if the output was why it was paused.
+    Drained {
+        /// Which.
+        conn: ConnId,
+    },
     /// The slot of a connection that was closed from here is free; its id will not be seen again.
     Closed {
         /// Which.

@@ -45,3 +45,32 @@ pub(super) struct Listener {
     /// No accept before this: something ran out.
     pub(super) paused_until: Option<Instant>,
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use socket2::SockRef;
+    use std::net::TcpStream;
+
+    #[test]
+    fn an_accepted_socket_inherits_what_it_needs() {
+        let listener = listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let socket = SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), KEEPALIVE_PROBES);
+    }
+
+    #[test]
+    fn an_address_is_shared_only_on_request() {
+        let first = listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        let addr = first.local_addr().unwrap();
+        assert!(listen(addr, true).is_ok());
+        assert_eq!(listen(addr, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}

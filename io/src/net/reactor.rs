@@ -464,6 +464,9 @@ impl Reactor {
         if conn.broken || conn.life == Life::Over {
             conn.output.discard(pool);
         }
+        if conn.paused && conn.life == Life::Open && !conn.broken && conn.output.unsent() == 0 {
+            events.push(Event::Drained { conn: id });
+        }
         // Most sends end here; only those with something to follow need a look.
         if conn.broken || conn.life != Life::Open || !conn.output.is_drained() {
             self.conns.touch(id);
