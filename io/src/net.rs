@@ -1,0 +1,167 @@
+//! Sockets, disk operations and wake-ups of one shard, as plain events.
+//!
+//! A [`Reactor`] turns completions of the shard's ring into [`Event`]s and what the shard wants into
+//! submissions. It knows descriptors, bytes and order; it knows no protocol and no command. Its two
+//! tables are public fields so that the bytes of a chunk (`reactor.buffers`) can be read while a
+//! reply is appended to a connection's output (`reactor.conns`).
+
+mod buffers;
+mod connection;
+mod connections;
+mod listener;
+mod output;
+mod reactor;
+mod token;
+
+use std::io;
+
+pub use crate::ring::Wait;
+pub use buffers::{Buffers, Chunk};
+pub use connections::Connections;
+pub use listener::listen;
+pub use reactor::{DiskOp, Reactor};
+
+/// A connection of one shard. An id whose connection is gone is harmless everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId {
+    /// Place in the shard's table; used again after the connection is closed.
+    pub index: u32,
+    /// How often the place has been used before.
+    pub generation: u32,
+}
+
+/// What happened. Of each connection: one `Accepted`, any number of `Received`, at most one `Ended`
+/// of each reason's direction, and, after the shard's own `close` or `abort`, one `Closed`.
+#[derive(Debug)]
+pub enum Event {
+    /// A client has connected.
+    Accepted {
+        /// The new connection, already being read.
+        conn: ConnId,
+        /// The tag of the listener that it came through.
+        listener: u32,
+    },
+    /// Bytes have come. The chunk must go back by [`Buffers::recycle`].
+    Received {
+        /// From whom.
+        conn: ConnId,
+        /// Where they are.
+        chunk: Chunk,
+    },
+    /// The peer is done, half or altogether. The connection stays until it is closed from here.
+    Ended {
+        /// Which.
+        conn: ConnId,
+        /// Why.
+        reason: EndReason,
+    },
+    /// All output of a connection whose reading is paused has been taken by the kernel: time to
+    /// resume, if the output was why it was paused.
+    Drained {
+        /// Which.
+        conn: ConnId,
+    },
+    /// The slot of a connection that was closed from here is free; its id will not be seen again.
+    Closed {
+        /// Which.
+        conn: ConnId,
+    },
+    /// Somebody rang this shard's alarm: look into the inbox.
+    Woken,
+    /// A disk operation has completed.
+    Disk {
+        /// As given to [`Reactor::submit_disk`].
+        tag: u64,
+        /// Bytes moved (0 for a sync).
+        result: io::Result<u32>,
+    },
+}
+
+/// Why a peer is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// It will send no more; it may still read what is sent to it.
+    HalfClosed,
+    /// It has gone without waiting for what was on the way.
+    Reset,
+    /// It has not answered the keepalive.
+    TimedOut,
+    /// The socket failed with this error number.
+    Failed(i32),
+}
+
+impl EndReason {
+    fn of(number: i32) -> Self {
+        match number {
+            libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED | libc::ENOTCONN => Self::Reset,
+            libc::ETIMEDOUT => Self::TimedOut,
+            _ => Self::Failed(number),
+        }
+    }
+}
+
+/// Sizes and limits of a reactor.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How to sleep.
+    pub wait: Wait,
+    /// Depth of the submission queue; the completion queue is sixteen times as deep.
+    pub ring_entries: u32,
+    /// Connections beyond this many are closed as soon as they are accepted.
+    pub connections_max: usize,
+    /// Receive buffers, a power of two up to 32768. Their memory is touched only as it is used.
+    pub buffers: u16,
+    /// Size of a receive buffer, and so the largest chunk.
+    pub buffer_bytes: u32,
+    /// How long a closed connection may take to accept the rest of its output.
+    pub drain_ms: u64,
+    /// How long a closed connection is then read, so that the peer is not reset before it has read.
+    pub linger_ms: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            wait: Wait::Ring,
+            ring_entries: 256,
+            connections_max: 10_000,
+            buffers: 256,
+            buffer_bytes: 16 * 1024,
+            drain_ms: 10_000,
+            linger_ms: 1000,
+        }
+    }
+}
+
+/// What a reactor has done so far, for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Connections taken.
+    pub accepted: u64,
+    /// Connections given back.
+    pub closed: u64,
+    /// Connections closed at once because of `connections_max`.
+    pub rejected: u64,
+    /// Times that accepting paused because the process or machine ran out of something.
+    pub accept_pauses: u64,
+    /// Closed connections cut because they did not read in time.
+    pub drains_cut: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Chunks received.
+    pub chunks: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Send operations.
+    pub sends: u64,
+    /// `io_uring_enter` calls.
+    pub enters: u64,
+    /// Times that a receive had to be armed again.
+    pub recv_rearmed: u64,
+    /// Times that a receive found no buffer.
+    pub buffers_exhausted: u64,
+    /// Waits that ended more than 10 ms after their deadline.
+    pub late: u64,
+    /// Completions that belonged to nothing. Not zero means a bug.
+    pub stray: u64,
+}

@@ -1,0 +1,228 @@
+//! The connections of a shard, and all that the shard may ask of one.
+//!
+//! Nothing here talks to the kernel about data: a wish is noted, and the reactor's next wait turns
+//! the wishes of a turn into operations. An id whose connection is gone is answered with nothing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+
+use super::connection::{Connection, Life};
+use super::output::Pool;
+use super::{Config, ConnId};
+
+struct Slot {
+    generation: u32,
+    conn: Option<Connection>,
+}
+
+/// The connections of a shard.
+pub struct Connections {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    pub(super) pool: Pool,
+    /// To be looked at before the next wait; each at most once.
+    pub(super) dirty: Vec<ConnId>,
+    /// Closed connections and when they are cut; each list is in order of time. What is in them is
+    /// bounded by the closes within these times.
+    pub(super) draining: VecDeque<(Instant, ConnId)>,
+    pub(super) lingering: VecDeque<(Instant, ConnId)>,
+    drain: Duration,
+}
+
+impl Connections {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            pool: Pool::default(),
+            dirty: Vec::new(),
+            draining: VecDeque::new(),
+            lingering: VecDeque::new(),
+            drain: Duration::from_millis(config.drain_ms),
+        }
+    }
+
+    /// Connections there are, those being closed included.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True until the shard closes it (or the id is stale).
+    pub fn is_open(&self, id: ConnId) -> bool {
+        self.get(id).is_some_and(|conn| conn.life == Life::Open)
+    }
+
+    /// The peer's address.
+    pub fn peer(&self, id: ConnId) -> io::Result<SocketAddr> {
+        let conn = self.get(id).ok_or(io::ErrorKind::NotConnected)?;
+        let address = SockRef::from(&conn.fd).peer_addr()?;
+        address.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Where to append output. Only append: what was there before is spoken for. `None` if nothing
+    /// can be sent any more (stale, closed, or the peer is gone).
+    pub fn output(&mut self, id: ConnId) -> Option<&mut Vec<u8>> {
+        let Self { slots, pool, .. } = self;
+        let conn = find_mut(slots, id)?;
+        let usable = conn.life == Life::Open && !conn.broken;
+        usable.then(|| conn.output.filling(pool))
+    }
+
+    /// Bytes ever appended to this connection's output.
+    pub fn appended(&self, id: ConnId) -> u64 {
+        self.get(id).map_or(0, |conn| conn.output.appended())
+    }
+
+    /// Appended bytes that the kernel has not taken yet, allowed or not. The limit on them is the
+    /// shard's business.
+    pub fn unsent(&self, id: ConnId) -> usize {
+        self.get(id).map_or(0, |conn| conn.output.unsent())
+    }
+
+    /// Lets the output go up to the position `upto`, counted in bytes ever appended. Positions only
+    /// rise; one that is not appended yet counts as the end.
+    pub fn allow(&mut self, id: ConnId, upto: u64) {
+        self.with(id, |conn, _| conn.output.allow(upto));
+    }
+
+    /// Stops reading, until [`Self::resume_reading`]; when the output is empty meanwhile, the shard
+    /// is told by `Event::Drained`. Bytes that the kernel has already taken from the socket still arrive. While
+    /// paused, the peer's end is not noticed, except by a send that fails.
+    pub fn pause_reading(&mut self, id: ConnId) {
+        self.with(id, |conn, _| conn.paused = true);
+    }
+
+    /// Reads again.
+    pub fn resume_reading(&mut self, id: ConnId) {
+        self.with(id, |conn, _| conn.paused = false);
+    }
+
+    /// Sends what is allowed, then closes. From now on no more bytes arrive; `allow` still works
+    /// until the output has drained. A peer that does not read is cut after `drain_ms`.
+    pub fn close(&mut self, id: ConnId) {
+        let cut_at = Instant::now() + self.drain;
+        let mut waits = false;
+        self.with(id, |conn, _| {
+            if conn.life == Life::Open {
+                conn.life = Life::Draining;
+                waits = !conn.output.is_drained();
+            }
+        });
+        if waits {
+            self.draining.push_back((cut_at, id));
+        }
+    }
+
+    /// Closes at once; what is not sent is dropped and the peer gets a reset.
+    pub fn abort(&mut self, id: ConnId) {
+        self.with(id, |conn, pool| {
+            if conn.life != Life::Over {
+                conn.reset(pool);
+            }
+        });
+    }
+
+    fn with(&mut self, id: ConnId, wish: impl FnOnce(&mut Connection, &mut Pool)) {
+        let Self { slots, pool, dirty, .. } = self;
+        if let Some(conn) = find_mut(slots, id) {
+            wish(conn, pool);
+            if !std::mem::replace(&mut conn.dirty, true) {
+                dirty.push(id);
+            }
+        }
+    }
+
+    /// Notes that a connection must be looked at.
+    pub(super) fn touch(&mut self, id: ConnId) {
+        self.with(id, |_, _| {});
+    }
+
+    pub(super) fn insert(&mut self, fd: OwnedFd) -> ConnId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, conn: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        assert!(slot.conn.is_none(), "slot {index} is taken");
+        slot.conn = Some(Connection::new(fd));
+        let id = ConnId { index, generation: slot.generation };
+        self.touch(id);
+        id
+    }
+
+    /// Frees the slot and closes the descriptor. The kernel must hold nothing of it.
+    pub(super) fn remove(&mut self, id: ConnId) {
+        let slot = &mut self.slots[id.index as usize];
+        assert_eq!(slot.generation, id.generation, "a stale connection removed");
+        let quiet = slot.conn.take().is_some_and(|conn| conn.is_quiet());
+        assert!(quiet, "a connection removed while the kernel holds it");
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
+    }
+
+    pub(super) fn get(&self, id: ConnId) -> Option<&Connection> {
+        let slot = self.slots.get(id.index as usize)?;
+        slot.conn.as_ref().filter(|_| slot.generation == id.generation)
+    }
+
+    /// A connection, and the pool that its output uses.
+    pub(super) fn get_mut(&mut self, id: ConnId) -> Option<(&mut Connection, &mut Pool)> {
+        let Self { slots, pool, .. } = self;
+        find_mut(slots, id).map(|conn| (conn, pool))
+    }
+
+    /// The earliest time at which a closed connection is cut. Those that are gone are forgotten.
+    pub(super) fn next_cut(&mut self) -> Option<Instant> {
+        let mut earliest = None;
+        for life in [Life::Draining, Life::Lingering] {
+            let due = loop {
+                let list = self.cuts(life);
+                let Some(&(at, id)) = list.front() else { break None };
+                if self.get(id).is_some_and(|conn| conn.life == life) {
+                    break Some(at);
+                }
+                self.cuts(life).pop_front();
+            };
+            earliest = earliest.into_iter().chain(due).min();
+        }
+        earliest
+    }
+
+    /// Cuts those whose time is up; returns how many had not even taken their output.
+    pub(super) fn cut(&mut self, now: Instant) -> u64 {
+        let mut cut = 0;
+        for life in [Life::Draining, Life::Lingering] {
+            while let Some(&(_, id)) = self.cuts(life).front().filter(|(at, _)| *at <= now) {
+                self.cuts(life).pop_front();
+                if self.get(id).is_none_or(|conn| conn.life != life) {
+                    continue;
+                }
+                cut += u64::from(life == Life::Draining);
+                self.with(id, |conn, pool| match life {
+                    Life::Draining => conn.reset(pool),
+                    _ => conn.finish(pool),
+                });
+            }
+        }
+        cut
+    }
+
+    fn cuts(&mut self, life: Life) -> &mut VecDeque<(Instant, ConnId)> {
+        if life == Life::Draining { &mut self.draining } else { &mut self.lingering }
+    }
+}
+
+fn find_mut(slots: &mut [Slot], id: ConnId) -> Option<&mut Connection> {
+    let slot = slots.get_mut(id.index as usize)?;
+    slot.conn.as_mut().filter(|_| slot.generation == id.generation)
+}

@@ -1,0 +1,218 @@
+//! What one connection is to send: appended freely, sent only as far as allowed.
+//!
+//! Two buffers: one that the kernel sends from and nobody touches, one that grows. Both come from
+//! the shard's pool and go back as soon as they are empty. Positions count bytes since the
+//! connection began: `sent <= allowed <= appended`.
+
+/// Free buffers that a shard keeps, and the largest that it keeps: at most 2 MB in all.
+const POOLED_BUFFERS_MAX: usize = 32;
+const POOLED_BYTES_MAX: usize = 64 * 1024;
+/// An unsent rest up to this size is joined with what follows it, so that both go in one send.
+const JOINED_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one send: the kernel takes no more than 2 GB at a time.
+const SEND_BYTES_MAX: usize = 1 << 30;
+
+/// Free buffers of a shard.
+#[derive(Default)]
+pub(super) struct Pool(Vec<Vec<u8>>);
+
+impl Pool {
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        let fits = (1..=POOLED_BYTES_MAX).contains(&buffer.capacity());
+        if fits && self.0.len() < POOLED_BUFFERS_MAX {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}
+
+/// The output of one connection.
+#[derive(Default)]
+pub(super) struct Output {
+    /// What is being sent, or is next. Its memory does not move while `in_flight`.
+    flight: Vec<u8>,
+    /// How much of `flight` is sent.
+    flight_sent: usize,
+    in_flight: bool,
+    /// What is appended behind `flight`.
+    filling: Vec<u8>,
+    /// The position at which `filling` begins.
+    filling_at: u64,
+    allowed: u64,
+}
+
+impl Output {
+    /// Where to append.
+    pub(super) fn filling(&mut self, pool: &mut Pool) -> &mut Vec<u8> {
+        if self.filling.capacity() == 0 {
+            self.filling = pool.take();
+        }
+        &mut self.filling
+    }
+
+    pub(super) fn appended(&self) -> u64 {
+        self.filling_at + self.filling.len() as u64
+    }
+
+    /// Bytes in memory that the kernel has not taken.
+    pub(super) fn unsent(&self) -> usize {
+        self.flight.len() - self.flight_sent + self.filling.len()
+    }
+
+    /// Lets everything up to a position go. Going back is not possible, going beyond means the end.
+    pub(super) fn allow(&mut self, upto: u64) {
+        self.allowed = self.allowed.max(upto.min(self.appended()));
+    }
+
+    pub(super) fn in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// True if nothing is being sent and nothing more may be.
+    pub(super) fn is_drained(&self) -> bool {
+        !self.in_flight && self.allowed <= self.sent()
+    }
+
+    fn sent(&self) -> u64 {
+        self.filling_at - (self.flight.len() - self.flight_sent) as u64
+    }
+
+    /// The next piece to send, if there is one and none is being sent. It stays where it is until
+    /// [`Self::complete`].
+    pub(super) fn next_send(&mut self) -> Option<&[u8]> {
+        if self.is_drained() || self.in_flight {
+            return None;
+        }
+        let rest = self.flight.len() - self.flight_sent;
+        if rest == 0 {
+            self.flight.clear();
+            self.flight_sent = 0;
+            std::mem::swap(&mut self.flight, &mut self.filling);
+            self.filling_at += self.flight.len() as u64;
+        } else if rest <= JOINED_BYTES_MAX && self.filling.len() <= JOINED_BYTES_MAX {
+            self.flight.drain(..self.flight_sent);
+            self.flight_sent = 0;
+            self.flight.append(&mut self.filling);
+            self.filling_at += (self.flight.len() - rest) as u64;
+        }
+        // `allowed` is beyond `sent`, so at least one byte; it may end within the flight.
+        let allowed = self.flight.len() - self.filling_at.saturating_sub(self.allowed) as usize;
+        let end = allowed.min(self.flight_sent + SEND_BYTES_MAX);
+        self.in_flight = true;
+        Some(&self.flight[self.flight_sent..end])
+    }
+
+    /// The send under way has ended after `bytes`.
+    pub(super) fn complete(&mut self, bytes: usize, pool: &mut Pool) {
+        assert!(std::mem::take(&mut self.in_flight), "a send completed twice");
+        self.flight_sent += bytes;
+        assert!(self.flight_sent <= self.flight.len(), "more sent than there was");
+        if self.flight_sent == self.flight.len() {
+            self.flight_sent = 0;
+            pool.give(std::mem::take(&mut self.flight));
+            if self.filling.is_empty() {
+                pool.give(std::mem::take(&mut self.filling));
+            }
+        }
+    }
+
+    /// Gives up what is not being sent; the rest goes with the connection.
+    pub(super) fn discard(&mut self, pool: &mut Pool) {
+        pool.give(std::mem::take(&mut self.filling));
+        if !self.in_flight {
+            self.flight_sent = 0;
+            pool.give(std::mem::take(&mut self.flight));
+        }
+        self.allowed = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn append(output: &mut Output, pool: &mut Pool, bytes: &[u8]) -> u64 {
+        output.filling(pool).extend_from_slice(bytes);
+        output.appended()
+    }
+
+    #[test]
+    fn nothing_goes_before_it_is_allowed() {
+        let (mut output, mut pool) = (Output::default(), Pool::default());
+        append(&mut output, &mut pool, b"held");
+        assert!(output.next_send().is_none());
+        assert!(output.is_drained());
+        output.allow(2);
+        assert_eq!(output.next_send(), Some(&b"he"[..]));
+        output.complete(2, &mut pool);
+        assert!(output.next_send().is_none());
+        assert_eq!(output.unsent(), 2);
+    }
+
+    #[test]
+    fn a_partial_send_is_continued_and_order_kept() {
+        let (mut output, mut pool) = (Output::default(), Pool::default());
+        let end = append(&mut output, &mut pool, b"abcdef");
+        output.allow(end);
+        assert_eq!(output.next_send(), Some(&b"abcdef"[..]));
+        append(&mut output, &mut pool, b"ghi");
+        assert!(output.next_send().is_none(), "two sends at once");
+        output.complete(4, &mut pool);
+        assert_eq!(output.next_send(), Some(&b"ef"[..]));
+        output.complete(2, &mut pool);
+        output.allow(8);
+        assert_eq!(output.next_send(), Some(&b"gh"[..]));
+        output.complete(2, &mut pool);
+        let end = append(&mut output, &mut pool, b"jk");
+        output.allow(end);
+        assert_eq!(output.next_send(), Some(&b"ijk"[..]), "rest and new bytes in one send");
+        output.complete(3, &mut pool);
+        assert_eq!((output.unsent(), output.appended()), (0, 11));
+    }
+
+    #[test]
+    fn a_large_rest_is_not_copied() {
+        let (mut output, mut pool) = (Output::default(), Pool::default());
+        let large = vec![7; JOINED_BYTES_MAX * 4];
+        let end = append(&mut output, &mut pool, &large);
+        output.allow(end);
+        output.next_send();
+        output.complete(10, &mut pool);
+        let end = append(&mut output, &mut pool, b"tail");
+        output.allow(end);
+        assert_eq!(output.next_send().map(<[u8]>::len), Some(large.len() - 10));
+        output.complete(large.len() - 10, &mut pool);
+        assert_eq!(output.next_send(), Some(&b"tail"[..]));
+    }
+
+    #[test]
+    fn a_drained_output_holds_no_memory_and_the_pool_stays_small() {
+        let mut pool = Pool::default();
+        for size in [10, 1000, POOLED_BYTES_MAX * 8] {
+            let mut outputs: Vec<Output> = (0..100).map(|_| Output::default()).collect();
+            for output in &mut outputs {
+                let end = append(output, &mut pool, &vec![1; size]);
+                output.allow(end);
+                output.next_send();
+            }
+            for output in &mut outputs {
+                output.complete(size, &mut pool);
+                assert_eq!(output.flight.capacity() + output.filling.capacity(), 0);
+            }
+        }
+        assert!(pool.0.len() <= POOLED_BUFFERS_MAX);
+        assert!(pool.0.iter().all(|buffer| buffer.capacity() <= POOLED_BYTES_MAX));
+    }
+
+    #[test]
+    fn allow_beyond_the_end_does_not_allow_the_future() {
+        let (mut output, mut pool) = (Output::default(), Pool::default());
+        output.allow(100);
+        append(&mut output, &mut pool, b"later");
+        assert!(output.next_send().is_none());
+    }
+}

@@ -1,0 +1,511 @@
+//! The turn's two ends: completions become events, wishes become operations.
+#![allow(unsafe_code)] // Operations name memory and descriptors that must outlive them.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io_uring::types::Fd;
+use io_uring::{cqueue, opcode};
+
+use super::buffers::{Buffers, GROUP};
+use super::connection::{Life, Receive};
+use super::connections::Connections;
+use super::listener::Listener;
+use super::token::{CONNECTIONS_MAX, TAG_MAX, Token};
+use super::{Config, ConnId, Counters, EndReason, Event, Wait};
+use crate::bell::Bell;
+use crate::mesh::Alarm;
+use crate::ring::{Enter, Ring};
+
+/// Pause of accepting after the process or the machine ran out of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A wait that ends this long after its deadline counts as late.
+const LATE: Duration = Duration::from_millis(10);
+/// How long a drop waits for the kernel to let go of memory before it leaks the memory instead.
+const DROP_LIMIT: Duration = Duration::from_secs(2);
+
+/// An operation on a file. Offsets and lengths must suit the way the file was opened.
+#[derive(Clone, Copy, Debug)]
+pub enum DiskOp {
+    /// Writes `len` bytes; with `dsync` they are on the disk when it completes.
+    Write {
+        /// Open for writing.
+        fd: RawFd,
+        /// Where in the file.
+        offset: u64,
+        /// What.
+        ptr: *const u8,
+        /// How much.
+        len: u32,
+        /// Like a write followed by fdatasync of these bytes.
+        dsync: bool,
+    },
+    /// Flushes data to the disk (fdatasync).
+    Sync {
+        /// Open for writing.
+        fd: RawFd,
+    },
+    /// Reads up to `len` bytes.
+    Read {
+        /// Open for reading.
+        fd: RawFd,
+        /// Where in the file.
+        offset: u64,
+        /// Where to.
+        ptr: *mut u8,
+        /// How much.
+        len: u32,
+    },
+}
+
+/// The sockets, disk operations and wake-ups of one shard. Lives and dies on the shard's thread.
+pub struct Reactor {
+    /// Received bytes.
+    pub buffers: Buffers,
+    /// The connections and their outputs.
+    pub conns: Connections,
+    /// What has been done so far.
+    pub counters: Counters,
+    ring: Ring,
+    bell: Option<Bell>,
+    listeners: Vec<Option<Listener>>,
+    stopped: bool,
+    /// Some listener has no accept with the kernel.
+    listeners_dirty: bool,
+    alarm: Option<Arc<Alarm>>,
+    alarm_armed: bool,
+    starved: Vec<ConnId>,
+    /// Scratch space of a wait.
+    reaped: Vec<cqueue::Entry>,
+    config: Config,
+}
+
+impl Reactor {
+    /// Sets up the ring and the buffers. To be called on the shard's thread, in its executor.
+    ///
+    /// # Panics
+    ///
+    /// If a size in `config` is out of its bounds.
+    pub fn new(config: Config) -> io::Result<Self> {
+        assert!(config.connections_max <= CONNECTIONS_MAX, "connections_max is too large");
+        let ring = Ring::new(config.wait, config.ring_entries)?;
+        let bell = match config.wait {
+            Wait::Ring => None,
+            Wait::Glommio => Some(Bell::new(&ring)?),
+        };
+        Ok(Self {
+            buffers: Buffers::new(&ring, config.buffers, config.buffer_bytes)?,
+            conns: Connections::new(&config),
+            counters: Counters::default(),
+            ring,
+            bell,
+            listeners: Vec::new(),
+            stopped: false,
+            listeners_dirty: false,
+            alarm: None,
+            alarm_armed: false,
+            starved: Vec::new(),
+            reaped: Vec::new(),
+            config,
+        })
+    }
+
+    /// Accepts connections from `socket` (see [`super::listen`]) under `tag`.
+    pub fn add_listener(&mut self, socket: TcpListener, tag: u32) {
+        let listener = Listener { socket, tag, armed: false, paused_until: None };
+        self.listeners.push(Some(listener));
+        self.listeners_dirty = true;
+    }
+
+    /// Closes all listeners. Connections stay. A connection that is being accepted is turned away.
+    pub fn stop_accepting(&mut self) {
+        self.stopped = true;
+        for (index, place) in self.listeners.iter_mut().enumerate() {
+            match place {
+                Some(listener) if listener.armed => {
+                    let accept = Token::Accept(index as u32).pack();
+                    let cancel = opcode::AsyncCancel::new(accept).build();
+                    // SAFETY: a cancel names no memory.
+                    unsafe { self.ring.push(cancel.user_data(Token::CancelAccept.pack())) };
+                }
+                _ => *place = None,
+            }
+        }
+    }
+
+    /// Listens to the shard's alarm: from now on a ring of it ends a wait with [`Event::Woken`].
+    ///
+    /// # Panics
+    ///
+    /// If there is one already.
+    pub fn watch(&mut self, alarm: Arc<Alarm>) {
+        assert!(self.alarm.is_none(), "a reactor has one alarm");
+        self.alarm = Some(alarm);
+    }
+
+    /// Starts a disk operation. It completes as [`Event::Disk`] with this tag (below 2^60).
+    ///
+    /// # Panics
+    ///
+    /// If the tag is too large.
+    ///
+    /// # Safety
+    ///
+    /// The memory and the descriptor stay valid, and the memory is not touched (for a read) or
+    /// changed (for a write), until that event, or for ever if the reactor is dropped before it.
+    pub unsafe fn submit_disk(&mut self, op: DiskOp, tag: u64) {
+        assert!(tag < TAG_MAX, "tag {tag} is too large");
+        let entry = match op {
+            DiskOp::Write { fd, offset, ptr, len, dsync } => opcode::Write::new(Fd(fd), ptr, len)
+                .offset(offset)
+                .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
+                .build(),
+            DiskOp::Sync { fd } => {
+                opcode::Fsync::new(Fd(fd)).flags(io_uring::types::FsyncFlags::DATASYNC).build()
+            }
+            DiskOp::Read { fd, offset, ptr, len } => {
+                opcode::Read::new(Fd(fd), ptr, len).offset(offset).build()
+            }
+        };
+        // SAFETY: as the caller promises.
+        unsafe { self.ring.push(entry.user_data(Token::Disk(tag).pack())) };
+    }
+
+    /// Submits all wishes and collects what has happened, without sleeping.
+    pub fn poll(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        self.prepare(events);
+        self.ring.enter(Enter::Poll)?;
+        self.dispatch(events);
+        Ok(())
+    }
+
+    /// Submits all wishes and sleeps until something has happened (then it is in `events`, behind
+    /// what was there before) or `deadline` is reached. With [`Wait::Ring`] the future is ready at
+    /// its first poll.
+    ///
+    /// An error means that the ring is unusable.
+    pub async fn wait(
+        &mut self,
+        deadline: Option<Instant>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        let before = events.len();
+        loop {
+            self.prepare(events);
+            let until = if events.len() > before {
+                Enter::Poll
+            } else {
+                Enter::Until(self.earliest(deadline))
+            };
+            match (&mut self.bell, until) {
+                (None, until) => self.ring.enter(until)?,
+                (Some(bell), until) => {
+                    bell.give_way().await;
+                    if self.ring.needs_enter() {
+                        self.ring.enter(Enter::Poll)?;
+                    }
+                    if let Enter::Until(at) = until
+                        && !self.ring.has_completions()
+                    {
+                        bell.wait(at).await;
+                    }
+                }
+            }
+            self.dispatch(events);
+            if events.len() > before {
+                return Ok(());
+            }
+            // Completions that concern nobody outside, such as a send's, do not end a wait.
+            if let Some(deadline) = deadline {
+                let now = Instant::now();
+                if now >= deadline {
+                    self.counters.late += u64::from(now - deadline > LATE);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// The deadline, or something of our own before it.
+    fn earliest(&mut self, deadline: Option<Instant>) -> Option<Instant> {
+        let accepting = self.listeners.iter().flatten().filter_map(|at| at.paused_until).min();
+        let cut = self.conns.next_cut();
+        deadline.into_iter().chain(accepting).chain(cut).min()
+    }
+
+    /// Turns wishes into operations.
+    fn prepare(&mut self, events: &mut Vec<Event>) {
+        if let Some(alarm) = &self.alarm
+            && !self.alarm_armed
+        {
+            self.alarm_armed = true;
+            let fd = Fd(alarm.as_raw_fd());
+            // Never read: each write to an eventfd wakes its pollers, whatever its count is.
+            let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();
+            // SAFETY: the reactor holds the alarm until the ring is done.
+            unsafe { self.ring.push(poll.user_data(Token::Alarm.pack())) };
+        }
+        if self.listeners_dirty {
+            self.arm_listeners();
+        }
+        if !self.conns.draining.is_empty() || !self.conns.lingering.is_empty() {
+            self.counters.drains_cut += self.conns.cut(Instant::now());
+        }
+        if !self.starved.is_empty() && self.buffers.any_free() {
+            for id in std::mem::take(&mut self.starved) {
+                if let Some((conn, _)) = self.conns.get_mut(id) {
+                    conn.starved = false;
+                    self.conns.touch(id);
+                }
+            }
+        }
+        let mut dirty = std::mem::take(&mut self.conns.dirty);
+        for id in dirty.drain(..) {
+            self.service(id, events);
+        }
+        assert!(self.conns.dirty.is_empty(), "serving a connection needs no second service");
+        self.conns.dirty = dirty;
+    }
+
+    fn arm_listeners(&mut self) {
+        self.listeners_dirty = false;
+        let mut now = None;
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            let Some(listener) = listener.as_mut().filter(|listener| !listener.armed) else {
+                continue;
+            };
+            if let Some(until) = listener.paused_until {
+                if until > *now.get_or_insert_with(Instant::now) {
+                    self.listeners_dirty = true;
+                    continue;
+                }
+                listener.paused_until = None;
+            }
+            listener.armed = true;
+            let fd = Fd(listener.socket.as_raw_fd());
+            let accept = opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build();
+            // SAFETY: the socket stays open until the accept's last completion.
+            unsafe { self.ring.push(accept.user_data(Token::Accept(index as u32).pack())) };
+        }
+    }
+
+    /// Gives one connection what it needs: a send, a receive, a step of its closing.
+    fn service(&mut self, id: ConnId, events: &mut Vec<Event>) {
+        let Some((conn, pool)) = self.conns.get_mut(id) else { return };
+        conn.dirty = false;
+        let fd = Fd(conn.fd.as_raw_fd());
+        if conn.life != Life::Over
+            && !conn.broken
+            && let Some(bytes) = conn.output.next_send()
+        {
+            self.counters.sends += 1;
+            let send = opcode::Send::new(fd, bytes.as_ptr(), bytes.len() as u32);
+            let send = send.flags(libc::MSG_NOSIGNAL).build().user_data(Token::Send(id).pack());
+            // SAFETY: `next_send` promises that the bytes stay; the descriptor is closed only after
+            // the completion.
+            unsafe { self.ring.push(send) };
+        }
+        let lingers = conn.advance(pool);
+        match (conn.receive, conn.wants_receive()) {
+            (Receive::Idle, true) if self.buffers.any_free() => {
+                conn.receive = Receive::Armed;
+                let receive = opcode::RecvMulti::new(fd, GROUP).build();
+                // SAFETY: the kernel writes only buffers of the group, which outlive the ring's
+                // work; the descriptor is closed only after the last completion.
+                unsafe { self.ring.push(receive.user_data(Token::Receive(id).pack())) };
+            }
+            (Receive::Idle, true) if !conn.starved => {
+                conn.starved = true;
+                self.starved.push(id);
+            }
+            (Receive::Armed, false) => {
+                conn.receive = Receive::Cancelling;
+                let cancel = opcode::AsyncCancel::new(Token::Receive(id).pack()).build();
+                // SAFETY: a cancel names no memory.
+                unsafe { self.ring.push(cancel.user_data(Token::CancelReceive(id).pack())) };
+            }
+            _ => {}
+        }
+        if conn.life == Life::Over && conn.is_quiet() {
+            self.conns.remove(id);
+            self.counters.closed += 1;
+            events.push(Event::Closed { conn: id });
+        } else if lingers {
+            let until = Instant::now() + Duration::from_millis(self.config.linger_ms);
+            self.conns.lingering.push_back((until, id));
+        }
+    }
+
+    /// Turns completions into events.
+    fn dispatch(&mut self, events: &mut Vec<Event>) {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        self.ring.reap(&mut reaped);
+        let mut woken = false;
+        for entry in reaped.drain(..) {
+            let (result, last) = (entry.result(), !cqueue::more(entry.flags()));
+            match Token::unpack(entry.user_data()) {
+                Some(Token::Receive(id)) => self.received(id, &entry, events),
+                Some(Token::Send(id)) => self.sent(id, result, events),
+                Some(Token::Disk(tag)) => {
+                    events.push(Event::Disk { tag, result: count_of(result) });
+                }
+                Some(Token::Alarm) => {
+                    woken = true;
+                    self.alarm_armed = !last;
+                }
+                Some(Token::Accept(listener)) => {
+                    self.accepted(listener as usize, result, last, events);
+                }
+                Some(Token::CancelReceive(id)) => self.cancelled(id, result),
+                Some(Token::CancelAccept) => {}
+                None => self.counters.stray += 1,
+            }
+        }
+        if woken {
+            events.push(Event::Woken);
+        }
+        self.reaped = reaped;
+        self.counters.enters = self.ring.enters;
+    }
+
+    fn accepted(&mut self, index: usize, result: i32, last: bool, events: &mut Vec<Event>) {
+        let Some(listener) = self.listeners[index].as_mut() else {
+            self.counters.stray += 1;
+            return;
+        };
+        if result >= 0 {
+            // SAFETY: a completed accept gives a new descriptor to us alone.
+            let fd = unsafe { OwnedFd::from_raw_fd(result) };
+            if self.stopped || self.conns.len() >= self.config.connections_max {
+                self.counters.rejected += 1;
+            } else {
+                self.counters.accepted += 1;
+                let conn = self.conns.insert(fd);
+                events.push(Event::Accepted { conn, listener: listener.tag });
+            }
+        }
+        if last {
+            listener.armed = false;
+            if self.stopped {
+                self.listeners[index] = None;
+                return;
+            }
+            self.listeners_dirty = true;
+            // A client that went away while it was accepted is no reason to pause. All else may
+            // come back at once, so it pauses, be it EMFILE, ENFILE, ENOBUFS or ENOMEM.
+            let harmless = [libc::ECONNABORTED, libc::EINTR, libc::EAGAIN, libc::EPROTO];
+            if result < 0 && !harmless.contains(&-result) {
+                self.counters.accept_pauses += 1;
+                listener.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
+            }
+        }
+    }
+
+    fn received(&mut self, id: ConnId, entry: &cqueue::Entry, events: &mut Vec<Event>) {
+        let result = entry.result();
+        // A completion may carry a buffer even if it carries no bytes.
+        let chunk = cqueue::buffer_select(entry.flags())
+            .map(|buffer| self.buffers.take(buffer, result.max(0) as u32));
+        let Some((conn, pool)) = self.conns.get_mut(id) else {
+            self.counters.stray += 1;
+            if let Some(chunk) = chunk {
+                self.buffers.recycle(chunk);
+            }
+            return;
+        };
+        let open = conn.life == Life::Open && !conn.broken;
+        let mut reason = None;
+        if result == 0 {
+            conn.half_closed = true;
+            reason = Some(EndReason::HalfClosed);
+        } else if result == -libc::ENOBUFS {
+            self.counters.buffers_exhausted += 1;
+        } else if result < 0 && ![libc::ECANCELED, libc::EINTR, libc::EAGAIN].contains(&-result) {
+            conn.broken = true;
+            conn.output.discard(pool);
+            reason = Some(EndReason::of(-result));
+        }
+        if !cqueue::more(entry.flags()) {
+            conn.receive = Receive::Idle;
+            self.counters.recv_rearmed += u64::from(conn.wants_receive());
+            self.conns.touch(id);
+        }
+        match chunk {
+            Some(chunk) if open && result > 0 => {
+                self.counters.received_bytes += chunk.len() as u64;
+                self.counters.chunks += 1;
+                events.push(Event::Received { conn: id, chunk });
+            }
+            Some(chunk) => self.buffers.recycle(chunk),
+            None => {}
+        }
+        if let Some(reason) = reason.filter(|_| open) {
+            events.push(Event::Ended { conn: id, reason });
+        }
+    }
+
+    fn sent(&mut self, id: ConnId, result: i32, events: &mut Vec<Event>) {
+        let Some((conn, pool)) = self.conns.get_mut(id) else {
+            self.counters.stray += 1;
+            return;
+        };
+        conn.output.complete(result.max(0) as usize, pool);
+        self.counters.sent_bytes += result.max(0) as u64;
+        let again = [libc::EINTR, libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM].contains(&-result);
+        if result < 0 && !again && !conn.broken {
+            conn.broken = true;
+            if conn.life == Life::Open {
+                events.push(Event::Ended { conn: id, reason: EndReason::of(-result) });
+            }
+        }
+        if conn.broken || conn.life == Life::Over {
+            conn.output.discard(pool);
+        }
+        if conn.paused && conn.life == Life::Open && !conn.broken && conn.output.unsent() == 0 {
+            events.push(Event::Drained { conn: id });
+        }
+        // Most sends end here; only those with something to follow need a look.
+        if conn.broken || conn.life != Life::Open || !conn.output.is_drained() {
+            self.conns.touch(id);
+        }
+    }
+
+    fn cancelled(&mut self, id: ConnId, result: i32) {
+        if result < 0
+            && let Some((conn, _)) = self.conns.get_mut(id)
+            && conn.receive == Receive::Cancelling
+        {
+            // It was on its way through the kernel and not to be found: ask again.
+            conn.receive = Receive::Armed;
+            self.conns.touch(id);
+        }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        let mut reaped = Vec::new();
+        let quiet = self.ring.cancel_all(DROP_LIMIT, &mut reaped);
+        for entry in reaped {
+            if let Some(Token::Accept(_)) = Token::unpack(entry.user_data())
+                && entry.result() >= 0
+            {
+                // SAFETY: a completed accept gives a new descriptor to us alone.
+                drop(unsafe { OwnedFd::from_raw_fd(entry.result()) });
+            }
+        }
+        if !quiet {
+            // The kernel may still use this memory: it must not be used for anything else.
+            self.buffers.leak();
+            let empty = Connections::new(&self.config);
+            std::mem::forget(std::mem::replace(&mut self.conns, empty));
+        }
+    }
+}
+
+fn count_of(result: i32) -> io::Result<u32> {
+    u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+}

@@ -1,0 +1,150 @@
+//! One executor per shard, each on its own CPU, and how they start and end.
+//!
+//! Knows glommio's builder and threads; does not know what a shard does. Rules for whoever runs here:
+//! few tasks, the default queue and preempt timer, no blocking helper, no channel mesh of the
+//! executor's own; and, since an executor may park although a task could run, a timer of at most
+//! 10 ms armed for as long as there is a second task (`net::Wait::Glommio` arms one).
+
+use std::fmt::Display;
+use std::io;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use glommio::{LocalExecutorBuilder, Placement, PoolPlacement};
+
+/// Memory that an executor registers for its own files; the log and the sockets do not use it.
+const IO_MEMORY_BYTES: usize = 64 * 1024;
+/// Depth of the executor's own rings, which carry its timers and little else.
+const RING_DEPTH: usize = 16;
+
+/// Running shards.
+pub struct Shards<E> {
+    threads: Vec<JoinHandle<Result<(), E>>>,
+}
+
+/// Starts one shard per seed, each in an executor of its own on the next of `cpus` (round and round
+/// if there are more shards than CPUs). Returns when all executors stand, or with the first reason
+/// why one does not; the others then end without having run their shard.
+///
+/// # Panics
+///
+/// Without a CPU.
+pub fn spawn_shards<S, E, F, Fut>(cpus: &[usize], seeds: Vec<S>, shard: F) -> io::Result<Shards<E>>
+where
+    S: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(usize, S) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<(), E>> + 'static,
+{
+    assert!(!cpus.is_empty(), "no CPU to run on");
+    let mut starting = Vec::with_capacity(seeds.len());
+    for (index, seed) in seeds.into_iter().enumerate() {
+        let cpu = cpus[index % cpus.len()];
+        let (ready, is_ready) = mpsc::channel();
+        let (go, may_go) = mpsc::channel();
+        let shard = shard.clone();
+        let thread =
+            std::thread::Builder::new().name(format!("corq-{index}")).spawn(move || {
+                let executor = LocalExecutorBuilder::new(Placement::Fixed(cpu))
+                    .io_memory(IO_MEMORY_BYTES)
+                    .ring_depth(RING_DEPTH)
+                    .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
+                    .make();
+                let (executor, standing) = match executor {
+                    Ok(executor) => (Some(executor), Ok(())),
+                    Err(error) => (None, Err(failed(index, cpu, &error))),
+                };
+                // Whoever started us may have given up because of another shard.
+                let told = ready.send(standing).is_ok() && may_go.recv().is_ok();
+                match executor {
+                    Some(executor) if told => executor.run(shard(index, seed)),
+                    _ => Ok(()),
+                }
+            })?;
+        starting.push((thread, is_ready, go));
+    }
+    for (index, (_, is_ready, _)) in starting.iter().enumerate() {
+        is_ready
+            .recv()
+            .unwrap_or_else(|lost| Err(failed(index, cpus[index % cpus.len()], &lost)))?;
+    }
+    let mut threads = Vec::with_capacity(starting.len());
+    for (thread, _, go) in starting {
+        // It waits for exactly this; if it is gone, its join says why.
+        let _ = go.send(());
+        threads.push(thread);
+    }
+    Ok(Shards { threads })
+}
+
+fn failed(index: usize, cpu: usize, error: &dyn Display) -> io::Error {
+    io::Error::other(format!("shard {index} cannot start its executor on CPU {cpu}: {error}"))
+}
+
+impl<E> Shards<E> {
+    /// Waits for all shards; the first error in their order, if there is one.
+    ///
+    /// # Panics
+    ///
+    /// If a shard panicked (where panics unwind at all).
+    pub fn join(self) -> Result<(), E> {
+        let mut outcome = Ok(());
+        for thread in self.threads {
+            match thread.join() {
+                Ok(result) => outcome = outcome.and(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn cpus() -> Vec<usize> {
+        crate::host::allowed_cpus().unwrap()
+    }
+
+    #[test]
+    fn each_shard_runs_once_on_its_cpu_under_its_name() {
+        let cpus = cpus();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let (counter, expected) = (Arc::clone(&runs), cpus.clone());
+        let shards = spawn_shards(&cpus, vec!["a", "b", "c"], move |index, seed| async move {
+            assert_eq!(seed, ["a", "b", "c"][index]);
+            assert_eq!(std::thread::current().name(), Some(format!("corq-{index}").as_str()));
+            let bound = crate::host::allowed_cpus().unwrap();
+            assert_eq!(bound, vec![expected[index % expected.len()]]);
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok::<(), String>(())
+        });
+        shards.unwrap().join().unwrap();
+        assert_eq!(runs.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn join_returns_the_first_error() {
+        let shards = spawn_shards(&cpus(), vec![0, 1, 2], |index, _| async move {
+            if index == 0 { Ok(()) } else { Err(format!("shard {index} failed")) }
+        });
+        assert_eq!(shards.unwrap().join(), Err("shard 1 failed".to_string()));
+    }
+
+    #[test]
+    fn an_unusable_cpu_is_an_error_and_no_shard_runs() {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&runs);
+        let shards = spawn_shards(&[cpus()[0], 100_000], vec![(), ()], move |_, ()| async move {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        });
+        let error = shards.err().unwrap().to_string();
+        assert!(error.starts_with("shard 1 cannot start its executor on CPU 100000"), "{error}");
+        assert_eq!(runs.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,59 @@
+//! Termination signals, taken by the main thread and by no other.
+//!
+//! Block before the first thread starts, since threads inherit what is blocked. Does not know what
+//! a stop means.
+#![allow(unsafe_code)] // Signal masks are system calls on plain memory.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+/// What the process was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: an operator or a service manager.
+    Terminate,
+    /// SIGINT: a person at a terminal.
+    Interrupt,
+}
+
+/// The blocked signals, to be waited for.
+pub struct Signals(libc::sigset_t);
+
+impl Signals {
+    /// Blocks SIGTERM and SIGINT in this thread and all that it starts, and ignores SIGPIPE.
+    pub fn block() -> io::Result<Self> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `sigemptyset` initialises the set before anything reads it; the other calls get
+        // that set, or no memory at all.
+        let (set, error) = unsafe {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+            let set = set.assume_init();
+            (set, libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))
+        };
+        if error == 0 { Ok(Self(set)) } else { Err(io::Error::from_raw_os_error(error)) }
+    }
+
+    /// Sleeps until one of them comes.
+    pub fn wait(&self) -> io::Result<Signal> {
+        loop {
+            let mut number = 0;
+            // SAFETY: an initialised set and a live integer.
+            match unsafe { libc::sigwait(&raw const self.0, &raw mut number) } {
+                0 if number == libc::SIGINT => return Ok(Signal::Interrupt),
+                0 => return Ok(Signal::Terminate),
+                libc::EINTR => {}
+                error => return Err(io::Error::from_raw_os_error(error)),
+            }
+        }
+    }
+}
+
+/// Makes the main thread's wait end as if the process had got SIGTERM: how a failed shard asks for
+/// the end of the others.
+pub fn request_stop() {
+    // SAFETY: no memory is involved; the process signals itself.
+    unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+}

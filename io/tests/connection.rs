@@ -1,0 +1,330 @@
+//! Guards the life of a connection: what is sent when, how it ends, and that nothing of it is left.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use corq_io::net::{Config, EndReason, Event};
+use socket2::SockRef;
+use support::{Rig, open_files};
+
+fn ended(rig: &Rig, with: EndReason) -> bool {
+    rig.seen.iter().any(|event| matches!(event, Event::Ended { reason, .. } if *reason == with))
+}
+
+/// What has come to a client by now.
+fn arrived(client: &mut TcpStream) -> Vec<u8> {
+    client.set_nonblocking(true).unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = client.read(&mut buffer) {
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+    client.set_nonblocking(false).unwrap();
+    bytes
+}
+
+#[test]
+fn output_is_not_sent_before_it_is_allowed() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    rig.reactor.conns.output(conn).unwrap().extend_from_slice(b"one two");
+    // A full round trip of another connection: whatever was to be sent has been sent.
+    let (mut other, other_conn) = rig.connect();
+    rig.send(other_conn, b"x");
+    rig.poll();
+    other.read_exact(&mut [0]).unwrap();
+    assert_eq!(arrived(&mut client), b"");
+    assert_eq!((rig.reactor.conns.appended(conn), rig.reactor.conns.unsent(conn)), (7, 7));
+    rig.reactor.conns.allow(conn, 3);
+    rig.until("the first part sent", |rig| rig.reactor.conns.unsent(conn) == 4);
+    assert_eq!(arrived(&mut client), b"one");
+    rig.reactor.conns.output(conn).unwrap().extend_from_slice(b" three");
+    rig.reactor.conns.allow(conn, 13);
+    rig.until("all sent", |rig| rig.reactor.conns.unsent(conn) == 0);
+    assert_eq!(arrived(&mut client), b" two three");
+}
+
+#[test]
+fn a_half_closed_client_still_gets_its_replies() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    client.write_all(b"request").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    rig.until("the half close", |rig| ended(rig, EndReason::HalfClosed));
+    assert_eq!(rig.bytes_of(conn), b"request");
+    rig.send(conn, b"reply");
+    rig.reactor.conns.close(conn);
+    rig.until_closed(conn);
+    let mut reply = Vec::new();
+    client.read_to_end(&mut reply).unwrap();
+    assert_eq!(reply, b"reply");
+}
+
+#[test]
+fn a_reset_in_the_middle_of_a_send_ends_the_connection_once() {
+    let mut rig = Rig::new(Config::default());
+    let (client, conn) = rig.connect();
+    rig.send(conn, &vec![1; 64 << 20]);
+    rig.until("a send that cannot go on", |rig| rig.reactor.counters.sends > 0);
+    assert!(rig.reactor.conns.unsent(conn) > 0);
+    SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+    rig.until("the reset", |rig| ended(rig, EndReason::Reset));
+    assert!(rig.reactor.conns.output(conn).is_none(), "output for a dead peer");
+    rig.reactor.conns.close(conn);
+    rig.until_closed(conn);
+    let ends = rig.seen.iter().filter(|event| matches!(event, Event::Ended { .. })).count();
+    assert_eq!((ends, rig.reactor.conns.len()), (1, 0));
+}
+
+#[test]
+fn close_delivers_the_last_words_although_the_client_still_sends() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    let words = vec![9; 1 << 20];
+    rig.send(conn, &words);
+    rig.reactor.conns.close(conn);
+    let mut writer = client.try_clone().unwrap();
+    // Bytes that nobody will read. A socket closed over them would be reset.
+    let sending = std::thread::spawn(move || {
+        for _ in 0..64 {
+            if writer.write_all(&[7; 10_000]).is_err() {
+                return;
+            }
+        }
+        let _ = writer.shutdown(Shutdown::Write);
+    });
+    let reading = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).map(|_| got)
+    });
+    rig.until_closed(conn);
+    sending.join().unwrap();
+    assert_eq!(reading.join().unwrap().unwrap(), words);
+    assert!(rig.received.is_empty(), "bytes after the close");
+}
+
+#[test]
+fn close_drops_what_is_not_allowed() {
+    let mut rig = Rig::new(Config { linger_ms: 1, ..Config::default() });
+    let (mut client, conn) = rig.connect();
+    rig.send(conn, b"said");
+    rig.reactor.conns.output(conn).unwrap().extend_from_slice(b"unsaid");
+    rig.reactor.conns.close(conn);
+    assert!(rig.reactor.conns.output(conn).is_none(), "output after the close");
+    rig.until_closed(conn);
+    let mut got = Vec::new();
+    client.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"said");
+}
+
+#[test]
+fn a_closed_client_that_does_not_read_is_cut() {
+    let mut rig = Rig::new(Config { drain_ms: 50, ..Config::default() });
+    let (_client, conn) = rig.connect();
+    rig.send(conn, &vec![1; 64 << 20]);
+    rig.reactor.conns.close(conn);
+    let begin = Instant::now();
+    rig.until_closed(conn);
+    assert!(begin.elapsed() >= Duration::from_millis(50));
+    assert_eq!(rig.reactor.counters.drains_cut, 1);
+}
+
+#[test]
+fn a_closed_client_that_does_not_close_is_let_go() {
+    let mut rig = Rig::new(Config { linger_ms: 50, ..Config::default() });
+    let (_client, conn) = rig.connect();
+    rig.reactor.conns.close(conn);
+    rig.until_closed(conn);
+    assert_eq!((rig.reactor.counters.drains_cut, rig.reactor.conns.len()), (0, 0));
+}
+
+#[test]
+fn abort_resets_at_once() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    rig.send(conn, &vec![1; 64 << 20]);
+    rig.poll();
+    rig.reactor.conns.abort(conn);
+    rig.until_closed(conn);
+    let error = client.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let (mut idle, conn) = rig.connect();
+    rig.reactor.conns.abort(conn);
+    rig.until_closed(conn);
+    assert_eq!(idle.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_paused_connection_is_not_read_and_a_resumed_one_loses_nothing() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    let total = 32 << 20;
+    let sending = std::thread::spawn(move || {
+        client.write_all(&vec![3; total]).unwrap();
+        client
+    });
+    rig.until("some bytes", |rig| !rig.received.is_empty());
+    rig.reactor.conns.pause_reading(conn);
+    // What the kernel had taken before it heard of the pause still comes: at most all buffers.
+    let bound = rig.bytes_of(conn).len() + 256 * 16 * 1024;
+    let quiet_since = Instant::now();
+    rig.until("quiet", |_| quiet_since.elapsed() > Duration::from_millis(100));
+    let paused_at = rig.bytes_of(conn).len();
+    assert!(paused_at <= bound && paused_at < total, "{paused_at} bytes in spite of the pause");
+    let (mut other, other_conn) = rig.connect();
+    other.write_all(b"meanwhile").unwrap();
+    rig.until("the other client", |rig| rig.bytes_of(other_conn) == b"meanwhile");
+    assert_eq!(rig.bytes_of(conn).len(), paused_at, "read while paused");
+    rig.reactor.conns.resume_reading(conn);
+    rig.until("the rest", |rig| {
+        rig.received.iter().filter(|(from, _)| *from == conn).map(|(_, b)| b.len()).sum::<usize>()
+            == total
+    });
+    drop(sending.join().unwrap());
+}
+
+#[test]
+fn pausing_and_resuming_in_every_order_ends_as_asked() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    for round in 0..200_u32 {
+        for step in 0..4 {
+            match round >> step & 1 {
+                0 => rig.reactor.conns.pause_reading(conn),
+                _ => rig.reactor.conns.resume_reading(conn),
+            }
+            if round >> (step + 4) & 1 == 1 {
+                rig.poll();
+            }
+        }
+        rig.reactor.conns.resume_reading(conn);
+        client.write_all(&round.to_ne_bytes()).unwrap();
+        let expected = (round as usize + 1) * 4;
+        rig.until("four bytes more", |rig| rig.bytes_of(conn).len() == expected);
+    }
+    assert_eq!(rig.reactor.counters.stray, 0);
+}
+
+#[test]
+fn a_paused_connection_tells_when_its_output_is_taken() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    rig.send(conn, &vec![1; 32 << 20]);
+    rig.reactor.conns.pause_reading(conn);
+    let reading = std::thread::spawn(move || client.read_exact(&mut vec![0; 32 << 20]));
+    rig.until("drained", |rig| {
+        rig.seen.iter().any(|event| matches!(event, Event::Drained { conn: c } if *c == conn))
+    });
+    assert_eq!(rig.reactor.conns.unsent(conn), 0);
+    reading.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_stale_id_is_harmless_everywhere() {
+    let mut rig = Rig::new(Config { linger_ms: 1, ..Config::default() });
+    let (first, stale) = rig.connect();
+    rig.reactor.conns.close(stale);
+    drop(first);
+    rig.until_closed(stale);
+    let (mut client, conn) = rig.connect();
+    assert_eq!((conn.index, conn.generation), (stale.index, stale.generation + 1));
+    assert!(rig.reactor.conns.output(stale).is_none());
+    assert_eq!((rig.reactor.conns.appended(stale), rig.reactor.conns.unsent(stale)), (0, 0));
+    rig.reactor.conns.allow(stale, 100);
+    rig.reactor.conns.pause_reading(stale);
+    rig.reactor.conns.close(stale);
+    rig.reactor.conns.abort(stale);
+    rig.reactor.conns.resume_reading(stale);
+    assert!(rig.reactor.conns.peer(stale).is_err());
+    assert!(!rig.reactor.conns.is_open(stale));
+    let never = corq_io::net::ConnId { index: 12345, generation: 0 };
+    rig.reactor.conns.abort(never);
+    assert!(rig.reactor.conns.is_open(conn));
+    assert_eq!(rig.reactor.conns.peer(conn).unwrap(), client.local_addr().unwrap());
+    client.write_all(b"alive").unwrap();
+    rig.until("the new client's bytes", |rig| rig.bytes_of(conn) == b"alive");
+    rig.send(conn, b"yes");
+    rig.poll();
+    client.read_exact(&mut [0; 3]).unwrap();
+}
+
+#[test]
+fn a_connection_that_is_gone_can_be_closed_in_every_way() {
+    let mut rig = Rig::new(Config::default());
+    for round in 0..64 {
+        let (client, conn) = rig.connect();
+        if round & 1 != 0 {
+            rig.send(conn, &[0; 1000]);
+        }
+        if round & 2 != 0 {
+            rig.reactor.conns.pause_reading(conn);
+        }
+        if round & 4 != 0 {
+            rig.poll();
+        }
+        if round & 8 != 0 {
+            SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        drop(client);
+        if round & 16 != 0 {
+            rig.poll();
+        }
+        if round & 32 != 0 {
+            rig.reactor.conns.close(conn);
+        } else {
+            rig.reactor.conns.abort(conn);
+        }
+        rig.until_closed(conn);
+        assert_eq!(rig.reactor.conns.len(), 0, "round {round}");
+    }
+    assert_eq!((rig.reactor.counters.accepted, rig.reactor.counters.closed), (64, 64));
+    assert_eq!(rig.reactor.counters.stray, 0);
+}
+
+/// Alone in its process as far as descriptors go: the tests of a file share them.
+#[test]
+#[ignore = "run by the next test in a process of its own"]
+fn child_connects_and_disconnects() {
+    let mut rig = Rig::new(Config::default());
+    let (client, conn) = rig.connect();
+    rig.reactor.conns.abort(conn);
+    rig.until_closed(conn);
+    drop(client);
+    let before = open_files();
+    for round in 0..5000 {
+        let (client, conn) = rig.connect();
+        rig.send(conn, b"hello");
+        match round % 4 {
+            0 => rig.reactor.conns.close(conn),
+            1 => rig.reactor.conns.abort(conn),
+            _ => {}
+        }
+        drop(client);
+        if round % 4 > 1 {
+            rig.until("its end", |rig| {
+                rig.seen.iter().any(|e| matches!(e, Event::Ended { conn: c, .. } if *c == conn))
+            });
+            rig.reactor.conns.close(conn);
+        }
+        rig.until_closed(conn);
+        rig.seen.clear();
+    }
+    assert_eq!(rig.reactor.conns.len(), 0);
+    assert_eq!(open_files(), before, "descriptors are left");
+    // Operations in flight do not outlive the reactor either.
+    let (client, conn) = rig.connect();
+    rig.send(conn, &vec![0; 16 << 20]);
+    rig.poll();
+    drop(rig);
+    drop(client);
+    assert!(open_files() < before, "a dropped reactor keeps descriptors");
+}
+
+#[test]
+fn thousands_of_connections_leave_no_descriptor() {
+    support::child::run("child_connects_and_disconnects");
+}
