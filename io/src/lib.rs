@@ -1,1 +1,3 @@
 //! The doing half of corq.
+
+pub mod log;
