@@ -169,9 +169,8 @@ impl ColdReads {
     fn read_rest(&mut self, index: usize, disk: &mut impl Disk) {
         loop {
             let slot = &mut self.slots[index];
-            let start = slot.request.position.plus(slot.done as u64);
-            let segment = self.geometry.segment_of(start);
-            let offset = self.geometry.offset_of(start);
+            let segment = self.geometry.segment_of(slot.request.position);
+            let offset = self.geometry.offset_of(slot.request.position) + slot.done as u64;
             let tag = TAG | (index as u64) << 8;
             match disk.read(segment, offset, &mut slot.buffer[slot.done..], tag) {
                 Started::Pending => {

@@ -117,7 +117,7 @@ impl Preparation {
                 let bytes = result.max(0) as u64 & !(PAGE_BYTES as u64 - 1);
                 if bytes > 0 {
                     self.retries = 0;
-                } else if !is_passing(result) || self.retries > RETRIES_MAX {
+                } else if result <= 0 && !is_passing(result) || self.retries > RETRIES_MAX {
                     return Err(failed("zeroing", -result.min(0)));
                 }
                 let offset = offset + bytes;

@@ -282,10 +282,12 @@ impl Writer {
             let Some(write) = &mut self.write else {
                 panic!("a write ended that was not in flight")
             };
-            // A short direct write goes on at a whole unit; the same bytes again do no harm.
-            let bytes = result.max(0) as u64 & !(self.geometry.align_bytes - 1);
+            // A short direct write goes on at a whole page; the same bytes again do no harm.
+            let unit = if self.mode == Mode::Synced { self.geometry.align_bytes } else { 1 };
+            let bytes = result.max(0) as u64 & !(unit - 1);
             write.retries = if bytes > 0 { 0 } else { write.retries + 1 };
-            if bytes == 0 && (!is_passing(result) || write.retries > RETRIES_MAX) {
+            let hopeless = result <= 0 && !is_passing(result);
+            if hopeless || write.retries > RETRIES_MAX {
                 let file = file_name(self.segment);
                 return Err(LogError { operation: "write", file, errno: -result.min(0) });
             }
