@@ -1,8 +1,10 @@
-//! The doing half of corq.
+//! The doing half of corq: rings, sockets, executors, the log. The only crate that names glommio,
+//! io-uring and libc; knows bytes and order, no protocol and no command.
 
 mod bell;
 pub mod clock;
 pub mod host;
+pub mod log;
 pub mod mesh;
 pub mod net;
 mod ring;

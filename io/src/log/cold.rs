@@ -1,0 +1,217 @@
+//! Reading records that are no longer in memory.
+//!
+//! Knows positions and lengths of single records, a bounded number of them at a time; checks each
+//! before anybody sees it.
+
+use super::block::{RECORD_HEADER_BYTES, record_is_intact};
+use super::disk::{Disk, Started};
+use super::position::{Geometry, Position};
+use super::preparation::{RETRIES_MAX, is_passing};
+use std::collections::VecDeque;
+use std::{error, fmt, io};
+
+/// The low byte of a read's tag; the slot is above it.
+pub(super) const TAG: u64 = 4;
+/// A slot's buffer above this is given back when its next record is smaller.
+const BUFFER_KEPT_BYTES: usize = 256 << 10;
+
+/// A cold read that is over.
+#[derive(Debug)]
+pub struct ReadDone<'a> {
+    /// What `read_cold` was given.
+    pub token: u64,
+    /// The record's body, checked.
+    pub body: Result<&'a [u8], ReadError>,
+}
+
+/// Why a record could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// What lies there is not the record written there.
+    Damaged(Position),
+    /// The disk failed.
+    Io {
+        /// The record's position.
+        position: Position,
+        /// How it failed; 0 when the kernel made no progress without an error.
+        errno: i32,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(position) => write!(f, "the record at {position} is damaged on the disk"),
+            Self::Io { position, errno } => {
+                let error = io::Error::from_raw_os_error(*errno);
+                write!(f, "reading the record at {position} failed: {error}")
+            }
+        }
+    }
+}
+
+impl error::Error for ReadError {}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    position: Position,
+    body_bytes: usize,
+    token: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    request: Request,
+    buffer: Vec<u8>,
+    done: usize,
+    retries: u32,
+    in_flight: bool,
+    error: Option<ReadError>,
+}
+
+#[derive(Debug)]
+pub(super) struct ColdReads {
+    geometry: Geometry,
+    slots_max: usize,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    finished: VecDeque<usize>,
+    waiting: VecDeque<Request>,
+}
+
+impl ColdReads {
+    pub(super) fn new(geometry: Geometry, slots_max: usize) -> Self {
+        Self {
+            geometry,
+            slots_max,
+            slots: Vec::new(),
+            free: Vec::new(),
+            finished: VecDeque::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn request(&mut self, position: Position, body_bytes: usize, token: u64) {
+        self.waiting.push_back(Request { position, body_bytes, token });
+    }
+
+    /// Requests that no result has been taken for.
+    pub(super) fn pending(&self) -> usize {
+        self.waiting.len() + self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.slots.iter().any(|slot| slot.in_flight)
+    }
+
+    /// Starts waiting requests while slots are free.
+    pub(super) fn start(&mut self, disk: &mut impl Disk) {
+        while let Some(&request) = self.waiting.front() {
+            let Some(index) = self.free_slot(request) else { return };
+            self.waiting.pop_front();
+            self.prepare(index, request);
+            self.read_rest(index, disk);
+        }
+    }
+
+    /// The operation with this tag is over.
+    pub(super) fn complete(&mut self, tag: u64, result: i32, disk: &mut impl Disk) {
+        let index = (tag >> 8) as usize;
+        let in_flight = self.slots.get_mut(index).filter(|slot| slot.in_flight);
+        let Some(slot) = in_flight else { panic!("a read ended that was not in flight") };
+        slot.in_flight = false;
+        if self.progress(index, result) {
+            self.read_rest(index, disk);
+        }
+    }
+
+    /// The next result. Its slot is free again: the borrow keeps the bytes until it ends.
+    pub(super) fn take(&mut self) -> Option<ReadDone<'_>> {
+        let index = self.finished.pop_front()?;
+        self.free.push(index);
+        let slot = &self.slots[index];
+        let body = match slot.error {
+            Some(error) => Err(error),
+            None if record_is_intact(slot.request.position, &slot.buffer) => {
+                Ok(&slot.buffer[RECORD_HEADER_BYTES..])
+            }
+            None => Err(ReadError::Damaged(slot.request.position)),
+        };
+        Some(ReadDone { token: slot.request.token, body })
+    }
+
+    fn free_slot(&mut self, request: Request) -> Option<usize> {
+        if self.free.is_empty() && self.slots.len() < self.slots_max {
+            self.free.push(self.slots.len());
+            self.slots.push(Slot {
+                request,
+                buffer: Vec::new(),
+                done: 0,
+                retries: 0,
+                in_flight: false,
+                error: None,
+            });
+        }
+        self.free.pop()
+    }
+
+    fn prepare(&mut self, index: usize, request: Request) {
+        let slot = &mut self.slots[index];
+        let bytes = RECORD_HEADER_BYTES + request.body_bytes;
+        if slot.buffer.capacity() > BUFFER_KEPT_BYTES && bytes <= BUFFER_KEPT_BYTES {
+            slot.buffer = Vec::new();
+        }
+        slot.buffer.resize(bytes, 0);
+        slot.request = request;
+        (slot.done, slot.retries, slot.error) = (0, 0, None);
+    }
+
+    fn read_rest(&mut self, index: usize, disk: &mut impl Disk) {
+        loop {
+            let slot = &mut self.slots[index];
+            let segment = self.geometry.segment_of(slot.request.position);
+            let offset = self.geometry.offset_of(slot.request.position) + slot.done as u64;
+            let tag = TAG | (index as u64) << 8;
+            match disk.read(segment, offset, &mut slot.buffer[slot.done..], tag) {
+                Started::Pending => {
+                    slot.in_flight = true;
+                    return;
+                }
+                Started::Done(result) if !self.progress(index, result) => return,
+                Started::Done(_) => {}
+            }
+        }
+    }
+
+    /// Takes in what a read brought; true if it has to go on.
+    fn progress(&mut self, index: usize, result: i32) -> bool {
+        let slot = &mut self.slots[index];
+        let position = slot.request.position;
+        if result > 0 {
+            slot.done += result as usize;
+            slot.retries = 0;
+            if slot.done < slot.buffer.len() {
+                return true;
+            }
+        } else if is_passing(result) && slot.retries < RETRIES_MAX {
+            slot.retries += 1;
+            return true;
+        } else if result == 0 {
+            // The file ends inside the record.
+            slot.error = Some(ReadError::Damaged(position));
+        } else {
+            slot.error = Some(ReadError::Io { position, errno: -result });
+        }
+        self.finished.push_back(index);
+        false
+    }
+}
+
+impl Drop for ColdReads {
+    fn drop(&mut self) {
+        // The kernel may still write into the buffer of a read in flight.
+        for slot in self.slots.drain(..).filter(|slot| slot.in_flight) {
+            std::mem::forget(slot.buffer);
+        }
+    }
+}

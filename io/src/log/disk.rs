@@ -1,0 +1,123 @@
+//! What the log needs of a disk: one directory of segments, some blocking calls for start-up, and
+//! three calls that may complete later.
+//!
+//! Knows numbered segments and bytes; nothing of blocks, and never the ring itself.
+
+use std::io;
+use std::os::fd::RawFd;
+
+/// How a call that may complete later went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// It is over: bytes done, or a negative errno.
+    Done(i32),
+    /// Its tag will come back through [`Log::complete`](super::Log::complete).
+    Pending,
+}
+
+/// What a sync makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncTarget {
+    /// The bytes of one segment that had been written when the sync started.
+    Segment(u64),
+    /// The names of all segments created before the sync started.
+    Directory,
+}
+
+/// One shard's directory of segments.
+///
+/// The bytes given to `write`, `sync` and `read` stay where they are, unchanged by anybody else,
+/// until the call is done: a disk may keep a pointer to them that long.
+pub trait Disk {
+    /// The names of all files in the directory, in any order.
+    fn list(&mut self) -> io::Result<Vec<String>>;
+
+    /// Makes a segment of `bytes`, its room taken from the file system, that starts with `header`.
+    /// Durable only after a sync of the segment and one of the directory, or `settle`.
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()>;
+
+    /// The segment's length in bytes.
+    fn len(&mut self, segment: u64) -> io::Result<u64>;
+
+    /// Blocking read; fewer bytes than asked for mean the end of the segment.
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// Blocking sync of a segment and of the directory.
+    fn settle(&mut self, segment: u64) -> io::Result<()>;
+
+    /// Cuts a segment to `bytes`, durably.
+    fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()>;
+
+    /// Removes a segment, durably.
+    fn remove(&mut self, segment: u64) -> io::Result<()>;
+
+    /// Writes within a created segment. `durable`: done means on the disk.
+    fn write(
+        &mut self,
+        segment: u64,
+        offset: u64,
+        bytes: &[u8],
+        durable: bool,
+        tag: u64,
+    ) -> Started;
+
+    /// Makes earlier writes durable.
+    fn sync(&mut self, target: SyncTarget, tag: u64) -> Started;
+
+    /// Reads from a segment; may read fewer bytes than asked for.
+    fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], tag: u64) -> Started;
+
+    /// The segment will not be written any more.
+    fn seal(&mut self, segment: u64);
+}
+
+/// An operation for the shard's ring.
+///
+/// # Safety contract for whoever submits it
+/// The memory behind a pointer belongs to the log and stays valid, and is not touched by the
+/// program, until [`Log::complete`](super::Log::complete) has been given the tag, exactly once.
+/// Dropping the log before that leaks the memory rather than reusing it. `fd` is open when the
+/// operation is taken; submit what was taken before the log's next method is called.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskOp {
+    /// What to do.
+    pub kind: DiskOpKind,
+    /// Comes back with the completion; below 2^32, so that a ring may keep the upper half for itself.
+    pub tag: u64,
+}
+
+/// The ring operations a log asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum DiskOpKind {
+    /// `write(fd, ptr, len)` at `offset`, with `RWF_DSYNC` if `dsync`.
+    Write {
+        /// The segment's file, opened with `O_DIRECT` where the file system has it.
+        fd: RawFd,
+        /// Byte offset in the file.
+        offset: u64,
+        /// Page-aligned memory of the log.
+        ptr: *const u8,
+        /// Bytes to write.
+        len: u32,
+        /// Whether completion must mean durable.
+        dsync: bool,
+    },
+    /// `fdatasync(fd)`, or `fsync(fd)` if not `data_only`.
+    Sync {
+        /// A segment's file or the directory.
+        fd: RawFd,
+        /// Whether the data and what is needed to find it are enough.
+        data_only: bool,
+    },
+    /// `read(fd, ptr, len)` at `offset`.
+    Read {
+        /// The segment's file, buffered.
+        fd: RawFd,
+        /// Byte offset in the file.
+        offset: u64,
+        /// Memory of the log.
+        ptr: *mut u8,
+        /// Bytes to read.
+        len: u32,
+    },
+}

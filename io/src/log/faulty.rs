@@ -1,0 +1,338 @@
+//! A disk that fails on purpose: late completions, short writes, errors, and the end of the process
+//! or of the power at any moment. For tests and for the simulator.
+//!
+//! Knows bytes, and which of them a real disk would have kept. Copies everything at once, so it
+//! holds no pointer into the log.
+
+use super::disk::{Disk, Started, SyncTarget};
+use super::segment::file_name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+/// What a disk writes as a whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// What goes wrong. All zero: nothing, and everything is done at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Writes, syncs and reads end when `finish_one` says so, in any order.
+    pub late: bool,
+    /// With `late`: block writes in `written` mode end at once nevertheless, as a `pwrite` does.
+    pub inline_writes: bool,
+    /// One write in this many is short; 0 for none.
+    pub short_writes: u32,
+    /// One read in this many is short; 0 for none.
+    pub short_reads: u32,
+    /// One write or read in this many is interrupted; 0 for none.
+    pub interrupts: u32,
+    /// This many writes from now, one fails with `errno`; 0 for never.
+    pub fail_write: u32,
+    /// This many syncs from now, one fails with `errno`; 0 for never.
+    pub fail_sync: u32,
+    /// Making a segment fails with `errno`.
+    pub fail_create: bool,
+    /// What failures say.
+    pub errno: i32,
+    /// Syncs and durable writes say they are done, and are not: the canary of every test that
+    /// turns the power off.
+    pub lying: bool,
+    /// New segments start with the bytes of the oldest one behind their header, as recycled files do.
+    pub stale_segments: bool,
+}
+
+type Sectors = BTreeMap<(u64, usize), Vec<u8>>;
+
+#[derive(Debug, Default, Clone)]
+struct Content {
+    /// What a reader sees.
+    now: Vec<u8>,
+    /// What the disk has.
+    kept: Vec<u8>,
+    /// Sectors in which the two may differ.
+    dirty: BTreeSet<usize>,
+    /// Whether the directory on the disk names it.
+    named: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    tag: u64,
+    result: i32,
+    /// What is on the disk once this is done.
+    keeps: Sectors,
+    names: Vec<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct FaultyDisk {
+    segments: BTreeMap<u64, Content>,
+    pending: Vec<Pending>,
+    /// May be changed at any time.
+    pub faults: Faults,
+    state: u64,
+}
+
+impl FaultyDisk {
+    /// A disk without segments, whose choices follow from `seed`.
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        Self { segments: BTreeMap::new(), pending: Vec::new(), faults, state: seed }
+    }
+
+    /// Ends one operation in flight; what it returns belongs into `Log::complete`.
+    pub fn finish_one(&mut self) -> Option<(u64, i32)> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let index = self.below(self.pending.len() as u64) as usize;
+        let done = self.pending.swap_remove(index);
+        self.keep(done.keeps, &done.names);
+        Some((done.tag, done.result))
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The process ends: what has been written stays, what was in flight may or may not.
+    pub fn kill(&mut self) {
+        self.pending.clear();
+    }
+
+    /// The power goes: of what was not synced, each sector is on the disk, or is not, or is garbage
+    /// if nothing was there before.
+    pub fn power_loss(&mut self) {
+        self.pending.clear();
+        let mut segments = std::mem::take(&mut self.segments);
+        segments.retain(|_, content| content.named || self.one_in(2));
+        // Often all or nothing survives; the mixtures are the interesting ones.
+        let odds = self.below(4);
+        for content in segments.values_mut() {
+            content.named = true;
+            for sector in std::mem::take(&mut content.dirty) {
+                let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+                let kept = &mut content.kept[range.clone()];
+                let survives = odds == 3 || odds > 0 && self.one_in(1 + odds);
+                if survives {
+                    kept.copy_from_slice(&content.now[range]);
+                } else if kept.iter().all(|&byte| byte == 0) && self.one_in(4) {
+                    kept.fill_with(|| self.next() as u8);
+                }
+            }
+            content.now.clone_from(&content.kept);
+        }
+        self.segments = segments;
+    }
+
+    /// The numbers of all segments.
+    pub fn segments(&self) -> Vec<u64> {
+        self.segments.keys().copied().collect()
+    }
+
+    /// A segment's bytes.
+    pub fn content(&self, segment: u64) -> &[u8] {
+        self.segments.get(&segment).map_or(&[], |content| &content.now)
+    }
+
+    /// Changes a segment's bytes behind the log's back, on the disk, too.
+    pub fn tamper(&mut self, segment: u64, change: impl FnOnce(&mut Vec<u8>)) {
+        let content = self.segments.entry(segment).or_default();
+        change(&mut content.now);
+        content.kept.clone_from(&content.now);
+        content.dirty.clear();
+        content.named = true;
+    }
+
+    /// The same disk at this moment, with nothing in flight.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let segments = self.segments.clone();
+        Self { segments, pending: Vec::new(), faults: self.faults, state: self.state }
+    }
+
+    fn next(&mut self) -> u64 {
+        // SplitMix64
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn one_in(&mut self, odds: u64) -> bool {
+        odds > 0 && self.below(odds) == 0
+    }
+
+    fn keep(&mut self, keeps: Sectors, names: &[u64]) {
+        for ((segment, sector), bytes) in keeps {
+            let Some(content) = self.segments.get_mut(&segment) else { continue };
+            let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+            content.kept[range.clone()].copy_from_slice(&bytes);
+            if content.now[range] == bytes {
+                content.dirty.remove(&sector);
+            }
+        }
+        for name in names {
+            if let Some(content) = self.segments.get_mut(name) {
+                content.named = true;
+            }
+        }
+    }
+
+    /// The sectors of a segment as they are now: what a sync that starts now makes durable.
+    fn snapshot(&self, segment: u64, sectors: impl Iterator<Item = usize>) -> Sectors {
+        let Some(content) = self.segments.get(&segment) else { return Sectors::new() };
+        let bytes = |sector| content.now[sector * SECTOR_BYTES..][..SECTOR_BYTES].to_vec();
+        sectors.map(|sector| ((segment, sector), bytes(sector))).collect()
+    }
+
+    fn end(&mut self, late: bool, pending: Pending) -> Started {
+        if late {
+            self.pending.push(pending);
+            return Started::Pending;
+        }
+        self.keep(pending.keeps, &pending.names);
+        Started::Done(pending.result)
+    }
+
+    fn countdown(counter: &mut u32) -> bool {
+        let due = *counter == 1;
+        *counter = counter.saturating_sub(1);
+        due
+    }
+
+    fn missing<T>() -> io::Result<T> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        Ok(self.segments.keys().map(|&segment| file_name(segment)).collect())
+    }
+
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()> {
+        if self.faults.fail_create {
+            return Err(io::Error::from_raw_os_error(self.faults.errno));
+        }
+        assert!(!self.segments.contains_key(&segment), "a segment number was used twice");
+        let mut kept = vec![0; bytes as usize];
+        if let Some(oldest) = self.segments.values().next().filter(|_| self.faults.stale_segments) {
+            let bytes = kept.len().min(oldest.now.len());
+            kept[..bytes].copy_from_slice(&oldest.now[..bytes]);
+        }
+        let mut now = kept.clone();
+        now[..header.len()].copy_from_slice(header);
+        let dirty = (0..header.len().div_ceil(SECTOR_BYTES)).collect();
+        self.segments.insert(segment, Content { now, kept, dirty, named: false });
+        Ok(())
+    }
+
+    fn len(&mut self, segment: u64) -> io::Result<u64> {
+        self.segments.get(&segment).map_or_else(Self::missing, |found| Ok(found.now.len() as u64))
+    }
+
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let Some(content) = self.segments.get(&segment) else { return Self::missing() };
+        let from = content.now.get(offset as usize..).unwrap_or_default();
+        let bytes = from.len().min(into.len());
+        into[..bytes].copy_from_slice(&from[..bytes]);
+        Ok(bytes)
+    }
+
+    fn settle(&mut self, segment: u64) -> io::Result<()> {
+        if let Some(content) = self.segments.get_mut(&segment) {
+            content.kept.clone_from(&content.now);
+            content.dirty.clear();
+            content.named = true;
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        let Some(content) = self.segments.get_mut(&segment) else { return Self::missing() };
+        content.now.resize(bytes as usize, 0);
+        // Whole sectors below, so that no later sync reaches behind the end.
+        content.kept.clone_from(&content.now);
+        content.dirty.clear();
+        Ok(())
+    }
+
+    fn remove(&mut self, segment: u64) -> io::Result<()> {
+        self.segments.remove(&segment);
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        segment: u64,
+        offset: u64,
+        bytes: &[u8],
+        durable: bool,
+        tag: u64,
+    ) -> Started {
+        let late = self.faults.late && (durable || !self.faults.inline_writes);
+        let mut result = bytes.len() as i32;
+        if self.one_in(u64::from(self.faults.interrupts)) {
+            result = -libc::EINTR;
+        } else if Self::countdown(&mut self.faults.fail_write) {
+            result = -self.faults.errno;
+        } else if self.one_in(u64::from(self.faults.short_writes)) {
+            result = self.below(bytes.len() as u64) as i32 / 2 + 1;
+        }
+        let done = result.max(0) as usize;
+        let (first, last) = (offset as usize, offset as usize + done);
+        let Some(content) = self.segments.get_mut(&segment) else {
+            return Started::Done(-libc::EBADF);
+        };
+        if last > content.now.len() {
+            return Started::Done(-libc::EFBIG);
+        }
+        content.now[first..last].copy_from_slice(&bytes[..done]);
+        let sectors = first / SECTOR_BYTES..last.div_ceil(SECTOR_BYTES);
+        content.dirty.extend(sectors.clone());
+        let keeps = if durable && !self.faults.lying {
+            self.snapshot(segment, sectors)
+        } else {
+            Sectors::new()
+        };
+        self.end(late, Pending { tag, result, keeps, names: Vec::new() })
+    }
+
+    fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
+        let failed = Self::countdown(&mut self.faults.fail_sync);
+        let result = if failed { -self.faults.errno } else { 0 };
+        let mut pending = Pending { tag, result, keeps: Sectors::new(), names: Vec::new() };
+        match target {
+            _ if failed || self.faults.lying => {}
+            SyncTarget::Directory => pending.names = self.segments(),
+            SyncTarget::Segment(segment) => {
+                let dirty = self.segments.get(&segment).map(|content| content.dirty.clone());
+                pending.keeps = self.snapshot(segment, dirty.unwrap_or_default().into_iter());
+            }
+        }
+        self.end(self.faults.late, pending)
+    }
+
+    fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], tag: u64) -> Started {
+        let mut bytes = into.len();
+        if self.one_in(u64::from(self.faults.short_reads)) {
+            bytes = bytes.div_ceil(2);
+        }
+        let result = if self.one_in(u64::from(self.faults.interrupts)) {
+            -libc::EINTR
+        } else {
+            let read = self.read_at(segment, offset, &mut into[..bytes]);
+            read.map_or(-libc::EIO, |bytes| bytes as i32)
+        };
+        let (keeps, names) = (Sectors::new(), Vec::new());
+        self.end(self.faults.late, Pending { tag, result, keeps, names })
+    }
+
+    fn seal(&mut self, _segment: u64) {}
+}

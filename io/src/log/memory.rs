@@ -1,0 +1,96 @@
+//! The disk of a server without a data path: segments in memory, everything done at once.
+//!
+//! Knows bytes only. The log above it is the same code as with files.
+
+use super::disk::{Disk, Started, SyncTarget};
+use super::segment::file_name;
+use std::collections::BTreeMap;
+use std::io;
+
+/// Segments in memory. What a segment does not use of its room is never touched, so it costs none.
+#[derive(Debug, Default)]
+pub struct MemoryDisk {
+    segments: BTreeMap<u64, Vec<u8>>,
+}
+
+impl MemoryDisk {
+    /// A disk without segments.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn segment(&mut self, segment: u64) -> io::Result<&mut Vec<u8>> {
+        self.segments.get_mut(&segment).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        Ok(self.segments.keys().map(|&segment| file_name(segment)).collect())
+    }
+
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()> {
+        let mut content = vec![0; bytes as usize];
+        content[..header.len()].copy_from_slice(header);
+        self.segments.insert(segment, content);
+        Ok(())
+    }
+
+    fn len(&mut self, segment: u64) -> io::Result<u64> {
+        Ok(self.segment(segment)?.len() as u64)
+    }
+
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let content = self.segment(segment)?;
+        let from = content.get(offset as usize..).unwrap_or_default();
+        let bytes = from.len().min(into.len());
+        into[..bytes].copy_from_slice(&from[..bytes]);
+        Ok(bytes)
+    }
+
+    fn settle(&mut self, _segment: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.segment(segment)?.truncate(bytes as usize);
+        Ok(())
+    }
+
+    fn remove(&mut self, segment: u64) -> io::Result<()> {
+        self.segments.remove(&segment);
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        segment: u64,
+        offset: u64,
+        bytes: &[u8],
+        _durable: bool,
+        _tag: u64,
+    ) -> Started {
+        let at = offset as usize;
+        let room = self.segments.get_mut(&segment).and_then(|all| all.get_mut(at..));
+        match room.and_then(|room| room.get_mut(..bytes.len())) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                Started::Done(bytes.len() as i32)
+            }
+            None => Started::Done(-libc::EIO),
+        }
+    }
+
+    fn sync(&mut self, _target: SyncTarget, _tag: u64) -> Started {
+        Started::Done(0)
+    }
+
+    fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], _tag: u64) -> Started {
+        match self.read_at(segment, offset, into) {
+            Ok(bytes) => Started::Done(bytes as i32),
+            Err(_) => Started::Done(-libc::EIO),
+        }
+    }
+
+    fn seal(&mut self, _segment: u64) {}
+}

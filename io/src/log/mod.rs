@@ -1,0 +1,378 @@
+//! The log of one shard: records in, in order, kept.
+//!
+//! A byte address space ([`Position`]) cut into segment files, filled with blocks of records. It
+//! carries opaque bytes: what a record means, and which kinds and versions there are, is the
+//! caller's. It never touches a ring, a clock or a thread: the server's loop moves operations
+//! between [`FileDisk`] and its ring and says what time it is.
+//!
+//! The map, from the bytes up:
+//!
+//! | file | noun |
+//! |---|---|
+//! | `position` | addresses, and how they fall into segments |
+//! | `block`, `segment` | the format: headers, records, checksums, file names |
+//! | `buffer`, `tail` | the newest part of the log in memory: open block, write queue, cache |
+//! | `disk`; `files`, `memory`, `faulty` | what the log needs of a disk; three disks |
+//! | `preparation`, `writer` | the next segment made ready; writes, syncs, what is released |
+//! | `cold` | reading back what has left memory |
+//! | `recovery` | start-up: replay, torn tail or damage |
+//! | `lock` | who owns the data directory, and how many shards it has |
+//!
+//! One turn of the server's loop:
+//!
+//! ```text
+//! completions -> log.complete(tag, result)         log.take_read() until None
+//! commands    -> log.append(..), log.require_sync()
+//! turn's end  -> log.flush(now_ms); submit what log.disk_mut().take_ops(..) gives;
+//!                let go all that waits for positions below log.released()
+//! ```
+
+mod block;
+mod buffer;
+mod cold;
+mod disk;
+mod error;
+mod faulty;
+mod files;
+mod lock;
+mod memory;
+mod position;
+mod preparation;
+mod recovery;
+mod segment;
+mod tail;
+mod writer;
+
+pub use block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
+pub use cold::{ReadDone, ReadError};
+pub use disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
+pub use error::{LogError, OpenError};
+pub use faulty::{Faults, FaultyDisk};
+pub use files::FileDisk;
+pub use lock::{DataDir, LockError};
+pub use memory::MemoryDisk;
+pub use position::{Position, SEGMENT_HEADER_BYTES};
+pub use recovery::{Dropped, Recovery};
+
+use cold::ColdReads;
+use position::Geometry;
+use recovery::{BLOCK_ALIGN_BYTES, Recoverer, Window};
+use segment::SegmentHeader;
+use std::fmt::Display;
+use tail::{Chain, Tail};
+use writer::{Writer, WriterStart};
+
+/// What a released record has survived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The end of the process, by whatever signal. A power loss costs at most what was written in
+    /// the last `fsync_interval_ms` and the sync after it, except blocks with `require_sync`.
+    Written,
+    /// A power loss.
+    Synced,
+}
+
+impl Mode {
+    const fn align_bytes(self) -> u64 {
+        match self {
+            Self::Written => BLOCK_ALIGN_BYTES,
+            // What O_DIRECT wants of offset, length and memory.
+            Self::Synced => buffer::PAGE_BYTES as u64,
+        }
+    }
+}
+
+/// How one shard's log is kept.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// The shard whose log it is; a segment of another shard is refused.
+    pub shard: u16,
+    /// What a released record has survived.
+    pub mode: Mode,
+    /// Bytes per segment file: a power of two, fixed for the life of a data directory.
+    pub segment_bytes: u64,
+    /// Bytes of one record at most, its header included.
+    pub record_bytes_max: usize,
+    /// Where a block ends if more records follow. A larger record gets a block of its own.
+    pub block_bytes: usize,
+    /// Memory for the newest blocks. What has not been written yet stays whatever the budget says.
+    pub cache_bytes: usize,
+    /// `written` mode: the longest time before a written block is given to the disk.
+    pub fsync_interval_ms: u64,
+    /// Cold reads in flight at once; more of them wait.
+    pub cold_reads_max: usize,
+}
+
+impl LogConfig {
+    /// The defaults of the server for one shard.
+    pub fn new(shard: u16, mode: Mode) -> Self {
+        Self {
+            shard,
+            mode,
+            segment_bytes: 64 << 20,
+            record_bytes_max: 12 << 20,
+            block_bytes: 1 << 20,
+            cache_bytes: 64 << 20,
+            fsync_interval_ms: 10,
+            cold_reads_max: 64,
+        }
+    }
+
+    fn check(&self) -> Result<(), OpenError> {
+        let refuse = |reason: String| Err(OpenError::Config(reason));
+        if !self.segment_bytes.is_power_of_two() || !(1 << 13..=1 << 31).contains(&self.segment_bytes)
+        {
+            let bytes = self.segment_bytes;
+            return refuse(format!("segment_bytes must be a power of two up to 2 GiB, not {bytes}"));
+        }
+        let block = (BLOCK_HEADER_BYTES + self.record_bytes_max) as u64;
+        let room = self.segment_bytes - SEGMENT_HEADER_BYTES;
+        if block.next_multiple_of(self.mode.align_bytes()) > room {
+            let (record, segment) = (self.record_bytes_max, self.segment_bytes);
+            return refuse(format!("a record of {record} bytes does not fit a segment of {segment}"));
+        }
+        if self.block_bytes < BLOCK_HEADER_BYTES + RECORD_HEADER_BYTES || self.cold_reads_max == 0 {
+            return refuse("block_bytes and cold_reads_max must leave room for one".into());
+        }
+        Ok(())
+    }
+}
+
+/// What a log has done since it was opened; only ever rising, except `disk_bytes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records written.
+    pub records: u64,
+    /// Blocks written.
+    pub blocks: u64,
+    /// Their bytes, headers and padding included.
+    pub block_bytes: u64,
+    /// Write operations; one may carry several blocks.
+    pub writes: u64,
+    /// Syncs of segments started (`written` mode; in `synced` mode the writes are durable).
+    pub syncs: u64,
+    /// Blocks without records that only say what has been synced.
+    pub notes: u64,
+    /// Segments made.
+    pub segments: u64,
+    /// Failed attempts to make the next segment before it is needed: the disk is full, or nearly.
+    pub segment_failures: u64,
+    /// Records asked for that were no longer in memory.
+    pub cold_reads: u64,
+    /// Bytes of all segment files.
+    pub disk_bytes: u64,
+}
+
+/// The log of one shard.
+///
+/// Drop it only after the ring has completed or forgotten its operations; what is in flight then is
+/// leaked, never reused.
+#[derive(Debug)]
+pub struct Log<D> {
+    record_bytes_max: usize,
+    tail: Tail,
+    writer: Writer,
+    cold: ColdReads,
+    disk: D,
+    counters: Counters,
+}
+
+impl<D: Disk> Log<D> {
+    /// Replays all records in order through `replay` (position and body), cuts off a torn tail, and
+    /// continues in a fresh segment. Blocking; meant for the start of the server.
+    pub fn open<E: Display>(
+        config: &LogConfig,
+        mut disk: D,
+        replay: impl FnMut(Position, &[u8]) -> Result<(), E>,
+    ) -> Result<(Self, Recovery), OpenError> {
+        config.check()?;
+        let align_bytes = config.mode.align_bytes();
+        let geometry = Geometry { segment_bytes: config.segment_bytes, align_bytes };
+        let recoverer = Recoverer {
+            geometry,
+            shard: config.shard,
+            disk: &mut disk,
+            replay,
+            window: Window::new(config.segment_bytes),
+            summary: Recovery::default(),
+            oldest: Position(0),
+            claim: Position(0),
+        };
+        let (from, recovery) = recoverer.run()?;
+        let oldest = geometry.start_of(from.oldest.unwrap_or(from.fresh));
+        let header = SegmentHeader {
+            shard: config.shard,
+            segment: from.fresh,
+            segment_bytes: config.segment_bytes,
+            predecessor: from.last,
+            synced: from.end,
+            oldest,
+        };
+        disk.create(from.fresh, config.segment_bytes, &header.encode())
+            .and_then(|()| disk.settle(from.fresh))
+            .map_err(|source| OpenError::Io { what: "making a segment".into(), source })?;
+
+        let chain = Chain {
+            shard: config.shard,
+            sequence: from.sequence,
+            prev: from.prev,
+            synced: from.end,
+            oldest,
+        };
+        let next = geometry.data_start_of(from.fresh);
+        let chunk_bytes = config.block_bytes;
+        let start = WriterStart {
+            end: from.end,
+            segment: from.fresh,
+            mode: config.mode,
+            shard: config.shard,
+            oldest,
+            fsync_interval_ms: config.fsync_interval_ms,
+        };
+        let log = Self {
+            record_bytes_max: config.record_bytes_max,
+            tail: Tail::new(geometry, chunk_bytes, config.cache_bytes, from.end, next, chain),
+            writer: Writer::new(geometry, start),
+            cold: ColdReads::new(geometry, config.cold_reads_max),
+            disk,
+            counters: Counters {
+                segments: 1,
+                disk_bytes: from.disk_bytes + config.segment_bytes,
+                ..Counters::default()
+            },
+        };
+        Ok((log, recovery))
+    }
+
+    /// Room for one record at the head: its position, and its body to fill completely (it holds
+    /// arbitrary bytes). It can be read at once, and is written by the next `flush`.
+    ///
+    /// # Panics
+    /// When the record is larger than `record_bytes_max`.
+    #[inline]
+    pub fn append(&mut self, body_bytes: usize) -> (Position, &mut [u8]) {
+        assert!(
+            body_bytes <= self.record_bytes_max - RECORD_HEADER_BYTES,
+            "a record of {body_bytes} bytes is over the limit"
+        );
+        self.tail.append(body_bytes)
+    }
+
+    /// The record appended last must be on the disk before it counts as released. In `synced` mode
+    /// that is so anyway. Everything behind it waits, too.
+    pub fn require_sync(&mut self) {
+        self.tail.require_sync();
+    }
+
+    /// Where the log ends for now. What was appended before this call is released once
+    /// `released() >= head`.
+    #[inline]
+    pub fn head(&self) -> Position {
+        self.tail.head()
+    }
+
+    /// Everything below has the durability that its block promises.
+    #[inline]
+    pub fn released(&self) -> Position {
+        self.writer.released()
+    }
+
+    /// Everything below is on the disk.
+    pub fn synced(&self) -> Position {
+        self.writer.synced()
+    }
+
+    /// Bytes appended and not yet written: what the server must bound when the disk is slow.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.head().0 - self.writer.written().0
+    }
+
+    /// The end of a turn: starts the writes and syncs that are due. To be called once per turn, also
+    /// when nothing was appended.
+    pub fn flush(&mut self, now_ms: u64) -> Result<(), LogError> {
+        let Self { tail, writer, cold, disk, counters, .. } = self;
+        writer.flush(tail, disk, counters, now_ms)?;
+        cold.start(disk);
+        Ok(())
+    }
+
+    /// When to call `flush` at the latest, if nothing else happens before.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.writer.next_deadline(self.tail.head())
+    }
+
+    /// The operation with this tag has completed: bytes done or a negative errno. A `flush` in the
+    /// same turn starts what that made possible.
+    ///
+    /// # Panics
+    /// When no such operation is in flight.
+    pub fn complete(&mut self, tag: u64, result: i32) -> Result<(), LogError> {
+        let Self { tail, writer, cold, disk, counters, .. } = self;
+        if tag & 0xff == cold::TAG {
+            cold.complete(tag, result, disk);
+            return writer.check();
+        }
+        writer.complete(tag, result, tail, disk, counters)
+    }
+
+    /// The body of the record at `position`, if it is still in memory.
+    #[inline]
+    pub fn read(&self, position: Position, body_bytes: usize) -> Option<&[u8]> {
+        self.tail.read(position, body_bytes)
+    }
+
+    /// Starts reading a record that `read` did not find. Its result comes, with `token`, from
+    /// `take_read`, in any order.
+    pub fn read_cold(&mut self, position: Position, body_bytes: usize, token: u64) {
+        self.counters.cold_reads += 1;
+        self.cold.request(position, body_bytes, token);
+        self.cold.start(&mut self.disk);
+    }
+
+    /// A cold read that is over, if there is one.
+    pub fn take_read(&mut self) -> Option<ReadDone<'_>> {
+        self.cold.take()
+    }
+
+    /// Cold reads whose result has not been taken.
+    pub fn cold_reads_pending(&self) -> usize {
+        self.cold.pending()
+    }
+
+    /// A clean end: called instead of `flush`, once per turn, until it says true. Then everything is
+    /// on the disk, the closing block is written, and nothing is in flight.
+    pub fn close(&mut self, now_ms: u64) -> Result<bool, LogError> {
+        let Self { tail, writer, cold, disk, counters, .. } = self;
+        Ok(writer.close(tail, disk, counters, now_ms)? && !cold.is_in_flight())
+    }
+
+    /// Why the log has stopped, if it has.
+    pub fn failure(&self) -> Option<LogError> {
+        self.writer.check().err()
+    }
+
+    /// The disk, to move its operations to a ring.
+    pub fn disk_mut(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// The disk alone, whatever is in flight: for tests that end the process here.
+    pub fn into_disk(self) -> D {
+        self.disk
+    }
+
+    /// Memory of the newest blocks, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.tail.memory_bytes()
+    }
+
+    /// What the log has done.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Chunks of memory given up for newer ones.
+    pub fn evictions(&self) -> u64 {
+        self.tail.evictions
+    }
+}

@@ -1,0 +1,151 @@
+//! Making the next segment before the log reaches it, step by step and never stalling a turn.
+//!
+//! Knows one segment that is being made ready; not what will be written to it.
+
+use super::Mode;
+use super::buffer::{Buffer, PAGE_BYTES};
+use super::disk::{Disk, Started, SyncTarget};
+use super::error::LogError;
+use super::position::SEGMENT_HEADER_BYTES;
+use super::segment::file_name;
+
+/// Zeros per write while a segment is filled ahead.
+const ZERO_BYTES: u64 = 256 << 10;
+/// Interrupted or refused attempts in a row before an operation counts as failed.
+pub(super) const RETRIES_MAX: u32 = 100;
+
+pub(super) const TAG: u64 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Zeroed up to this offset. A block that lands on written bytes changes no file metadata,
+    /// which is what makes a durable write one disk operation.
+    Zeroing(u64),
+    SyncingFile,
+    SyncingDirectory,
+    Done,
+}
+
+/// A segment that exists but may not be ready for blocks yet.
+#[derive(Debug)]
+pub(super) struct Preparation {
+    pub(super) segment: u64,
+    segment_bytes: u64,
+    step: Step,
+    mode: Mode,
+    /// The log waits for this segment: leave the rest of it unwritten.
+    hurried: bool,
+    in_flight: bool,
+    retries: u32,
+    zeros: Buffer,
+}
+
+impl Preparation {
+    /// Goes on with a segment just created.
+    pub(super) fn new(segment: u64, segment_bytes: u64, mode: Mode) -> Self {
+        let step = match mode {
+            Mode::Written => Step::SyncingDirectory,
+            Mode::Synced => Step::Zeroing(SEGMENT_HEADER_BYTES),
+        };
+        let zeros = match mode {
+            Mode::Written => Buffer::empty(),
+            Mode::Synced => Buffer::new(ZERO_BYTES as usize),
+        };
+        let (hurried, in_flight, retries) = (false, false, 0);
+        Self { segment, segment_bytes, step, mode, hurried, in_flight, retries, zeros }
+    }
+
+    /// Whether blocks may be written to the segment.
+    pub(super) fn is_writable(&self) -> bool {
+        // In `written` mode the syncs that count a block as durable wait for the directory.
+        self.mode == Mode::Written || self.step == Step::Done
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.step == Step::Done
+    }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// The log waits for it.
+    pub(super) fn hurry(&mut self) {
+        self.hurried = true;
+    }
+
+    /// Starts steps until one is pending or all are done.
+    pub(super) fn drive(&mut self, disk: &mut impl Disk) -> Result<(), LogError> {
+        while !self.in_flight {
+            if self.hurried && matches!(self.step, Step::Zeroing(_)) {
+                self.step = Step::SyncingFile;
+            }
+            let started = match self.step {
+                Step::Zeroing(offset) => {
+                    let bytes = (self.segment_bytes - offset).min(ZERO_BYTES) as usize;
+                    disk.write(self.segment, offset, &self.zeros[..bytes], false, TAG)
+                }
+                Step::SyncingFile => disk.sync(SyncTarget::Segment(self.segment), TAG),
+                Step::SyncingDirectory => disk.sync(SyncTarget::Directory, TAG),
+                Step::Done => return Ok(()),
+            };
+            match started {
+                Started::Done(result) => self.step_done(result)?,
+                Started::Pending => self.in_flight = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// The pending step is over.
+    pub(super) fn complete(
+        &mut self,
+        result: i32,
+        disk: &mut impl Disk,
+    ) -> Result<(), LogError> {
+        assert!(self.in_flight, "a completion that nobody waits for");
+        self.in_flight = false;
+        self.step_done(result)?;
+        self.drive(disk)
+    }
+
+    fn step_done(&mut self, result: i32) -> Result<(), LogError> {
+        let failed = |operation, errno| LogError { operation, file: file_name(self.segment), errno };
+        self.step = match self.step {
+            Step::Zeroing(offset) => {
+                self.retries += 1;
+                let bytes = result.max(0) as u64 & !(PAGE_BYTES as u64 - 1);
+                if bytes > 0 {
+                    self.retries = 0;
+                } else if result <= 0 && !is_passing(result) || self.retries > RETRIES_MAX {
+                    return Err(failed("zeroing", -result.min(0)));
+                }
+                let offset = offset + bytes;
+                if offset == self.segment_bytes { Step::SyncingFile } else { Step::Zeroing(offset) }
+            }
+            Step::SyncingFile if result < 0 => return Err(failed("fsync", -result)),
+            Step::SyncingDirectory if result < 0 => {
+                return Err(failed("fsync of the directory", -result));
+            }
+            Step::SyncingFile => Step::SyncingDirectory,
+            Step::SyncingDirectory | Step::Done => Step::Done,
+        };
+        Ok(())
+    }
+}
+
+impl Drop for Preparation {
+    fn drop(&mut self) {
+        if self.in_flight {
+            // The kernel may still read the zeros.
+            std::mem::forget(std::mem::replace(&mut self.zeros, Buffer::empty()));
+        }
+    }
+}
+
+/// Whether an operation that ended like this did nothing and may simply be tried again. Holds for
+/// reads and writes; a sync that failed is never tried again, because the kernel may have forgotten
+/// which pages it could not write.
+pub(super) fn is_passing(result: i32) -> bool {
+    result == -libc::EINTR || result == -libc::EAGAIN
+}

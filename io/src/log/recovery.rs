@@ -1,0 +1,476 @@
+//! Reading a log back at start-up: which bytes are the log, where it ends, and whether what is wrong
+//! is the torn tail of a crash or damage.
+//!
+//! Knows the format and the blocking half of the disk. No content of any file makes it panic.
+
+use super::block::{
+    BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, check_records, records,
+};
+use super::disk::Disk;
+use super::error::OpenError;
+use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use std::fmt::Display;
+use std::io;
+
+/// Blocks start at multiples of this in every mode.
+pub(super) const BLOCK_ALIGN_BYTES: u64 = 64;
+/// Read from the disk at once.
+const READ_BYTES: usize = 4 << 20;
+
+/// What a start found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Records replayed.
+    pub records: u64,
+    /// Blocks read, those without records included.
+    pub blocks: u64,
+    /// Bytes of these blocks.
+    pub bytes: u64,
+    /// Segments kept.
+    pub segments: u64,
+    /// Where the log ended.
+    pub end: Position,
+    /// The log ended with the closing block of a clean shutdown.
+    pub clean: bool,
+    /// What was cut off as a torn tail.
+    pub dropped: Option<Dropped>,
+}
+
+/// The torn tail of a crash: bytes that had been written, but never synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// File name of the segment that holds its first byte.
+    pub file: String,
+    /// Where in that file it starts.
+    pub offset: u64,
+    /// Bytes from there to the last one written, over all segments.
+    pub bytes: u64,
+    /// What is wrong with the first block.
+    pub reason: String,
+}
+
+/// What the log continues from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Continuation {
+    pub(super) end: Position,
+    pub(super) sequence: u64,
+    pub(super) prev: u32,
+    pub(super) oldest: Option<u64>,
+    pub(super) last: Option<u64>,
+    /// A number that no file has ever had here.
+    pub(super) fresh: u64,
+    pub(super) disk_bytes: u64,
+}
+
+/// A segment that is there, and what its header says.
+struct Found {
+    number: u64,
+    header: Result<SegmentHeader, HeaderFault>,
+}
+
+/// The log up to some block: what the next one must continue.
+#[derive(Clone, Copy)]
+struct Mark {
+    end: Position,
+    sequence: u64,
+    prev: u32,
+}
+
+/// A segment of which at least one block belongs to the log, or the first one.
+struct Walked {
+    number: u64,
+    after: Mark,
+    records: u64,
+    fault: String,
+    /// The bytes behind the last block look never written, so the next block may be elsewhere.
+    ends_empty: bool,
+}
+
+impl Walked {
+    fn nothing(number: u64, at: Mark, fault: &HeaderFault) -> Self {
+        let fault = format!("segment header: {fault}");
+        Self { number, after: at, records: 0, fault, ends_empty: false }
+    }
+}
+
+pub(super) struct Recoverer<'a, D, F> {
+    pub(super) geometry: Geometry,
+    pub(super) shard: u16,
+    pub(super) disk: &'a mut D,
+    pub(super) replay: F,
+    pub(super) window: Window,
+    pub(super) summary: Recovery,
+    /// The oldest position that the log still needs, as its newest header says.
+    pub(super) oldest: Position,
+    /// The highest position that an intact header says is synced.
+    pub(super) claim: Position,
+}
+
+impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'_, D, F> {
+    /// Replays the log, decides where it ends, and removes what lies behind.
+    pub(super) fn run(mut self) -> Result<(Continuation, Recovery), OpenError> {
+        let found = self.find_segments()?;
+        let walked = self.walk(&found)?;
+        if let Some(last) = walked.last() {
+            let rest = &found[walked.len() - 1..];
+            let dropped_bytes = self.survey(rest, last.after.end)?;
+            self.judge(last, rest, dropped_bytes)?;
+        }
+        if let Some(first) = found.first()
+            && self.geometry.start_of(first.number) > self.oldest
+        {
+            let file = file_name(self.geometry.segment_of(self.oldest));
+            return Err(OpenError::MissingSegment { file });
+        }
+        let continuation = self.cut(&found, &walked)?;
+        Ok((continuation, self.summary))
+    }
+
+    /// All segments in order, each with a header that fits its place or none at all.
+    fn find_segments(&mut self) -> Result<Vec<Found>, OpenError> {
+        let names = self.disk.list().map_err(|error| failed("listing the segments", error))?;
+        let mut numbers = Vec::new();
+        for name in names {
+            match parse_file_name(&name, self.geometry.segments_max()) {
+                FileName::Segment(number) => numbers.push(number),
+                FileName::Foreign => return Err(OpenError::ForeignFile(name)),
+                FileName::Other => {}
+            }
+        }
+        numbers.sort_unstable();
+        let mut found = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let header = self.read_header(number)?;
+            found.push(Found { number, header });
+        }
+        Ok(found)
+    }
+
+    fn read_header(
+        &mut self,
+        number: u64,
+    ) -> Result<Result<SegmentHeader, HeaderFault>, OpenError> {
+        let bytes = self.bytes(number, 0, BLOCK_HEADER_BYTES)?;
+        let header = match SegmentHeader::decode(bytes) {
+            Ok(header) => header,
+            Err(HeaderFault::Version(found)) => {
+                return Err(OpenError::Version { file: file_name(number), found });
+            }
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let file = file_name(number);
+        if header.shard != self.shard {
+            let (found, expected) = (header.shard, self.shard);
+            return Err(OpenError::WrongShard { file, found, expected });
+        }
+        let (found, configured) = (header.segment_bytes, self.geometry.segment_bytes);
+        if found != configured {
+            return Err(OpenError::SegmentBytes { file, found, configured });
+        }
+        // A recycled file whose new header never reached the disk holds nothing of this number.
+        Ok(if header.segment == number { Ok(header) } else { Err(HeaderFault::NoMagic) })
+    }
+
+    /// Replays block after block, segment after segment, until one does not continue the last.
+    fn walk(&mut self, found: &[Found]) -> Result<Vec<Walked>, OpenError> {
+        let mut walked: Vec<Walked> = Vec::new();
+        for segment in found {
+            let number = segment.number;
+            let data_start = self.geometry.data_start_of(number);
+            let header = match (&segment.header, walked.last()) {
+                (Ok(header), _) => header,
+                (Err(_), Some(_)) => break,
+                (Err(fault), None) => {
+                    let nothing = Mark { end: self.geometry.start_of(number), sequence: 0, prev: 0 };
+                    walked.push(Walked::nothing(number, nothing, fault));
+                    break;
+                }
+            };
+            self.oldest = self.oldest.max(header.oldest);
+            self.claim = self.claim.max(header.synced.min(data_start));
+            let Some(last) = walked.last() else {
+                let before = Mark { end: data_start, sequence: 0, prev: 0 };
+                // What the first block of a log follows may have been reclaimed.
+                let anchor = header.predecessor.is_some();
+                walked.push(self.walk_segment(number, before, anchor)?);
+                continue;
+            };
+            if header.predecessor != Some(last.number) {
+                // Its blocks may belong to a log that lost the segment between.
+                let missing = header.predecessor.unwrap_or(last.number + 1);
+                return Err(OpenError::MissingSegment { file: file_name(missing) });
+            }
+            let before = last.after;
+            let segment = self.walk_segment(number, before, false)?;
+            if segment.after.sequence == before.sequence {
+                break; // no block of it continues the log, which ended in the segment before
+            }
+            walked.push(segment);
+        }
+        Ok(walked)
+    }
+
+    fn walk_segment(
+        &mut self,
+        number: u64,
+        before: Mark,
+        mut anchor: bool,
+    ) -> Result<Walked, OpenError> {
+        let mut at = self.geometry.data_start_of(number);
+        let mut mark = before;
+        let mut records = 0;
+        loop {
+            let header = match self.next_block(number, at, mark, anchor)? {
+                Ok((header, crc)) => {
+                    mark = Mark {
+                        end: at.plus(u64::from(header.block_bytes)),
+                        sequence: header.sequence + 1,
+                        prev: crc,
+                    };
+                    header
+                }
+                Err((fault, ends_empty)) => {
+                    return Ok(Walked { number, after: mark, records, fault, ends_empty });
+                }
+            };
+            at = mark.end;
+            anchor = false;
+            records += u64::from(header.records);
+            self.oldest = self.oldest.max(header.oldest);
+            self.claim = self.claim.max(header.synced);
+            self.summary.records += u64::from(header.records);
+            self.summary.blocks += 1;
+            self.summary.bytes += u64::from(header.block_bytes);
+            self.summary.clean = header.flags & FLAG_CLOSED != 0;
+        }
+    }
+
+    /// Checks and replays the block at `at`, or says why there is none.
+    #[allow(clippy::type_complexity)] // A block or a reason, unless the disk fails.
+    fn next_block(
+        &mut self,
+        number: u64,
+        at: Position,
+        mark: Mark,
+        anchor: bool,
+    ) -> Result<Result<(BlockHeader, u32), (String, bool)>, OpenError> {
+        let offset = at.0 - self.geometry.start_of(number).0;
+        let room = self.geometry.segment_bytes - offset;
+        if room < BLOCK_HEADER_BYTES as u64 {
+            return Ok(Err(("the segment is full".into(), true)));
+        }
+        let bytes = self.bytes(number, offset, BLOCK_HEADER_BYTES)?;
+        let empty = bytes.iter().all(|&byte| byte == 0);
+        let (header, crc) = match BlockHeader::decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(HeaderFault::Version(found)) => {
+                return Err(OpenError::Version { file: file_name(number), found });
+            }
+            Err(fault) => return Ok(Err((fault.to_string(), empty))),
+        };
+        if header.position != at {
+            return Ok(Err((format!("a stale block, written for {}", header.position), true)));
+        }
+        if header.shard != self.shard {
+            let (found, expected) = (header.shard, self.shard);
+            return Err(OpenError::WrongShard { file: file_name(number), found, expected });
+        }
+        if !anchor && (header.sequence, header.prev) != (mark.sequence, mark.prev) {
+            return Ok(Err(("the block does not continue the one before it".into(), false)));
+        }
+        if !fits(&header, room) {
+            return Ok(Err(("the block's header contradicts itself".into(), false)));
+        }
+        let all = BLOCK_HEADER_BYTES + header.body_bytes as usize;
+        let disk = &mut *self.disk;
+        let bytes = self.window.bytes(disk, number, offset, all)?;
+        let Some(body) = bytes.get(BLOCK_HEADER_BYTES..all) else {
+            return Ok(Err(("the file ends inside the block".into(), false)));
+        };
+        let start = at.plus(BLOCK_HEADER_BYTES as u64);
+        if let Err(fault) = check_records(start, body, header.records) {
+            return Ok(Err((fault, false)));
+        }
+        for (position, body) in records(start, body) {
+            (self.replay)(position, body).map_err(|error| OpenError::Refused {
+                position,
+                reason: error.to_string(),
+            })?;
+        }
+        Ok(Ok((header, crc)))
+    }
+
+    /// Looks at everything behind the end for what it claims; returns how many bytes were written
+    /// there.
+    fn survey(&mut self, rest: &[Found], end: Position) -> Result<u64, OpenError> {
+        let mut dropped_bytes = 0;
+        for (index, segment) in rest.iter().enumerate() {
+            if let Ok(header) = &segment.header {
+                let data_start = self.geometry.data_start_of(segment.number);
+                self.claim = self.claim.max(header.synced.min(data_start));
+            }
+            let start = self.geometry.start_of(segment.number);
+            let from = if index == 0 { end.0 - start.0 } else { SEGMENT_HEADER_BYTES };
+            dropped_bytes += self.survey_segment(segment.number, from)?;
+        }
+        Ok(dropped_bytes)
+    }
+
+    /// Takes in the claims from `from` on; returns the bytes from there to the last one written.
+    fn survey_segment(&mut self, number: u64, from: u64) -> Result<u64, OpenError> {
+        let start = self.geometry.start_of(number);
+        let mut used = from;
+        let mut at = from;
+        while at < self.geometry.segment_bytes {
+            let bytes = self.bytes(number, at, BLOCK_ALIGN_BYTES as usize)?;
+            if bytes.is_empty() {
+                break;
+            }
+            if let Some(last) = bytes.iter().rposition(|&byte| byte != 0) {
+                used = at + last as u64 + 1;
+            }
+            if let Ok((header, _)) = BlockHeader::decode(bytes)
+                && header.position == start.plus(at)
+                && header.shard == self.shard
+            {
+                self.claim = self.claim.max(header.synced.min(header.position));
+            }
+            at += BLOCK_ALIGN_BYTES;
+        }
+        Ok(used - from)
+    }
+
+    /// Torn tail or damage: nothing that had been synced may be missing.
+    fn judge(
+        &mut self,
+        last: &Walked,
+        rest: &[Found],
+        dropped_bytes: u64,
+    ) -> Result<(), OpenError> {
+        let end = last.after.end;
+        // Where the first bad block lies: here, or at the beginning of the next segment.
+        let (file, offset, reason) = match rest.get(1) {
+            Some(next) if last.ends_empty => match &next.header {
+                Ok(_) => {
+                    let at = self.geometry.data_start_of(next.number);
+                    let fault = self.next_block(next.number, at, last.after, false)?;
+                    let reason = fault.err().map_or_else(String::new, |(reason, _)| reason);
+                    (next.number, SEGMENT_HEADER_BYTES, reason)
+                }
+                Err(fault) => (next.number, 0, format!("segment header: {fault}")),
+            },
+            _ => {
+                let offset = end.0 - self.geometry.start_of(last.number).0;
+                (last.number, offset, last.fault.clone())
+            }
+        };
+        let file = file_name(file);
+        if self.claim > end {
+            return Err(OpenError::Damaged { file, offset, reason });
+        }
+        if dropped_bytes > 0 {
+            let bytes = dropped_bytes;
+            self.summary.clean = false;
+            self.summary.dropped = Some(Dropped { file, offset, bytes, reason });
+        }
+        Ok(())
+    }
+
+    /// Removes what lies behind the end of the log, and makes durable what lies before it.
+    fn cut(&mut self, found: &[Found], walked: &[Walked]) -> Result<Continuation, OpenError> {
+        // A segment at the end without a record has done its part; idle restarts must not pile up.
+        let kept = walked.iter().rposition(|segment| segment.records > 0).map_or(0, |at| at + 1);
+        let fresh = found.last().map_or(0, |last| last.number + 1);
+        if fresh >= self.geometry.segments_max() {
+            return Err(OpenError::Config("the log's address space is used up".into()));
+        }
+        let beginning = Mark { end: self.geometry.data_start_of(fresh), sequence: 0, prev: 0 };
+        let mark = walked[..kept].last().map_or(beginning, |segment| segment.after);
+        for segment in found[kept..].iter().rev() {
+            let number = segment.number;
+            self.disk.remove(number).map_err(|error| failed(&file_name(number), error))?;
+        }
+        let mut disk_bytes = 0;
+        for (index, segment) in walked[..kept].iter().enumerate() {
+            let name = file_name(segment.number);
+            let mut bytes = self.disk.len(segment.number).map_err(|e| failed(&name, e))?;
+            if index + 1 == kept {
+                bytes = segment.after.end.0 - self.geometry.start_of(segment.number).0;
+                self.disk.truncate(segment.number, bytes).map_err(|e| failed(&name, e))?;
+            }
+            if index + 1 == kept || segment.after.end > self.claim {
+                self.disk.settle(segment.number).map_err(|e| failed(&name, e))?;
+            }
+            disk_bytes += bytes;
+        }
+        self.summary.segments = kept as u64;
+        self.summary.end = mark.end;
+        let (oldest, last) = match walked[..kept] {
+            [] => (None, None),
+            [ref first, ..] => (Some(first.number), Some(walked[kept - 1].number)),
+        };
+        let Mark { end, sequence, prev } = mark;
+        Ok(Continuation { end, sequence, prev, oldest, last, fresh, disk_bytes })
+    }
+
+    fn bytes(&mut self, number: u64, offset: u64, bytes: usize) -> Result<&[u8], OpenError> {
+        self.window.bytes(self.disk, number, offset, bytes)
+    }
+}
+
+fn fits(header: &BlockHeader, room: u64) -> bool {
+    let block = u64::from(header.block_bytes);
+    header.synced <= header.position
+        && header.oldest <= header.position
+        && BLOCK_HEADER_BYTES as u64 + u64::from(header.body_bytes) <= block
+        && block.is_multiple_of(BLOCK_ALIGN_BYTES)
+        && block <= room
+        && header.sequence < u64::MAX
+}
+
+fn failed(what: &str, source: io::Error) -> OpenError {
+    OpenError::Io { what: what.into(), source }
+}
+
+/// Large sequential reads, seen through a window that moves forward.
+pub(super) struct Window {
+    read_bytes: usize,
+    segment: u64,
+    offset: u64,
+    filled: usize,
+    buffer: Vec<u8>,
+}
+
+impl Window {
+    pub(super) fn new(segment_bytes: u64) -> Self {
+        let read_bytes = READ_BYTES.min(segment_bytes as usize);
+        Self { read_bytes, segment: 0, offset: 0, filled: 0, buffer: Vec::new() }
+    }
+
+    /// `bytes` from `offset` on; fewer at the end of the file.
+    fn bytes(
+        &mut self,
+        disk: &mut impl Disk,
+        segment: u64,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<&[u8], OpenError> {
+        let end = self.offset + self.filled as u64;
+        let inside = segment == self.segment && offset >= self.offset;
+        if !inside || offset + bytes as u64 > end {
+            // Headers are looked at one by one; reading far ahead pays when blocks follow.
+            let ahead = if offset == 0 { SEGMENT_HEADER_BYTES as usize } else { self.read_bytes };
+            let wanted = bytes.max(ahead);
+            if self.buffer.len() < wanted {
+                self.buffer.resize(wanted, 0);
+            }
+            (self.segment, self.offset, self.filled) = (segment, offset, 0);
+            self.filled = disk
+                .read_at(segment, offset, &mut self.buffer[..wanted])
+                .map_err(|error| failed(&format!("reading {}", file_name(segment)), error))?;
+        }
+        let at = (offset - self.offset) as usize;
+        Ok(&self.buffer[at..(at + bytes).min(self.filled).max(at)])
+    }
+}

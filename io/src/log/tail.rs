@@ -1,0 +1,498 @@
+//! The newest part of the log in memory: the block that is being filled, the blocks that wait for
+//! their write, and the written ones that still serve reads (the payload cache).
+//!
+//! Knows addresses and the block format; never touches a disk. Memory is a row of chunks, each an
+//! image of a stretch of the address space, so that a block is written from where it was built.
+
+use super::block::{
+    BLOCK_HEADER_BYTES, BlockHeader, FLAG_SYNC, RECORD_HEADER_BYTES, seal_records, u32_at,
+};
+use super::buffer::{Buffer, PAGE_BYTES};
+use super::position::{Geometry, Position};
+use std::collections::VecDeque;
+
+/// An image of the log from `start` on; `used` bytes of it are blocks.
+#[derive(Debug)]
+struct Chunk {
+    start: Position,
+    used: usize,
+    buffer: Buffer,
+}
+
+impl Chunk {
+    fn end(&self) -> Position {
+        self.start.plus(self.used as u64)
+    }
+}
+
+/// What the next block's header takes from the blocks before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    pub(super) shard: u16,
+    pub(super) sequence: u64,
+    pub(super) prev: u32,
+    pub(super) synced: Position,
+    pub(super) oldest: Position,
+}
+
+/// A finished block that no write has been started for.
+#[derive(Clone, Copy, Debug)]
+struct Closed {
+    start: Position,
+    end: Position,
+    flags: u32,
+    records: u32,
+    /// What its header says about `synced`.
+    claim: Position,
+}
+
+/// One or more closed blocks, end to end in one chunk: what one write takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub(super) start: Position,
+    pub(super) end: Position,
+    pub(super) blocks: u64,
+    /// None means a note: no client waits for it, and it needs no flush of its own.
+    pub(super) records: u64,
+    /// From the first block that must be synced to the end of the last one.
+    pub(super) barrier: Option<(Position, Position)>,
+    pub(super) claim: Position,
+}
+
+#[derive(Debug)]
+pub(super) struct Tail {
+    geometry: Geometry,
+    chunk_bytes: usize,
+    cache_bytes: usize,
+    /// The chunk that is being filled. Apart from `older`, for the hot path.
+    open: Chunk,
+    older: VecDeque<Chunk>,
+    /// A buffer of `chunk_bytes` set free by eviction.
+    spare: Option<Buffer>,
+    /// Capacity of `open` and `older` together.
+    memory_bytes: usize,
+    /// Offsets in `open`: where the open block starts, where its next record goes, and where it
+    /// must end. `limit` is 0 while there is no open block, which sends `append` the slow way.
+    block: usize,
+    fill: usize,
+    limit: usize,
+    records: u32,
+    flags: u32,
+    /// Where the next block starts, if the segment has room there.
+    next: Position,
+    /// The end of the last closed block.
+    end: Position,
+    closed: VecDeque<Closed>,
+    /// Everything below has been written, so its memory may go.
+    written: Position,
+    /// The start of the write in flight: the kernel reads from that chunk.
+    pinned: Option<Position>,
+    pub(super) chain: Chain,
+    pub(super) evictions: u64,
+}
+
+impl Tail {
+    /// A tail that continues a log ending at `end` with a block at `next`.
+    pub(super) fn new(
+        geometry: Geometry,
+        chunk_bytes: usize,
+        cache_bytes: usize,
+        end: Position,
+        next: Position,
+        chain: Chain,
+    ) -> Self {
+        Self {
+            geometry,
+            chunk_bytes: chunk_bytes.next_multiple_of(PAGE_BYTES),
+            cache_bytes,
+            open: Chunk { start: next, used: 0, buffer: Buffer::empty() },
+            older: VecDeque::new(),
+            spare: None,
+            memory_bytes: 0,
+            block: 0,
+            fill: 0,
+            limit: 0,
+            records: 0,
+            flags: 0,
+            next,
+            end,
+            closed: VecDeque::new(),
+            written: end,
+            pinned: None,
+            chain,
+            evictions: 0,
+        }
+    }
+
+    /// Room for one record in the open block: its position and its body to fill.
+    #[inline]
+    pub(super) fn append(&mut self, body_bytes: usize) -> (Position, &mut [u8]) {
+        let bytes = RECORD_HEADER_BYTES + body_bytes;
+        if self.fill + bytes > self.limit {
+            self.make_room(bytes);
+        }
+        let at = self.fill;
+        self.fill += bytes;
+        self.records += 1;
+        let record = &mut self.open.buffer[at..at + bytes];
+        record[..4].copy_from_slice(&(bytes as u32).to_le_bytes());
+        (self.open.start.plus(at as u64), &mut record[RECORD_HEADER_BYTES..])
+    }
+
+    /// The block that holds the record appended last must be synced before it is released.
+    pub(super) fn require_sync(&mut self) {
+        self.flags |= FLAG_SYNC;
+    }
+
+    /// After the last record; the end of the last block when none is open.
+    pub(super) fn head(&self) -> Position {
+        if self.records == 0 { self.end } else { self.open.start.plus(self.fill as u64) }
+    }
+
+    /// The body of the record at `position`, if it is in memory.
+    #[inline]
+    pub(super) fn read(&self, position: Position, body_bytes: usize) -> Option<&[u8]> {
+        let (chunk, used) = if position >= self.open.start {
+            (&self.open, self.fill.max(self.open.used))
+        } else {
+            let chunk = self.chunk_of(position)?;
+            (chunk, chunk.used)
+        };
+        let at = usize::try_from(position.0 - chunk.start.0).ok()?;
+        let end = at.checked_add(RECORD_HEADER_BYTES)?.checked_add(body_bytes)?;
+        let record = chunk.buffer.get(at..end).filter(|_| end <= used)?;
+        // A wrong length can only come from a wrong position: the cold read will say so loudly.
+        (u32_at(record, 0) as usize == record.len()).then(|| &record[RECORD_HEADER_BYTES..])
+    }
+
+    /// Ends the open block, if it has records, and queues it for its write.
+    pub(super) fn close_block(&mut self) {
+        if self.records > 0 {
+            self.seal();
+        }
+    }
+
+    /// Queues a block without records, whose header alone matters.
+    pub(super) fn note(&mut self, flags: u32) {
+        assert!(self.records == 0, "a note goes between blocks");
+        self.open_block(BLOCK_HEADER_BYTES);
+        self.flags |= flags;
+        self.seal();
+    }
+
+    /// Where the next write will start.
+    pub(super) fn unwritten(&self) -> Option<Position> {
+        let open = (self.records > 0).then(|| self.open.start.plus(self.block as u64));
+        self.closed.front().map(|block| block.start).or(open)
+    }
+
+    /// Takes the closed blocks that one write can carry.
+    pub(super) fn take_batch(&mut self) -> Option<Batch> {
+        let first = *self.closed.front()?;
+        let chunk_end = self.chunk_at(first.start).end();
+        let mut batch = Batch {
+            start: first.start,
+            end: first.start,
+            blocks: 0,
+            records: 0,
+            barrier: None,
+            claim: first.claim,
+        };
+        while let Some(block) = self.closed.front() {
+            if block.start != batch.end || block.end > chunk_end {
+                break;
+            }
+            batch.end = block.end;
+            batch.blocks += 1;
+            batch.records += u64::from(block.records);
+            batch.claim = block.claim;
+            if block.flags & FLAG_SYNC != 0 {
+                let start = batch.barrier.map_or(block.start, |(start, _)| start);
+                batch.barrier = Some((start, block.end));
+            }
+            self.closed.pop_front();
+        }
+        Some(batch)
+    }
+
+    /// The bytes of a batch, or of the rest of it. They stay where they are, unchanged, until
+    /// `wrote` has been told of their end.
+    pub(super) fn bytes(&self, start: Position, end: Position) -> &[u8] {
+        let chunk = self.chunk_at(start);
+        let at = (start.0 - chunk.start.0) as usize;
+        &chunk.buffer[at..at + (end.0 - start.0) as usize]
+    }
+
+    /// The kernel reads from the chunk at `start` until `wrote`.
+    pub(super) fn pin(&mut self, start: Position) {
+        self.pinned = Some(start);
+    }
+
+    /// Everything below `written` has been written.
+    pub(super) fn wrote(&mut self, written: Position) {
+        self.written = written;
+        self.pinned = None;
+    }
+
+    /// Capacity of all chunks, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.memory_bytes + self.spare.as_ref().map_or(0, |buffer| buffer.len())
+    }
+
+    fn chunk_of(&self, position: Position) -> Option<&Chunk> {
+        let after = self.older.partition_point(|chunk| chunk.start <= position);
+        self.older.get(after.checked_sub(1)?)
+    }
+
+    /// The chunk of a block that has not been written, which therefore exists.
+    fn chunk_at(&self, position: Position) -> &Chunk {
+        if position >= self.open.start {
+            return &self.open;
+        }
+        let Some(chunk) = self.chunk_of(position) else {
+            panic!("the log's memory at {position} was given away before it was written");
+        };
+        chunk
+    }
+
+    /// Makes the open block one that has room for a record of `bytes`.
+    #[cold]
+    fn make_room(&mut self, bytes: usize) {
+        self.close_block();
+        self.open_block(BLOCK_HEADER_BYTES + bytes);
+        assert!(self.fill + bytes <= self.limit, "a block was opened too small");
+    }
+
+    /// Starts a block that may grow to at least `bytes`, in this chunk and segment or in new ones.
+    fn open_block(&mut self, bytes: usize) {
+        let bytes = self.geometry.align(bytes as u64);
+        let segment = self.geometry.segment_of(self.next);
+        let segment_end = self.geometry.start_of(segment + 1);
+        // `next` may be the very end of a segment, which is the start of one without its header.
+        let in_header = self.next < self.geometry.data_start_of(segment);
+        if in_header || segment_end.0 - self.next.0 < bytes {
+            let segment = if in_header { segment } else { segment + 1 };
+            self.next = self.geometry.data_start_of(segment);
+        }
+        let contiguous = self.open.end() == self.next;
+        if !contiguous || ((self.open.buffer.len() - self.open.used) as u64) < bytes {
+            self.open_chunk(bytes as usize);
+        }
+        let segment_end = self.geometry.start_of(self.geometry.segment_of(self.next) + 1);
+        let room = (segment_end.0 - self.open.start.0).min(self.open.buffer.len() as u64);
+        self.block = self.open.used;
+        self.fill = self.block + BLOCK_HEADER_BYTES;
+        self.limit = room as usize;
+    }
+
+    /// Retires the open chunk and starts one at `next` with room for `bytes`.
+    fn open_chunk(&mut self, bytes: usize) {
+        let bytes = self.chunk_bytes.max(bytes.next_multiple_of(PAGE_BYTES));
+        let fresh = Chunk { start: self.next, used: 0, buffer: Buffer::empty() };
+        let filled = std::mem::replace(&mut self.open, fresh);
+        if !filled.buffer.is_empty() {
+            self.older.push_back(filled);
+        }
+        self.evict(bytes);
+        let spare = if bytes == self.chunk_bytes { self.spare.take() } else { None };
+        self.open.buffer = spare.unwrap_or_else(|| Buffer::new(bytes));
+        self.memory_bytes += bytes;
+    }
+
+    /// Lets the oldest chunks go until `bytes` more fit the budget, or only unwritten ones are left.
+    fn evict(&mut self, bytes: usize) {
+        while self.memory_bytes + bytes > self.cache_bytes {
+            if self.older.front().is_none_or(|chunk| chunk.end() > self.written) {
+                return;
+            }
+            let Some(chunk) = self.older.pop_front() else { return };
+            self.memory_bytes -= chunk.buffer.len();
+            self.evictions += 1;
+            if chunk.buffer.len() == self.chunk_bytes {
+                self.spare = Some(chunk.buffer);
+            }
+        }
+    }
+
+    /// Completes the open block: checksums, padding, header.
+    fn seal(&mut self) {
+        let start = self.open.start.plus(self.block as u64);
+        let body = self.block + BLOCK_HEADER_BYTES;
+        let block_bytes = self.geometry.align((self.fill - self.block) as u64);
+        let end = self.block + block_bytes as usize;
+        seal_records(start.plus(BLOCK_HEADER_BYTES as u64), &mut self.open.buffer[body..self.fill]);
+        // The buffer may have held another stretch of the log before.
+        self.open.buffer[self.fill..end].fill(0);
+        let header = BlockHeader {
+            shard: self.chain.shard,
+            position: start,
+            sequence: self.chain.sequence,
+            synced: self.chain.synced,
+            oldest: self.chain.oldest,
+            body_bytes: (self.fill - body) as u32,
+            block_bytes: block_bytes as u32,
+            records: self.records,
+            flags: self.flags,
+            prev: self.chain.prev,
+        };
+        self.chain.prev = header.encode(&mut self.open.buffer[self.block..body]);
+        self.chain.sequence += 1;
+        self.end = start.plus(block_bytes);
+        self.next = self.end;
+        self.closed.push_back(Closed {
+            start,
+            end: self.end,
+            flags: self.flags,
+            records: self.records,
+            claim: self.chain.synced,
+        });
+        self.open.used = end;
+        (self.fill, self.limit, self.records, self.flags) = (0, 0, 0, 0);
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        // The kernel may still read the chunk of a write in flight; losing a megabyte at the end of
+        // the process is better than writing somebody else's memory to the disk.
+        let Some(pinned) = self.pinned else { return };
+        for chunk in std::mem::take(&mut self.older) {
+            if chunk.start <= pinned && pinned < chunk.end() {
+                std::mem::forget(chunk);
+            }
+        }
+        if pinned >= self.open.start {
+            std::mem::forget(std::mem::replace(&mut self.open.buffer, Buffer::empty()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn tail(cache_chunks: usize) -> Tail {
+        let geometry = Geometry { segment_bytes: 1 << 16, align_bytes: 64 };
+        let chain = Chain {
+            shard: 0,
+            sequence: 0,
+            prev: 0,
+            synced: Position(0),
+            oldest: Position(0),
+        };
+        Tail::new(geometry, 8192, 8192 * cache_chunks, Position(0), Position(4096), chain)
+    }
+
+    fn put(tail: &mut Tail, bytes: usize, byte: u8) -> Position {
+        let (position, body) = tail.append(bytes);
+        body.fill(byte);
+        position
+    }
+
+    fn write_all(tail: &mut Tail) -> u64 {
+        tail.close_block();
+        let mut writes = 0;
+        while let Some(batch) = tail.take_batch() {
+            assert_eq!(tail.bytes(batch.start, batch.end)[..4], *b"CQBK");
+            tail.wrote(batch.end);
+            writes += 1;
+        }
+        writes
+    }
+
+    #[test]
+    fn records_of_the_open_block_can_be_read() {
+        let mut tail = tail(2);
+        let first = put(&mut tail, 100, 1);
+        let second = put(&mut tail, 0, 0);
+        assert_eq!(first, Position(4096 + 64));
+        assert_eq!(tail.read(first, 100).unwrap(), [1; 100]);
+        assert_eq!(tail.read(second, 0).unwrap(), []);
+        assert_eq!(tail.head(), second.plus(8));
+        assert_eq!(tail.read(first, 99), None, "a wrong length finds nothing");
+        assert_eq!(tail.read(tail.head(), 0), None, "nor does a place without a record");
+        assert_eq!(tail.read(Position(u64::MAX), usize::MAX), None);
+    }
+
+    #[test]
+    fn written_chunks_go_oldest_first_within_the_budget() {
+        let mut tail = tail(3);
+        let positions: Vec<_> = (0..20)
+            .map(|byte| {
+                let position = put(&mut tail, 5000, byte);
+                write_all(&mut tail);
+                position
+            })
+            .collect();
+        assert!(tail.memory_bytes() <= 3 * 8192);
+        assert_eq!(tail.evictions, 17);
+        for (byte, &position) in positions.iter().enumerate() {
+            let found = tail.read(position, 5000);
+            assert_eq!(found.is_some(), byte >= 17, "record {byte}");
+            assert!(found.is_none_or(|body| body.iter().all(|&b| b == byte as u8)));
+        }
+    }
+
+    #[test]
+    fn unwritten_chunks_are_never_given_away() {
+        let mut tail = tail(1);
+        let positions: Vec<_> = (0..9).map(|byte| put(&mut tail, 5000, byte)).collect();
+        assert_eq!(tail.evictions, 0);
+        for (byte, &position) in positions.iter().enumerate() {
+            assert_eq!(tail.read(position, 5000).unwrap()[0], byte as u8);
+        }
+        assert_eq!(write_all(&mut tail), 9);
+        put(&mut tail, 5000, 99);
+        assert_eq!(tail.evictions, 9);
+    }
+
+    #[test]
+    fn blocks_of_one_chunk_share_a_write() {
+        let mut tail = tail(4);
+        for byte in 0..3 {
+            put(&mut tail, 100, byte);
+            tail.close_block();
+        }
+        assert_eq!(write_all(&mut tail), 1);
+    }
+
+    #[test]
+    fn a_large_record_gets_a_block_and_a_chunk_of_its_own() {
+        let mut tail = tail(4);
+        let small = put(&mut tail, 10, 1);
+        let large = put(&mut tail, 40_000, 2);
+        let after = put(&mut tail, 10, 3);
+        assert_eq!(large, Position(4096 + 128 + 64));
+        assert_eq!(tail.read(large, 40_000).unwrap(), [2; 40_000]);
+        assert_eq!(tail.read(small, 10).unwrap(), [1; 10]);
+        assert_eq!(tail.read(after, 10).unwrap(), [3; 10]);
+        assert_eq!(write_all(&mut tail), 2);
+    }
+
+    #[test]
+    fn no_block_spans_two_segments() {
+        let mut tail = tail(4);
+        for _ in 0..200 {
+            put(&mut tail, 777, 7);
+            tail.close_block();
+        }
+        while let Some(batch) = tail.take_batch() {
+            assert_eq!(batch.start.0 >> 16, (batch.end.0 - 1) >> 16);
+            assert!(batch.start.0 & 0xffff >= 4096);
+            tail.wrote(batch.end);
+        }
+    }
+
+    #[test]
+    fn blocks_that_fill_a_segment_to_its_last_byte_continue_in_the_next() {
+        let mut tail = tail(4);
+        // 60 blocks of exactly 1024 bytes fill 64 KiB less the segment header.
+        for _ in 0..60 {
+            put(&mut tail, 1024 - 64 - 8, 7);
+            tail.close_block();
+        }
+        assert_eq!(tail.head(), Position(1 << 16));
+        assert_eq!(put(&mut tail, 1, 1), Position((1 << 16) + 4096 + 64));
+    }
+}

@@ -1,0 +1,498 @@
+//! Moving finished blocks to the disk, and knowing what has become durable.
+//!
+//! Knows the tail as a source of blocks and the disk as a place for them. Three marks rise and never
+//! fall: `synced <= written`, and `released` between them or at `written`.
+
+use super::block::FLAG_CLOSED;
+use super::disk::{Disk, Started, SyncTarget};
+use super::error::LogError;
+use super::position::{Geometry, Position};
+use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
+use super::segment::{SegmentHeader, file_name};
+use super::tail::{Batch, Tail};
+use super::{Counters, Mode};
+use std::collections::VecDeque;
+
+pub(super) const TAG_WRITE: u64 = 1;
+pub(super) const TAG_SYNC: u64 = 2;
+
+/// Quiet time after which a note records what has been synced. Long enough that a busy log, whose
+/// next block says it anyway, writes none.
+const NOTE_IDLE_MS: u64 = 1000;
+/// Between two attempts to make the next segment on a full disk.
+const CREATE_RETRY_MS: u64 = 1000;
+
+#[derive(Debug)]
+struct WriteInFlight {
+    batch: Batch,
+    done: u64,
+    retries: u32,
+}
+
+/// A segment that was left before all of it was synced.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    segment: u64,
+    end: Position,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SyncInFlight {
+    segment: u64,
+    /// What had been written when it started: all it can promise.
+    covers: Position,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    No,
+    /// Write and sync what there is.
+    Draining,
+    /// The closing block has been queued.
+    Last,
+}
+
+/// What the writer continues from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriterStart {
+    /// The end of the log.
+    pub(super) end: Position,
+    /// The fresh segment that the next block goes to; durable already.
+    pub(super) segment: u64,
+    pub(super) mode: Mode,
+    pub(super) shard: u16,
+    pub(super) oldest: Position,
+    pub(super) fsync_interval_ms: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    geometry: Geometry,
+    mode: Mode,
+    shard: u16,
+    oldest: Position,
+    fsync_interval_ms: u64,
+    /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
+    /// the way to the disk says that the disk has everything.
+    written: Position,
+    synced: Position,
+    claimed: Position,
+    /// The end of the last written block that has records.
+    records_end: Position,
+    /// The segment that blocks go to.
+    segment: u64,
+    next: Option<Preparation>,
+    /// The newest segment whose name is durable.
+    named: u64,
+    create_retry_ms: u64,
+    left: VecDeque<Left>,
+    write: Option<WriteInFlight>,
+    sync: Option<SyncInFlight>,
+    /// Written batches with blocks that must be synced: they hold back all that follows.
+    barriers: VecDeque<(Position, Position)>,
+    dirty_since_ms: Option<u64>,
+    last_write_ms: u64,
+    now_ms: u64,
+    closing: Closing,
+    failure: Option<LogError>,
+}
+
+impl Writer {
+    pub(super) fn new(geometry: Geometry, start: WriterStart) -> Self {
+        Self {
+            geometry,
+            mode: start.mode,
+            shard: start.shard,
+            oldest: start.oldest,
+            fsync_interval_ms: start.fsync_interval_ms,
+            written: start.end,
+            synced: start.end,
+            claimed: start.end,
+            records_end: start.end,
+            segment: start.segment,
+            next: None,
+            named: start.segment,
+            create_retry_ms: 0,
+            left: VecDeque::new(),
+            write: None,
+            sync: None,
+            barriers: VecDeque::new(),
+            dirty_since_ms: None,
+            last_write_ms: 0,
+            now_ms: 0,
+            closing: Closing::No,
+            failure: None,
+        }
+    }
+
+    pub(super) fn written(&self) -> Position {
+        self.written
+    }
+
+    pub(super) fn synced(&self) -> Position {
+        self.synced
+    }
+
+    pub(super) fn released(&self) -> Position {
+        self.barriers.front().map_or(self.written, |&(start, _)| start)
+    }
+
+    pub(super) fn check(&self) -> Result<(), LogError> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail<T>(&mut self, error: LogError) -> Result<T, LogError> {
+        self.failure = Some(error.clone());
+        Err(error)
+    }
+
+    /// When `flush` has something to do although nothing was appended.
+    pub(super) fn next_deadline(&self, head: Position) -> Option<u64> {
+        if self.failure.is_some() || self.write.is_some() || self.sync.is_some() {
+            return None;
+        }
+        let sync = self.dirty_since_ms.map(|since| since + self.fsync_interval_ms);
+        if sync.is_some() && self.awaits_name() {
+            return None;
+        }
+        sync.or_else(|| self.wants_note(head).then_some(self.last_write_ms + NOTE_IDLE_MS))
+    }
+
+    /// One turn's worth: write what has been appended, sync what is due.
+    pub(super) fn flush(
+        &mut self,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+        now_ms: u64,
+    ) -> Result<(), LogError> {
+        self.check()?;
+        self.now_ms = now_ms;
+        let mut turn = || {
+            self.write_blocks(tail, disk, counters)?;
+            self.prepare_next(disk, counters)?;
+            self.sync_due(tail, disk, counters)?;
+            if self.wants_note(tail.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
+                tail.note(0);
+                counters.notes += 1;
+                self.write_blocks(tail, disk, counters)?;
+            }
+            Ok(())
+        };
+        turn().or_else(|error| self.fail(error))
+    }
+
+    /// Like `flush`, towards the end: true once the closing block has been written and nothing is
+    /// in flight.
+    pub(super) fn close(
+        &mut self,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+        now_ms: u64,
+    ) -> Result<bool, LogError> {
+        if self.closing == Closing::No {
+            self.closing = Closing::Draining;
+        }
+        self.flush(tail, disk, counters, now_ms)?;
+        if self.closing == Closing::Draining && self.synced == tail.head() && self.is_still() {
+            self.closing = Closing::Last;
+            tail.note(FLAG_CLOSED);
+            self.flush(tail, disk, counters, now_ms)?;
+        }
+        let written = self.written == tail.head();
+        Ok(self.closing == Closing::Last && written && self.is_still())
+    }
+
+    fn is_still(&self) -> bool {
+        let preparing = self.next.as_ref().is_some_and(Preparation::is_in_flight);
+        self.write.is_none() && self.sync.is_none() && !preparing
+    }
+
+    /// An operation is over.
+    pub(super) fn complete(
+        &mut self,
+        tag: u64,
+        result: i32,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        self.check()?;
+        let outcome = match (tag, &mut self.next) {
+            (TAG_WRITE, _) => self.write_done(result, tail, disk, counters),
+            (TAG_SYNC, _) => self.sync_done(result, tail, disk),
+            (preparation::TAG, Some(next)) => next.complete(result, disk),
+            _ => panic!("a completion with tag {tag} that nobody waits for"),
+        };
+        outcome.or_else(|error| self.fail(error))
+    }
+
+    /// Starts writes until one is pending or nothing is left. While one is pending the open block
+    /// stays open: that is the group commit.
+    fn write_blocks(
+        &mut self,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        while self.write.is_none() {
+            let Some(start) = tail.unwritten() else { return Ok(()) };
+            if !self.enter(self.geometry.segment_of(start), disk, counters)? {
+                return Ok(());
+            }
+            tail.close_block();
+            let Some(batch) = tail.take_batch() else { return Ok(()) };
+            self.write = Some(WriteInFlight { batch, done: 0, retries: 0 });
+            if let Started::Done(result) = self.write_from(batch.start, tail, disk, counters) {
+                self.write_done(result, tail, disk, counters)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the write of what is left of the batch in flight.
+    fn write_from(
+        &mut self,
+        start: Position,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Started {
+        let end = self.write.as_ref().map_or(start, |write| write.batch.end);
+        let offset = self.geometry.offset_of(start);
+        let durable = self.mode == Mode::Synced;
+        counters.writes += 1;
+        let bytes = tail.bytes(start, end);
+        let started = disk.write(self.segment, offset, bytes, durable, TAG_WRITE);
+        if started == Started::Pending {
+            tail.pin(start);
+        }
+        started
+    }
+
+    fn write_done(
+        &mut self,
+        mut result: i32,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        loop {
+            let Some(write) = &mut self.write else {
+                panic!("a write ended that was not in flight")
+            };
+            // A short direct write goes on at a whole page; the same bytes again do no harm.
+            let unit = if self.mode == Mode::Synced { self.geometry.align_bytes } else { 1 };
+            let bytes = result.max(0) as u64 & !(unit - 1);
+            write.retries = if bytes > 0 { 0 } else { write.retries + 1 };
+            let hopeless = result <= 0 && !is_passing(result);
+            if hopeless || write.retries > RETRIES_MAX {
+                let file = file_name(self.segment);
+                return Err(LogError { operation: "write", file, errno: -result.min(0) });
+            }
+            write.done += bytes;
+            let (batch, rest) = (write.batch, write.batch.start.plus(write.done));
+            if rest >= batch.end {
+                self.batch_written(batch, tail, counters);
+                return Ok(());
+            }
+            match self.write_from(rest, tail, disk, counters) {
+                Started::Done(next) => result = next,
+                Started::Pending => return Ok(()),
+            }
+        }
+    }
+
+    fn batch_written(&mut self, batch: Batch, tail: &mut Tail, counters: &mut Counters) {
+        self.write = None;
+        counters.blocks += batch.blocks;
+        counters.block_bytes += batch.end.0 - batch.start.0;
+        counters.records += batch.records;
+        self.written = batch.end;
+        self.claimed = batch.claim;
+        self.last_write_ms = self.now_ms;
+        tail.wrote(batch.end);
+        if batch.records > 0 {
+            self.records_end = batch.end;
+        }
+        if self.mode == Mode::Synced {
+            self.set_synced(batch.end, tail);
+        } else {
+            self.barriers.extend(batch.barrier);
+            if batch.records > 0 {
+                self.dirty_since_ms.get_or_insert(self.now_ms);
+            }
+        }
+    }
+
+    /// Makes `segment` the one that blocks go to; false if it is not ready yet.
+    fn enter(
+        &mut self,
+        segment: u64,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<bool, LogError> {
+        if segment == self.segment {
+            return Ok(true);
+        }
+        self.forget_prepared();
+        if self.next.is_none() {
+            self.create_next(disk, counters)?;
+        }
+        let Some(next) = &mut self.next else { return Ok(false) };
+        if next.segment == segment {
+            next.hurry();
+        }
+        next.drive(disk)?;
+        if next.segment != segment || !next.is_writable() {
+            return Ok(false);
+        }
+        let left = std::mem::replace(&mut self.segment, segment);
+        if self.synced < self.written {
+            self.left.push_back(Left { segment: left, end: self.written });
+        } else {
+            disk.seal(left);
+        }
+        self.forget_prepared();
+        Ok(true)
+    }
+
+    /// The preparation has done its part once its segment is ready and in use.
+    fn forget_prepared(&mut self) {
+        if let Some(next) = &self.next
+            && next.is_done()
+        {
+            self.named = self.named.max(next.segment);
+            if next.segment == self.segment {
+                self.next = None;
+            }
+        }
+    }
+
+    /// From the middle of a segment on, gets the next one ready.
+    fn prepare_next(
+        &mut self,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        self.forget_prepared();
+        let used = self.written.0.saturating_sub(self.geometry.start_of(self.segment).0);
+        let due = used > self.geometry.segment_bytes / 2 && self.now_ms >= self.create_retry_ms;
+        if self.next.is_none() && due && self.closing == Closing::No {
+            // Not fatal before the log needs it: space may come back until then.
+            if self.create_next(disk, counters).is_err() {
+                counters.segment_failures += 1;
+                self.create_retry_ms = self.now_ms + CREATE_RETRY_MS;
+            }
+        }
+        let Some(next) = &mut self.next else { return Ok(()) };
+        next.drive(disk)?;
+        self.forget_prepared();
+        Ok(())
+    }
+
+    fn create_next(
+        &mut self,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        let segment = self.segment + 1;
+        let header = SegmentHeader {
+            shard: self.shard,
+            segment,
+            segment_bytes: self.geometry.segment_bytes,
+            predecessor: Some(self.segment),
+            synced: self.synced,
+            oldest: self.oldest,
+        };
+        let bytes = self.geometry.segment_bytes;
+        disk.create(segment, bytes, &header.encode()).map_err(|error| LogError {
+            operation: "creation",
+            file: file_name(segment),
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        })?;
+        counters.segments += 1;
+        counters.disk_bytes += bytes;
+        self.next = Some(Preparation::new(segment, bytes, self.mode));
+        Ok(())
+    }
+
+    /// Starts syncs while one is due and none is in flight.
+    fn sync_due(
+        &mut self,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        while self.sync.is_none() && self.wants_sync() {
+            let Left { segment, end: covers } = self.unsynced();
+            self.sync = Some(SyncInFlight { segment, covers });
+            if covers == self.written {
+                self.dirty_since_ms = None;
+            }
+            counters.syncs += 1;
+            if let Started::Done(result) = disk.sync(SyncTarget::Segment(segment), TAG_SYNC) {
+                self.sync_done(result, tail, disk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What to sync next: in order, so that `synced` is one number, first what was left behind.
+    fn unsynced(&self) -> Left {
+        let current = Left { segment: self.segment, end: self.written };
+        self.left.front().copied().unwrap_or(current)
+    }
+
+    /// While a segment's name is on its way to the disk, nothing in it can become durable.
+    fn awaits_name(&self) -> bool {
+        self.unsynced().segment > self.named
+    }
+
+    fn wants_sync(&self) -> bool {
+        if self.mode == Mode::Synced || self.synced == self.written || self.awaits_name() {
+            return false;
+        }
+        let barrier = !self.barriers.is_empty();
+        let since = self.dirty_since_ms;
+        let due = since.is_some_and(|since| self.now_ms >= since + self.fsync_interval_ms);
+        let draining = self.closing == Closing::Draining;
+        barrier || due || draining
+    }
+
+    fn sync_done(
+        &mut self,
+        result: i32,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+    ) -> Result<(), LogError> {
+        let Some(sync) = self.sync.take() else { panic!("a sync ended that was not in flight") };
+        if result < 0 {
+            let file = file_name(sync.segment);
+            return Err(LogError { operation: "fsync", file, errno: -result });
+        }
+        self.set_synced(sync.covers, tail);
+        // A segment may have been left after its sync started, and be done all the same.
+        while let Some(left) = self.left.front().filter(|left| left.end <= self.synced) {
+            disk.seal(left.segment);
+            self.left.pop_front();
+        }
+        Ok(())
+    }
+
+    fn set_synced(&mut self, synced: Position, tail: &mut Tail) {
+        assert!(self.synced <= synced && synced <= self.written, "synced only rises");
+        self.synced = synced;
+        tail.chain.synced = synced;
+        while self.barriers.front().is_some_and(|&(_, end)| end <= synced) {
+            self.barriers.pop_front();
+        }
+    }
+
+    /// Whether the disk has everything, but no block says so yet.
+    fn wants_note(&self, head: Position) -> bool {
+        let quiet = self.written == head && self.closing == Closing::No;
+        quiet && self.claimed < self.records_end && self.records_end <= self.synced
+    }
+}

@@ -1,0 +1,155 @@
+//! The fear: real files behave differently from the disk of the other tests. The operations that a
+//! ring would do are done here one by one.
+#![allow(unsafe_code)] // Stands in for the ring: system calls on the log's memory.
+
+use super::*;
+use corq_io::log::{Disk, DiskOpKind, FileDisk, MemoryDisk};
+use std::io;
+
+fn run_ops(log: &mut Log<FileDisk>) -> usize {
+    let mut ops = Vec::new();
+    log.disk_mut().take_ops(&mut ops);
+    for op in &ops {
+        // SAFETY: the log keeps the memory of each operation until `complete` below, and its files
+        // open (the contract of `DiskOp`).
+        let result = unsafe {
+            match op.kind {
+                DiskOpKind::Write { fd, offset, ptr, len, dsync } => {
+                    let part = libc::iovec { iov_base: ptr.cast_mut().cast(), iov_len: len as usize };
+                    let flags = if dsync { libc::RWF_DSYNC } else { 0 };
+                    libc::pwritev2(fd, &raw const part, 1, offset as libc::off_t, flags)
+                }
+                DiskOpKind::Sync { fd, data_only: true } => libc::fdatasync(fd) as isize,
+                DiskOpKind::Sync { fd, data_only: false } => libc::fsync(fd) as isize,
+                DiskOpKind::Read { fd, offset, ptr, len } => {
+                    libc::pread(fd, ptr.cast(), len as usize, offset as libc::off_t)
+                }
+            }
+        };
+        let errno = || io::Error::last_os_error().raw_os_error().unwrap();
+        let result = if result < 0 { -errno() } else { result as i32 };
+        log.complete(op.tag, result).unwrap();
+    }
+    ops.len()
+}
+
+fn open_files(
+    config: &LogConfig,
+    path: &std::path::Path,
+) -> (Log<FileDisk>, Recovery, Records) {
+    let disk = FileDisk::open(path, config.shard, config.mode).unwrap();
+    let mut records = Records::new();
+    let (log, recovery) = Log::open(config, disk, |position, body| {
+        records.push((position, body.to_vec()));
+        Ok::<_, Infallible>(())
+    })
+    .unwrap();
+    (log, recovery, records)
+}
+
+fn fill<D: Disk>(log: &mut Log<D>, records: u8, mut turn: impl FnMut(&mut Log<D>)) -> Records {
+    (0..records)
+        .map(|byte| {
+            let bytes = 100 * usize::from(byte);
+            let (position, body) = log.append(bytes);
+            body.fill(byte);
+            if byte % 7 == 0 {
+                log.require_sync();
+            }
+            turn(log);
+            (position, vec![byte; bytes])
+        })
+        .collect()
+}
+
+#[test]
+fn real_files_keep_a_log() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(mode);
+        let (mut log, ..) = open_files(&config, dir.path());
+        let mut now_ms = 0;
+        let written = fill(&mut log, 60, |log| {
+            now_ms += 1;
+            log.flush(now_ms).unwrap();
+            run_ops(log);
+        });
+        loop {
+            log.flush(now_ms + 20).unwrap();
+            if run_ops(&mut log) == 0 {
+                break;
+            }
+        }
+        assert_eq!((log.released(), log.synced()), (log.head(), log.head()));
+        // What left memory comes back from the files.
+        assert_eq!(log.read(written[3].0, 300), None);
+        log.read_cold(written[3].0, 300, 3);
+        run_ops(&mut log);
+        assert_eq!(log.take_read().unwrap().body, Ok(&written[3].1[..]));
+        while !log.close(now_ms).unwrap() {
+            run_ops(&mut log);
+        }
+        drop(log);
+        let (mut log, recovery, found) = open_files(&config, dir.path());
+        assert!(found == written);
+        assert_eq!((recovery.clean, recovery.dropped), (true, None));
+        assert!(recovery.segments >= 3);
+        // Names that are none of the log's business do not disturb it; those that pretend do.
+        let shard = dir.path().join("shard-0003");
+        std::fs::write(shard.join("notes.txt"), "x").unwrap();
+        while !log.close(0).unwrap() {
+            run_ops(&mut log);
+        }
+        drop(log);
+        let (log, _, found) = open_files(&config, dir.path());
+        assert!(found == written);
+        drop(log);
+        std::fs::write(shard.join("backup.seg"), "x").unwrap();
+        let disk = FileDisk::open(dir.path(), 3, mode).unwrap();
+        let error = Log::open(&config, disk, |_, _| Ok::<_, Infallible>(())).unwrap_err();
+        assert!(matches!(error, OpenError::ForeignFile(ref name) if name == "backup.seg"), "{error}");
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(Mode::Written);
+    let (mut log, ..) = open_files(&config, dir.path());
+    let written = fill(&mut log, 60, |log| {
+        log.flush(0).unwrap();
+        let mut lost = Vec::new();
+        log.disk_mut().take_ops(&mut lost); // no ring ever ran: only the inline writes count
+    });
+    drop(log);
+    let (_, recovery, found) = open_files(&config, dir.path());
+    assert!(found.len() >= 28 && written.starts_with(&found));
+    assert_eq!(recovery.dropped, None);
+}
+
+#[test]
+fn the_memory_disk_runs_the_same_log() {
+    let config = config(Mode::Written);
+    let (mut log, _) =
+        Log::open(&config, MemoryDisk::new(), |_, _| Ok::<_, Infallible>(())).unwrap();
+    let written = fill(&mut log, 100, |log| {
+        log.flush(0).unwrap();
+        assert_eq!(log.released(), log.head());
+    });
+    assert!(log.memory_bytes() <= config.cache_bytes);
+    for (token, (position, body)) in written.iter().enumerate() {
+        if log.read(*position, body.len()).is_none() {
+            log.read_cold(*position, body.len(), token as u64);
+            let done = log.take_read().unwrap();
+            assert_eq!((done.token, done.body), (token as u64, Ok(&body[..])));
+        }
+    }
+    let mut found = Records::new();
+    let disk = log.into_disk();
+    Log::open(&config, disk, |position, body| {
+        found.push((position, body.to_vec()));
+        Ok::<_, Infallible>(())
+    })
+    .unwrap();
+    assert!(found == written);
+}
