@@ -1,4 +1,6 @@
-//! The connecting half of corq.
+//! The connecting half of corq: settings, protocols, the loop of a shard, the command line.
 
 pub mod api;
+pub mod config;
 pub mod protocol;
+pub mod server;

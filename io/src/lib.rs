@@ -10,3 +10,4 @@ pub mod net;
 mod ring;
 pub mod runtime;
 pub mod signal;
+pub mod store;

@@ -19,7 +19,7 @@ pub use crate::ring::Wait;
 pub use buffers::{Buffers, Chunk};
 pub use connections::Connections;
 pub use listener::listen;
-pub use reactor::{DiskOp, Reactor};
+pub use reactor::Reactor;
 
 /// A connection of one shard. An id whose connection is gone is harmless everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,7 +11,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use corq_io::net::{Config, DiskOp, Event};
+use corq_io::log::DiskOpKind;
+use corq_io::net::{Config, Event};
 use support::{PATIENCE, Rig, Server, child, echo, now_or_panic};
 
 #[test]
@@ -85,7 +86,7 @@ fn held_chunks_stop_the_reading_and_recycled_ones_go_on() {
     drop(sending.join().unwrap());
 }
 
-fn disk(rig: &mut Rig, op: DiskOp, tag: u64) -> std::io::Result<u32> {
+fn disk(rig: &mut Rig, op: DiskOpKind, tag: u64) -> std::io::Result<u32> {
     // SAFETY: the callers keep file and memory until this returns, which is after the completion.
     unsafe { rig.reactor.submit_disk(op, tag) };
     let mut found = None;
@@ -111,15 +112,15 @@ fn what_is_written_to_the_disk_is_read_back() {
     for (tag, dsync) in [(1, false), ((1 << 60) - 1, true)] {
         let offset = tag & 1 << 20;
         let len = out.len() as u32;
-        let write = DiskOp::Write { fd, offset, ptr: out.as_ptr(), len, dsync };
+        let write = DiskOpKind::Write { fd, offset, ptr: out.as_ptr(), len, dsync };
         assert_eq!(disk(&mut rig, write, tag).unwrap(), len);
-        assert_eq!(disk(&mut rig, DiskOp::Sync { fd }, 2).unwrap(), 0);
+        assert_eq!(disk(&mut rig, DiskOpKind::Sync { fd, data_only: true }, 2).unwrap(), 0);
         let mut back = vec![0; out.len()];
-        let read = DiskOp::Read { fd, offset, ptr: back.as_mut_ptr(), len };
+        let read = DiskOpKind::Read { fd, offset, ptr: back.as_mut_ptr(), len };
         assert_eq!(disk(&mut rig, read, 3).unwrap(), len);
         assert_eq!(back, out);
     }
-    let closed = DiskOp::Sync { fd: 9999 };
+    let closed = DiskOpKind::Sync { fd: 9999, data_only: true };
     let error = disk(&mut rig, closed, 4).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
 }

@@ -191,4 +191,6 @@ pub enum Command<'a> {
     },
     /// The caller's connection is gone.
     Disconnect,
+    /// The server stops: pulls that wait get their empty answer now.
+    EndWaits,
 }

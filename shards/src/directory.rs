@@ -3,96 +3,68 @@
 
 use crate::id::{JobId, fnv1a};
 use hashbrown::HashTable;
-use std::collections::VecDeque;
 
-/// What a directory says about a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Claim {
-    /// The name is now held for the asker, who must settle or release it.
-    Granted,
-    /// A job bears it.
-    Known(JobId),
-    /// Somebody else is about to give it to a job; the asker waits and is told.
-    Pending,
-}
-
-struct Entry<W> {
+struct Entry {
     name: Box<str>,
     /// `None` while claimed for a job that is not yet pushed.
     job: Option<JobId>,
-    waiting: VecDeque<W>,
 }
 
-/// The names of one shard. `W` is whatever the owner needs to answer those who wait.
-pub struct Directory<W> {
-    entries: HashTable<Entry<W>>,
-}
-
-impl<W> Default for Directory<W> {
-    fn default() -> Self {
-        Self { entries: HashTable::new() }
-    }
+/// The names of one shard.
+#[derive(Default)]
+pub struct Directory {
+    entries: HashTable<Entry>,
 }
 
 fn hash(name: &str) -> u64 {
     fnv1a(name.as_bytes())
 }
 
-impl<W> Directory<W> {
+impl Directory {
+    fn entry(&mut self, name: &str) -> Option<&mut Entry> {
+        self.entries.find_mut(hash(name), |entry| *entry.name == *name)
+    }
+
     /// The job that bears a name.
     pub fn find(&self, name: &str) -> Option<JobId> {
         self.entries.find(hash(name), |entry| *entry.name == *name)?.job
     }
 
-    /// Asks for a name on behalf of a push. `waiter` is kept only for [`Claim::Pending`].
-    pub fn claim(&mut self, name: &str, waiter: W) -> Claim {
-        if let Some(entry) = self.entries.find_mut(hash(name), |entry| *entry.name == *name) {
-            return match entry.job {
-                Some(job) => Claim::Known(job),
-                None => {
-                    entry.waiting.push_back(waiter);
-                    Claim::Pending
-                }
-            };
+    /// Whether a push that claimed the name has not said yet what came of it.
+    pub fn is_claimed(&self, name: &str) -> bool {
+        let entry = self.entries.find(hash(name), |entry| *entry.name == *name);
+        entry.is_some_and(|entry| entry.job.is_none())
+    }
+
+    /// Holds a name for a push that is about to make its job, and must settle or release it. False
+    /// if a job bears it already.
+    pub fn claim(&mut self, name: &str) -> bool {
+        if self.entry(name).is_some() {
+            return false;
         }
         self.insert(name, None);
-        Claim::Granted
+        true
     }
 
-    /// A job bears the name from now on. Returns those who waited for it.
-    pub fn settle(&mut self, name: &str, job: JobId) -> VecDeque<W> {
-        match self.entries.find_mut(hash(name), |entry| *entry.name == *name) {
-            Some(entry) => {
-                entry.job = Some(job);
-                std::mem::take(&mut entry.waiting)
-            }
-            None => {
-                self.insert(name, Some(job));
-                VecDeque::new()
-            }
+    /// A job bears the name from now on.
+    pub fn settle(&mut self, name: &str, job: JobId) {
+        match self.entry(name) {
+            Some(entry) => entry.job = Some(job),
+            None => self.insert(name, Some(job)),
         }
     }
 
-    /// The push that claimed the name made no job. The claim passes to the first who waited, who is
-    /// returned.
-    pub fn release(&mut self, name: &str) -> Option<W> {
-        let mut found = self.entries.find_entry(hash(name), |entry| *entry.name == *name).ok()?;
-        if found.get().job.is_some() {
-            return None;
+    /// The push that claimed the name made no job of it.
+    pub fn release(&mut self, name: &str) {
+        if self.is_claimed(name) {
+            self.remove(name);
         }
-        let next = found.get_mut().waiting.pop_front();
-        if next.is_none() {
-            found.remove();
-        }
-        next
     }
 
     /// The job is gone, and the name free, unless another job bears it by now.
     pub fn forget(&mut self, name: &str, job: JobId) {
-        if let Ok(found) = self.entries.find_entry(hash(name), |entry| *entry.name == *name)
-            && found.get().job == Some(job)
-        {
-            found.remove();
+        if self.find(name) == Some(job) {
+            self.remove(name);
         }
     }
 
@@ -107,8 +79,14 @@ impl<W> Directory<W> {
     }
 
     fn insert(&mut self, name: &str, job: Option<JobId>) {
-        let entry = Entry { name: name.into(), job, waiting: VecDeque::new() };
+        let entry = Entry { name: name.into(), job };
         self.entries.insert_unique(hash(name), entry, |entry| hash(&entry.name));
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Ok(found) = self.entries.find_entry(hash(name), |entry| *entry.name == *name) {
+            found.remove();
+        }
     }
 }
 
@@ -117,17 +95,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_granted_once_and_the_rest_wait_for_the_outcome() {
+    fn a_name_is_given_once_until_its_job_is_gone() {
         let mut names = Directory::default();
-        assert_eq!(names.claim("x", 1), Claim::Granted);
-        assert_eq!(names.claim("x", 2), Claim::Pending);
-        assert_eq!(names.claim("x", 3), Claim::Pending);
-        assert_eq!(names.release("x"), Some(2), "the claim passes on when a push is refused");
-        assert_eq!(names.settle("x", JobId(9)), [3]);
-        assert_eq!(names.claim("x", 4), Claim::Known(JobId(9)));
+        assert!(names.claim("x") && names.is_claimed("x") && !names.claim("x"));
+        names.release("x");
+        assert!(names.claim("x"), "a claim that came to nothing leaves the name free");
+        names.settle("x", JobId(9));
+        names.release("x");
+        assert_eq!((names.find("x"), names.is_claimed("x")), (Some(JobId(9)), false));
         names.forget("x", JobId(8));
-        assert_eq!(names.find("x"), Some(JobId(9)), "another job's end frees nothing");
+        assert!(!names.claim("x"), "another job's end frees nothing");
         names.forget("x", JobId(9));
-        assert_eq!(names.claim("x", 5), Claim::Granted);
+        assert!(names.claim("x"));
     }
 }

@@ -36,6 +36,8 @@ pub enum Reply {
     Pulled(Range<usize>),
     /// How many jobs were meant.
     Count(u64),
+    /// The pull waits no longer: its connection is gone.
+    Dropped,
 }
 
 /// One job on its way to a worker.

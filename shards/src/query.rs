@@ -6,7 +6,7 @@ use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::shard::Shard;
 use crate::slab::List;
-use crate::stats::Census;
+use crate::stats::{Census, Totals};
 
 /// One job, seen whole.
 #[derive(Clone, Copy)]
@@ -87,6 +87,11 @@ impl Shard {
             census.failed += queue.count(State::Failed);
         }
         census
+    }
+
+    /// What has been done since the start.
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// Every custom id and its job: what the directory is rebuilt from.

@@ -169,6 +169,7 @@ impl Shard {
                 self.retry_failed(now_ms, caller, queue, *job, *count, out);
             }
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
+            Command::EndWaits => self.end_waits(u64::MAX, out),
         }
         out.effects.names.append(&mut self.names);
     }
@@ -267,7 +268,8 @@ impl Shard {
     /// Gives back what a closed connection held, and ends its waits.
     fn disconnect<J: Journal>(&mut self, now_ms: u64, client: ClientId, out: &mut Out<'_, J>) {
         while let Some(waiter) = self.clients.get(&client).and_then(|held| held.waiters.front()) {
-            self.stop_waiting(waiter);
+            let waiter = self.stop_waiting(waiter);
+            out.effects.replies.push((waiter.request, Reply::Dropped));
         }
         while let Some(lease) = self.clients.get(&client).and_then(|held| held.leases.front()) {
             let job = self.leases[lease].job;

@@ -23,7 +23,7 @@ impl std::ops::AddAssign for Totals {
 }
 
 /// Jobs by state, and totals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Census {
     /// Ready jobs.
     pub waiting: u64,
@@ -37,6 +37,10 @@ pub struct Census {
     pub failed: u64,
     /// Since the start.
     pub totals: Totals,
+    /// Jobs pushed per second lately.
+    pub pushed_per_second: f64,
+    /// Jobs delivered per second lately.
+    pub pulled_per_second: f64,
 }
 
 impl std::ops::AddAssign for Census {
@@ -47,5 +51,55 @@ impl std::ops::AddAssign for Census {
         self.completed += other.completed;
         self.failed += other.failed;
         self.totals += other.totals;
+        self.pushed_per_second += other.pushed_per_second;
+        self.pulled_per_second += other.pulled_per_second;
+    }
+}
+
+/// Span over which rates are taken.
+const RATE_SPAN_MS: u64 = 5_000;
+
+/// Totals as they stood at the beginning of recent seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Rates {
+    samples: std::collections::VecDeque<(u64, Totals)>,
+}
+
+impl Rates {
+    /// Notes the totals before anything of this moment is added. Cheap if the second is the same.
+    pub fn note(&mut self, now_ms: u64, totals: Totals) {
+        if self.samples.back().is_some_and(|(at_ms, _)| now_ms < at_ms + 1000) {
+            return;
+        }
+        self.samples.push_back((now_ms, totals));
+        while self.samples.front().is_some_and(|(at_ms, _)| at_ms + RATE_SPAN_MS < now_ms) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Jobs pushed and pulled per second, over the last few.
+    pub fn per_second(&self, now_ms: u64, totals: Totals) -> (f64, f64) {
+        let recent = self.samples.iter().find(|(at_ms, _)| at_ms + RATE_SPAN_MS >= now_ms);
+        let Some((at_ms, then)) = recent else { return (0.0, 0.0) };
+        let seconds = now_ms.saturating_sub(*at_ms).max(1000) as f64 / 1000.0;
+        let rate = |now: u64, then: u64| (now - then) as f64 / seconds;
+        (rate(totals.pushed, then.pushed), rate(totals.pulled, then.pulled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_last_seconds_and_fall_to_zero() {
+        let mut rates = Rates::default();
+        let at = |pushed| Totals { pushed, ..Totals::default() };
+        for second in 0..20 {
+            rates.note(second * 1000, at(second * 100));
+        }
+        let (pushed, _) = rates.per_second(19_500, at(1950));
+        assert!((pushed - 100.0).abs() < 1.0, "{pushed}");
+        assert!(rates.per_second(60_000, at(1950)).0 < f64::EPSILON);
     }
 }

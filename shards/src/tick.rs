@@ -84,7 +84,7 @@ impl Shard {
         }
     }
 
-    fn end_waits<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+    pub(crate) fn end_waits<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         while let Some(waiter) = self.waiter_timers.due(now_ms) {
             let waiter = self.stop_waiting(waiter);
             let none = out.effects.deliveries.len();

@@ -7,6 +7,7 @@
 use corq_shards::id::JobId;
 
 use super::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
+use super::msgpack::Reader;
 use super::write::Writer;
 
 /// A frame being written: what is put into the vector until [`Frame::finish`] is its payload.
@@ -61,6 +62,19 @@ pub fn head<'o>(
         writer.raw(req_id);
     }
     writer
+}
+
+/// The `reqId` in the payload of a reply written here.
+pub fn req_id_of(payload: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(payload);
+    for _ in 0..reader.map().ok()?? {
+        let key = reader.key().ok()?;
+        let value = reader.skip().ok()?;
+        if key == b"reqId" {
+            return Some(value);
+        }
+    }
+    None
 }
 
 /// A whole frame that says no more than ok.

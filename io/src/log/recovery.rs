@@ -182,7 +182,8 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
                 (Ok(header), _) => header,
                 (Err(_), Some(_)) => break,
                 (Err(fault), None) => {
-                    let nothing = Mark { end: self.geometry.start_of(number), sequence: 0, prev: 0 };
+                    let nothing =
+                        Mark { end: self.geometry.start_of(number), sequence: 0, prev: 0 };
                     walked.push(Walked::nothing(number, nothing, fault));
                     break;
                 }
@@ -293,10 +294,8 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             return Ok(Err((fault, false)));
         }
         for (position, body) in records(start, body) {
-            (self.replay)(position, body).map_err(|error| OpenError::Refused {
-                position,
-                reason: error.to_string(),
-            })?;
+            (self.replay)(position, body)
+                .map_err(|error| OpenError::Refused { position, reason: error.to_string() })?;
         }
         Ok(Ok((header, crc)))
     }

@@ -374,13 +374,8 @@ mod tests {
 
     fn tail(cache_chunks: usize) -> Tail {
         let geometry = Geometry { segment_bytes: 1 << 16, align_bytes: 64 };
-        let chain = Chain {
-            shard: 0,
-            sequence: 0,
-            prev: 0,
-            synced: Position(0),
-            oldest: Position(0),
-        };
+        let chain =
+            Chain { shard: 0, sequence: 0, prev: 0, synced: Position(0), oldest: Position(0) };
         Tail::new(geometry, 8192, 8192 * cache_chunks, Position(0), Position(4096), chain)
     }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use super::listener::Listener;
 use super::token::{CONNECTIONS_MAX, TAG_MAX, Token};
 use super::{Config, ConnId, Counters, EndReason, Event, Wait};
 use crate::bell::Bell;
+use crate::log::DiskOpKind;
 use crate::mesh::Alarm;
 use crate::ring::{Enter, Ring};
 
@@ -26,40 +27,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(10);
 /// How long a drop waits for the kernel to let go of memory before it leaks the memory instead.
 const DROP_LIMIT: Duration = Duration::from_secs(2);
-
-/// An operation on a file. Offsets and lengths must suit the way the file was opened.
-#[derive(Clone, Copy, Debug)]
-pub enum DiskOp {
-    /// Writes `len` bytes; with `dsync` they are on the disk when it completes.
-    Write {
-        /// Open for writing.
-        fd: RawFd,
-        /// Where in the file.
-        offset: u64,
-        /// What.
-        ptr: *const u8,
-        /// How much.
-        len: u32,
-        /// Like a write followed by fdatasync of these bytes.
-        dsync: bool,
-    },
-    /// Flushes data to the disk (fdatasync).
-    Sync {
-        /// Open for writing.
-        fd: RawFd,
-    },
-    /// Reads up to `len` bytes.
-    Read {
-        /// Open for reading.
-        fd: RawFd,
-        /// Where in the file.
-        offset: u64,
-        /// Where to.
-        ptr: *mut u8,
-        /// How much.
-        len: u32,
-    },
-}
 
 /// The sockets, disk operations and wake-ups of one shard. Lives and dies on the shard's thread.
 pub struct Reactor {
@@ -156,17 +123,21 @@ impl Reactor {
     ///
     /// The memory and the descriptor stay valid, and the memory is not touched (for a read) or
     /// changed (for a write), until that event, or for ever if the reactor is dropped before it.
-    pub unsafe fn submit_disk(&mut self, op: DiskOp, tag: u64) {
+    pub unsafe fn submit_disk(&mut self, op: DiskOpKind, tag: u64) {
         assert!(tag < TAG_MAX, "tag {tag} is too large");
         let entry = match op {
-            DiskOp::Write { fd, offset, ptr, len, dsync } => opcode::Write::new(Fd(fd), ptr, len)
-                .offset(offset)
-                .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
-                .build(),
-            DiskOp::Sync { fd } => {
-                opcode::Fsync::new(Fd(fd)).flags(io_uring::types::FsyncFlags::DATASYNC).build()
+            DiskOpKind::Write { fd, offset, ptr, len, dsync } => {
+                opcode::Write::new(Fd(fd), ptr, len)
+                    .offset(offset)
+                    .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
+                    .build()
             }
-            DiskOp::Read { fd, offset, ptr, len } => {
+            DiskOpKind::Sync { fd, data_only } => {
+                let flags = io_uring::types::FsyncFlags::DATASYNC;
+                let flags = if data_only { flags } else { io_uring::types::FsyncFlags::empty() };
+                opcode::Fsync::new(Fd(fd)).flags(flags).build()
+            }
+            DiskOpKind::Read { fd, offset, ptr, len } => {
                 opcode::Read::new(Fd(fd), ptr, len).offset(offset).build()
             }
         };

@@ -244,9 +244,8 @@ fn the_same_seed_lives_the_same_life() {
 #[test]
 fn a_lying_disk_is_seen() {
     std::panic::set_hook(Box::new(|_| {}));
-    let caught = (0..100).filter(|&seed| {
-        std::panic::catch_unwind(|| World::new(seed, true).live(4)).is_err()
-    });
+    let caught = (0..100)
+        .filter(|&seed| std::panic::catch_unwind(|| World::new(seed, true).live(4)).is_err());
     let caught = caught.count();
     let _ = std::panic::take_hook();
     assert!(caught > 20, "only {caught} of 100 lives noticed");

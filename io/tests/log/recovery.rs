@@ -118,7 +118,8 @@ fn every_changed_byte_is_a_torn_tail_or_damage_and_never_wrong_data() {
 fn random_files_never_panic() {
     let mut state = 7_u64;
     let mut random = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
     let sample = sample(Mode::Written);

@@ -1,0 +1,100 @@
+//! Where a shard's log lies, and how its disk operations get onto the shard's ring.
+#![allow(unsafe_code)] // Submitting an operation promises that its memory stays.
+
+use crate::log::{Disk, DiskOp, FileDisk, Log, LogError, MemoryDisk, Started, SyncTarget};
+use crate::net::Reactor;
+use std::io;
+
+/// The disk of a shard: files, or memory for a server without a data path.
+#[derive(Debug)]
+pub enum Store {
+    /// A directory of segments.
+    Files(FileDisk),
+    /// Nothing survives the process.
+    Memory(MemoryDisk),
+}
+
+/// Carries a log's disk operations to the ring of its shard.
+#[derive(Debug, Default)]
+pub struct Pump {
+    ops: Vec<DiskOp>,
+}
+
+impl Pump {
+    /// Submits what `log` has queued. To be called after each of its methods that may start
+    /// something, before the reactor sleeps.
+    pub fn submit(&mut self, log: &mut Log<Store>, reactor: &mut Reactor) {
+        let Store::Files(files) = log.disk_mut() else { return };
+        files.take_ops(&mut self.ops);
+        for DiskOp { kind, tag } in self.ops.drain(..) {
+            // SAFETY: the log keeps memory and descriptor as `DiskOp` promises, until the completion
+            // that comes back through `complete`.
+            unsafe { reactor.submit_disk(kind, tag) };
+        }
+    }
+
+    /// Hands a completion back to the log.
+    pub fn complete(
+        log: &mut Log<Store>,
+        tag: u64,
+        result: &io::Result<u32>,
+    ) -> Result<(), LogError> {
+        let result = match result {
+            Ok(bytes) => *bytes as i32,
+            Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+        };
+        log.complete(tag, result)
+    }
+}
+
+macro_rules! both {
+    ($self:ident, $disk:ident => $call:expr) => {
+        match $self {
+            Self::Files($disk) => $call,
+            Self::Memory($disk) => $call,
+        }
+    };
+}
+
+impl Disk for Store {
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        both!(self, disk => disk.list())
+    }
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()> {
+        both!(self, disk => disk.create(segment, bytes, header))
+    }
+    fn len(&mut self, segment: u64) -> io::Result<u64> {
+        both!(self, disk => disk.len(segment))
+    }
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        both!(self, disk => disk.read_at(segment, offset, into))
+    }
+    fn settle(&mut self, segment: u64) -> io::Result<()> {
+        both!(self, disk => disk.settle(segment))
+    }
+    fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        both!(self, disk => disk.truncate(segment, bytes))
+    }
+    fn remove(&mut self, segment: u64) -> io::Result<()> {
+        both!(self, disk => disk.remove(segment))
+    }
+    fn write(
+        &mut self,
+        segment: u64,
+        offset: u64,
+        bytes: &[u8],
+        durable: bool,
+        tag: u64,
+    ) -> Started {
+        both!(self, disk => disk.write(segment, offset, bytes, durable, tag))
+    }
+    fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
+        both!(self, disk => disk.sync(target, tag))
+    }
+    fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], tag: u64) -> Started {
+        both!(self, disk => disk.read(segment, offset, into, tag))
+    }
+    fn seal(&mut self, segment: u64) {
+        both!(self, disk => disk.seal(segment));
+    }
+}

@@ -1,0 +1,131 @@
+//! Questions to all shards: each adds its share, the one that was asked writes the sum.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::execute::framed;
+use super::message::{Message, Question, Step};
+use super::task::{All, Task};
+use crate::api::request::Body;
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::job::State;
+use corq_shards::stats::Census;
+
+impl Core {
+    /// Asks all shards.
+    pub(super) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
+        let question = match body {
+            Body::ListQueues => Question::Queues,
+            _ => Question::Stats,
+        };
+        self.deferred(asked.origin);
+        let shards = self.slots.shards();
+        let task = All {
+            origin: asked.origin,
+            req_id: asked.req_id.map(Into::into),
+            question,
+            left: shards,
+            census: Census::default(),
+            entries: Vec::new(),
+            count: 0,
+        };
+        let step = self.tasks.start(self.me, Task::All(task));
+        for dest in 0..shards {
+            self.post.ask(dest).messages.push(Message::Ask { step, question });
+        }
+    }
+
+    /// This shard's share.
+    pub(super) fn answer_share(&mut self, step: Step, question: Question) {
+        let batch = self.post.tell(usize::from(step.shard));
+        let start = batch.bytes.len();
+        let (mut census, mut count) = (Census::default(), 0);
+        match question {
+            Question::Stats => {
+                census = self.engine.shard.census();
+                let (pushed, pulled) = self.rates.per_second(self.now_ms, census.totals);
+                census.pushed_per_second = pushed;
+                census.pulled_per_second = pulled;
+            }
+            Question::Queues => {
+                for queue in self.engine.shard.queues() {
+                    count += 1;
+                    let mut writer = Writer::new(&mut batch.bytes);
+                    writer.map(5);
+                    writer.str("name");
+                    writer.str(&queue.name);
+                    for state in [State::Waiting, State::Delayed, State::Active] {
+                        writer.str(state.name());
+                        writer.uint(queue.count(state));
+                    }
+                    writer.str("paused");
+                    writer.bool(queue.paused);
+                }
+            }
+        }
+        let entries = start..batch.bytes.len();
+        batch.messages.push(Message::Answer { step, census, entries, count });
+    }
+
+    /// A share has come.
+    pub(super) fn answer_came(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        census: Census,
+        entries: &[u8],
+        count: usize,
+    ) {
+        let Some(Task::All(all)) = self.tasks.get(step) else { return };
+        all.census += census;
+        all.entries.extend_from_slice(entries);
+        all.count += count;
+        all.left -= 1;
+        if all.left > 0 {
+            return;
+        }
+        let Some(Task::All(all)) = self.tasks.end(step) else { return };
+        let uptime_ms = self.now_ms - self.started_at_ms;
+        let req_id = all.req_id.as_deref();
+        self.respond(conns, all.origin, |_, pen| {
+            framed(pen, req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, req_id, 1);
+                match all.question {
+                    Question::Queues => {
+                        writer.str("queues");
+                        writer.array(all.count);
+                        writer.raw(&all.entries);
+                    }
+                    Question::Stats => write_stats(&mut writer, &all.census, uptime_ms),
+                }
+            });
+        });
+        self.answered(all.origin);
+    }
+}
+
+fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
+    let counts = [
+        ("queued", census.waiting),
+        ("processing", census.active),
+        ("delayed", census.delayed),
+        ("dlq", census.failed),
+        ("completed", census.completed),
+        ("uptime", uptime_ms),
+        ("totalPushed", census.totals.pushed),
+        ("totalPulled", census.totals.pulled),
+        ("totalCompleted", census.totals.completed),
+        ("totalFailed", census.totals.failed),
+    ];
+    writer.str("stats");
+    writer.map(counts.len() + 2);
+    for (name, count) in counts {
+        writer.str(name);
+        writer.uint(count);
+    }
+    writer.str("pushPerSec");
+    writer.number(census.pushed_per_second.round());
+    writer.str("pullPerSec");
+    writer.number(census.pulled_per_second.round());
+}

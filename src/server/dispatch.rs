@@ -1,0 +1,188 @@
+//! From a frame to the shard that carries it out.
+
+use super::core::Core;
+use super::message::{Message, Origin};
+use super::route::{Route, route};
+use crate::api::request::{Body, JobRef, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::{reply, uuid_text};
+use corq_io::net::{ConnId, Connections};
+use corq_shards::id::JobId;
+
+/// A command on its way: who asked, under which name, and the bytes it came in.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Who asked.
+    pub origin: Origin,
+    /// The client's name for the request.
+    pub req_id: Option<&'a [u8]>,
+    /// The frame, for those who have to pass it on.
+    pub frame: &'a [u8],
+    /// What the directory knows of the job it names.
+    pub lookup: Lookup,
+}
+
+/// How far the name of a job has been looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// Not yet.
+    Fresh,
+    /// The owner of the id does not know it: the directory has to be asked for it as a name.
+    AsName,
+    /// The directory has answered.
+    Done(Option<JobId>),
+}
+
+impl Asked<'_> {
+    /// The id that `job` stands for; `None` if no job bears it.
+    pub fn id_of(&self, job: JobRef<'_>) -> Option<JobId> {
+        match (self.lookup, job) {
+            (Lookup::Done(named), _) => named,
+            (_, JobRef::Id(id)) => Some(id),
+            (_, JobRef::Custom(_)) => None,
+        }
+    }
+}
+
+impl Core {
+    /// A frame of a connection here.
+    pub(super) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
+        let origin = self.origin(conn);
+        let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
+        match decode(frame) {
+            Ok(Request { req_id, body: Body::Auth { token } }) => {
+                let accepted = self.guard.accepts(token);
+                if let Some(session) = self.sessions.get(conn) {
+                    session.trusted = accepted;
+                }
+                if accepted {
+                    self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id));
+                } else {
+                    self.refuse(conns, origin, req_id, "Invalid token");
+                }
+            }
+            Ok(request) if trusted => {
+                let req_id = request.req_id;
+                let asked = Asked { origin, req_id, frame, lookup: Lookup::Fresh };
+                self.dispatch(conns, asked, &request.body);
+            }
+            Err(refused) if trusted => self.refuse(conns, origin, refused.req_id, &refused.error),
+            Ok(Request { req_id, .. }) => self.refuse(conns, origin, req_id, "Not authenticated"),
+            Err(refused) => self.refuse(conns, origin, refused.req_id, "Not authenticated"),
+        }
+    }
+
+    /// Finds the shard a command belongs to, and carries it out if it is this one.
+    pub(super) fn dispatch(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+        match route(body) {
+            Route::Here => self.answer_here(conns, asked, body),
+            Route::Queue(queue) => {
+                let owner = self.slots.of_queue(queue);
+                self.hand_over(conns, asked, body, owner);
+            }
+            Route::Job(job) => self.dispatch_job(conns, asked, body, job, None),
+            Route::JobInQueue(queue, job) => {
+                self.dispatch_job(conns, asked, body, job, Some(queue));
+            }
+            Route::Claims(queue) => self.claim_names(asked, body, queue),
+            Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
+            Route::All => self.ask_all(asked, body),
+            Route::Unsupported => {
+                self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet");
+            }
+        }
+    }
+
+    fn dispatch_job(
+        &mut self,
+        conns: &mut Connections,
+        mut asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+        queue: Option<&str>,
+    ) {
+        let text;
+        let name = match (asked.lookup, job) {
+            (Lookup::Fresh | Lookup::AsName, JobRef::Custom(name)) => Some(name),
+            (Lookup::AsName, JobRef::Id(id)) => {
+                text = uuid_text::format(id.0);
+                // The text of a UUID is ASCII.
+                std::str::from_utf8(&text).ok()
+            }
+            _ => None,
+        };
+        if let Some(name) = name {
+            let keeper = self.slots.of_name(name);
+            if keeper != self.me {
+                self.forward(asked, keeper);
+                return;
+            }
+            asked.lookup = Lookup::Done(self.directory.find(name));
+        }
+        let owner = match (queue, asked.id_of(job)) {
+            (Some(queue), _) => self.slots.of_queue(queue),
+            (None, Some(id)) => self.slots.of_job(id),
+            // Nobody knows it: this shard can say so.
+            (None, None) => self.me,
+        };
+        self.hand_over(conns, asked, body, owner);
+    }
+
+    fn hand_over(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        owner: usize,
+    ) {
+        if owner == self.me {
+            self.execute(conns, asked, body);
+        } else {
+            self.forward(asked, owner);
+        }
+    }
+
+    /// Passes a command on as it came.
+    pub(super) fn forward(&mut self, asked: Asked<'_>, dest: usize) {
+        if usize::from(asked.origin.shard) == self.me {
+            self.deferred(asked.origin);
+            if let Some(session) = self.sessions.get(asked.origin.conn) {
+                session.seen_elsewhere = true;
+            }
+        }
+        let batch = self.post.ask(dest);
+        let frame = batch.keep(asked.frame);
+        let Asked { origin, lookup, .. } = asked;
+        batch.messages.push(Message::Request { origin, frame, lookup });
+    }
+
+    /// A client may have chosen a text of the server's own form as its custom id: an id that this
+    /// shard does not know is looked up as a name before it counts as unknown. True if that is going on.
+    pub(super) fn try_as_name(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+    ) -> bool {
+        let JobRef::Id(id) = job else { return false };
+        if asked.lookup != Lookup::Fresh || self.engine.shard.find(id).is_some() {
+            return false;
+        }
+        let asked = Asked { lookup: Lookup::AsName, ..asked };
+        self.dispatch_job(conns, asked, body, job, None);
+        true
+    }
+
+    /// A command from another shard.
+    pub(super) fn requested(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        match decode(asked.frame) {
+            Ok(request) => {
+                let asked = Asked { req_id: request.req_id, ..asked };
+                self.dispatch(conns, asked, &request.body);
+            }
+            // The sender has decoded it before; only a mistake in this program leads here.
+            Err(refused) => self.refuse(conns, asked.origin, refused.req_id, &refused.error),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The deciding part of a shard: its state machine, and the log that holds what it decided.
+
+use super::book::Book;
+use corq_shards::Shard;
+use corq_shards::job::Stored;
+
+/// See the module.
+pub struct Engine {
+    /// Decides.
+    pub shard: Shard,
+    /// Remembers.
+    pub book: Book,
+}
+
+/// A record that had to be read back from the disk.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Which.
+    pub stored: Stored,
+    /// Its bytes; `None` if the disk did not give back what was written.
+    pub bytes: Option<Box<[u8]>>,
+}
+
+/// Where records are looked up while a reply is written: in memory, and among those fetched for it.
+pub struct Records<'a> {
+    book: &'a Book,
+    fetched: &'a [Fetched],
+}
+
+/// Why a record is not at hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absent {
+    /// It has to be read from the disk first.
+    Cold,
+    /// It was read, and is not what was written.
+    Damaged,
+}
+
+impl<'a> Records<'a> {
+    /// Looks in `book` and `fetched`.
+    pub fn new(book: &'a Book, fetched: &'a [Fetched]) -> Self {
+        Self { book, fetched }
+    }
+
+    /// A whole record.
+    #[inline]
+    pub fn record(&self, stored: &Stored) -> Result<&'a [u8], Absent> {
+        let position = corq_io::log::Position(stored.position);
+        if let Some(bytes) = self.book.0.read(position, stored.record_bytes as usize) {
+            return Ok(bytes);
+        }
+        let found = self.fetched.iter().find(|one| one.stored.position == stored.position);
+        found.map_or(Err(Absent::Cold), |one| one.bytes.as_deref().ok_or(Absent::Damaged))
+    }
+
+    /// The payload of a record.
+    #[inline]
+    pub fn payload(&self, stored: &Stored) -> Result<&'a [u8], Absent> {
+        let record = self.record(stored)?;
+        Ok(&record[record.len() - stored.payload_bytes as usize..])
+    }
+}

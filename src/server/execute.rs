@@ -1,0 +1,302 @@
+//! Carries out the commands of queues and jobs that this shard owns, and writes their answers.
+
+use super::core::{CURRENT, Core, Parked, Pen, Shape};
+use super::dispatch::Asked;
+use super::engine::Engine;
+use super::job_map::{write_delivery, write_id};
+use super::message::Origin;
+use crate::api::request::{Body, JobRef};
+use crate::protocol::reply::{self, Frame};
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::{Ack, Command, Fail, NewJob};
+use corq_shards::effect::{Effects, Refusal, Reply};
+use std::ops::Range;
+
+pub(super) const NOT_FOUND: &str = "Job not found";
+pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
+pub(super) const DAMAGED: &str = "The stored job is damaged";
+pub(super) const TOO_LARGE: &str = "The reply does not fit a frame";
+
+impl Core {
+    /// Carries out a command that belongs to this shard.
+    pub(super) fn execute(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+        match body {
+            Body::Push { queue, job } => {
+                self.push(conns, asked, queue, std::slice::from_ref(job), false);
+            }
+            Body::PushBatch { queue, jobs } => self.push(conns, asked, queue, jobs, true),
+            Body::Pull(pull) => self.pull(conns, asked, &pull.command(), false),
+            Body::PullBatch(pull) => self.pull(conns, asked, &pull.command(), true),
+            Body::Ack(ack) => {
+                self.on_job(conns, asked, body, ack.job, |core, conns, job, caller| {
+                    let acks = [Ack { job, token: ack.token, result: ack.result }];
+                    core.apply(conns, caller, &Command::Ack { acks: &acks });
+                })
+            }
+            Body::Fail(fail) => {
+                self.on_job(conns, asked, body, fail.job, |core, conns, job, caller| {
+                    let fail = Fail { job, token: fail.token, error: fail.error };
+                    core.apply(conns, caller, &Command::Fail(fail));
+                })
+            }
+            Body::JobHeartbeat { job, token } => {
+                let (job, token) = (*job, *token);
+                self.on_job(conns, asked, body, job, |core, conns, job, caller| {
+                    core.apply(conns, caller, &Command::Heartbeat { job, token });
+                });
+            }
+            Body::Pause(queue) => self.pause(conns, asked, queue, true),
+            Body::Resume(queue) => self.pause(conns, asked, queue, false),
+            Body::RetryDlq { queue, job, count } => {
+                self.retry_failed(conns, asked, queue, *job, count.unwrap_or(u64::MAX));
+            }
+            _ => self.query(conns, asked, body, &[]),
+        }
+    }
+
+    fn caller(asked: &Asked<'_>) -> Caller {
+        Caller { client: asked.origin.client(), request: CURRENT }
+    }
+
+    /// The engine's answer to the command that was just applied.
+    fn own_reply(&self) -> Option<Reply> {
+        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
+        own.map(|(_, reply)| reply.clone())
+    }
+
+    fn push(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+        jobs: &[NewJob<'_>],
+        many: bool,
+    ) {
+        self.apply(conns, Self::caller(&asked), &Command::Push { queue, jobs });
+        let Some(Reply::Pushed(pushed)) = self.own_reply() else { return };
+        let indices = std::mem::take(&mut self.effects.pushed);
+        self.respond(conns, asked.origin, |engine, pen| {
+            let write_one = |writer: &mut Writer<'_>, index: u32| {
+                write_id(writer, &engine.shard.view(index));
+            };
+            if many {
+                framed(pen, asked.req_id, |pen| {
+                    let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                    writer.str("ids");
+                    writer.array(pushed.len());
+                    indices[pushed.clone()].iter().for_each(|&job| write_one(&mut writer, job));
+                });
+            } else {
+                framed(pen, asked.req_id, |pen| {
+                    let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                    writer.str("id");
+                    indices[pushed.clone()].iter().for_each(|&job| write_one(&mut writer, job));
+                });
+            }
+        });
+        self.effects.pushed = indices;
+    }
+
+    fn pull(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        pull: &corq_shards::command::Pull<'_>,
+        many: bool,
+    ) {
+        let locked = pull.locked;
+        let shape = if many { Shape::Many { locked } } else { Shape::One { locked } };
+        let mut caller = Self::caller(&asked);
+        if pull.timeout_ms > 0 {
+            caller.request = self.park(asked.origin, asked.req_id, shape);
+        }
+        self.apply(conns, caller, &Command::Pull(*pull));
+        if let Some(Reply::Pulled(range)) = self.own_reply() {
+            self.write_pulled(conns, asked.origin, asked.req_id, shape, range);
+        }
+    }
+
+    fn write_pulled(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        shape: Shape,
+        range: Range<usize>,
+    ) {
+        let effects = std::mem::take(&mut self.effects);
+        self.respond(conns, origin, |engine, pen| {
+            framed(pen, req_id, |pen| {
+                write_deliveries(pen, engine, &effects, req_id, shape, &range)
+            });
+        });
+        self.effects = effects;
+    }
+
+    /// Writes the answer to a command that was parked.
+    pub(super) fn write_parked(&mut self, conns: &mut Connections, parked: &Parked, reply: &Reply) {
+        let req_id = parked.req_id.as_deref();
+        match reply {
+            Reply::Pulled(range) => {
+                self.write_pulled(conns, parked.origin, req_id, parked.shape, range.clone());
+            }
+            Reply::Count(count) => self.write_count(conns, parked.origin, req_id, *count),
+            // The engine parks nothing but pulls and counts.
+            _ => {}
+        }
+    }
+
+    pub(super) fn write_count(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        count: u64,
+    ) {
+        self.respond(conns, origin, |_, pen| {
+            framed(pen, req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, req_id, 1);
+                writer.str("count");
+                writer.uint(count);
+            });
+        });
+    }
+
+    /// Carries out a command on one active job and answers ok, or why not.
+    fn on_job(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+        run: impl FnOnce(&mut Self, &mut Connections, corq_shards::id::JobId, Caller),
+    ) {
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        let Some(id) = asked.id_of(job) else {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_ACTIVE);
+            return;
+        };
+        run(self, conns, id, Self::caller(&asked));
+        match self.own_reply() {
+            Some(Reply::Refused { refusal, .. }) => {
+                let text = refusal_text(refusal, job);
+                self.refuse(conns, asked.origin, asked.req_id, &text);
+            }
+            _ if matches!(body, Body::JobHeartbeat { .. }) => {
+                self.respond(conns, asked.origin, |_, pen| write_alive(pen, asked.req_id, None));
+            }
+            _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
+        }
+    }
+
+    fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
+        self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
+        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+    }
+
+    fn retry_failed(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+        job: Option<JobRef<'_>>,
+        count: u64,
+    ) {
+        let id = job.map(|job| asked.id_of(job));
+        if id == Some(None) {
+            self.write_count(conns, asked.origin, asked.req_id, 0);
+            return;
+        }
+        let request = self.park(asked.origin, asked.req_id, Shape::Count);
+        let caller = Caller { request, ..Self::caller(&asked) };
+        let job = id.flatten();
+        self.apply(conns, caller, &Command::RetryFailed { queue, job, count });
+    }
+}
+
+/// Frames what `write` writes; a reply too large for a frame becomes an error.
+pub(super) fn framed(pen: &mut Pen<'_>, req_id: Option<&[u8]>, write: impl FnOnce(&mut Pen<'_>)) {
+    let holes = pen.holes.len();
+    let frame = Frame::begin(pen.out);
+    write(pen);
+    if frame.finish(pen.out).is_err() {
+        pen.holes.truncate(holes);
+        reply::error(pen.out, req_id, TOO_LARGE);
+    }
+}
+
+fn write_deliveries(
+    pen: &mut Pen<'_>,
+    engine: &Engine,
+    effects: &Effects,
+    req_id: Option<&[u8]>,
+    shape: Shape,
+    range: &Range<usize>,
+) {
+    let deliveries = &effects.deliveries[range.clone()];
+    let (many, locked) = match shape {
+        Shape::Many { locked } => (true, locked),
+        Shape::One { locked } => (false, locked),
+        Shape::Count => return,
+    };
+    let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(locked));
+    writer.str(if many { "jobs" } else { "job" });
+    if many {
+        writer.array(deliveries.len());
+    } else if deliveries.is_empty() {
+        writer.nil();
+    }
+    for delivery in deliveries {
+        write_delivery(&mut writer, engine, delivery.job, pen.holes);
+    }
+    if !locked {
+        return;
+    }
+    writer.str(if many { "tokens" } else { "token" });
+    if many {
+        writer.array(deliveries.len());
+    } else if deliveries.is_empty() {
+        writer.nil();
+    }
+    for token in deliveries.iter().filter_map(|delivery| delivery.token) {
+        writer.uuid(token.0);
+    }
+}
+
+/// The answer to a heartbeat, with how many were renewed for one of many.
+pub(super) fn write_alive(pen: &mut Pen<'_>, req_id: Option<&[u8]>, count: Option<u64>) {
+    framed(pen, req_id, |pen| {
+        let mut writer = reply::head(pen.out, true, req_id, 1);
+        writer.str("data");
+        writer.map(1 + usize::from(count.is_some()));
+        writer.str("ok");
+        writer.bool(true);
+        if let Some(count) = count {
+            writer.str("count");
+            writer.uint(count);
+        }
+    });
+}
+
+/// Why a job was refused, in the words of the contract.
+pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
+    let uuid;
+    let id = match job {
+        JobRef::Custom(name) => name,
+        JobRef::Id(id) => {
+            uuid = crate::protocol::uuid_text::format(id.0);
+            // The text of a UUID is ASCII.
+            std::str::from_utf8(&uuid).unwrap_or_default()
+        }
+    };
+    match refusal {
+        Refusal::NotFound => NOT_FOUND.into(),
+        Refusal::NotActive => NOT_ACTIVE.into(),
+        Refusal::TokenRequired => format!("Lock token required for job {id}"),
+        Refusal::TokenInvalid => format!("Invalid or expired lock token for job {id}"),
+    }
+}

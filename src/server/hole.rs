@@ -1,0 +1,100 @@
+//! Replies that wait for the disk. A pulled job's payload may lie too far back to be in memory: its
+//! reply is written with a hole of the right size, filled when the record has been read. A query is
+//! simply asked again once its records are there.
+
+use super::dispatch::Lookup;
+use super::engine::Fetched;
+use super::message::Origin;
+use corq_shards::job::Stored;
+use slab::Slab;
+
+/// A payload that is missing in a reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Hole {
+    /// Where it goes.
+    pub at: usize,
+    /// Which it is.
+    pub stored: Stored,
+}
+
+/// What to do once the records are there.
+#[derive(Debug)]
+pub enum Then {
+    /// Fill the holes of this frame and send it.
+    Send {
+        /// The frame.
+        frame: Vec<u8>,
+        /// Its holes, from the frame's start.
+        holes: Vec<Hole>,
+    },
+    /// Ask again.
+    Ask {
+        /// The frame of the query.
+        frame: Box<[u8]>,
+        /// What the directory knows of its job.
+        lookup: Lookup,
+    },
+}
+
+/// A reply that waits.
+#[derive(Debug)]
+pub struct Waiting {
+    /// Who asked.
+    pub origin: Origin,
+    /// What follows.
+    pub then: Then,
+    /// What has been read so far.
+    pub fetched: Vec<Fetched>,
+    missing: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Read {
+    waiting: usize,
+    stored: Stored,
+}
+
+/// All replies of a shard that wait for the disk.
+#[derive(Default)]
+pub struct ColdReplies {
+    waiting: Slab<Waiting>,
+    reads: Slab<Read>,
+}
+
+impl ColdReplies {
+    /// Takes in a reply and says which reads to start, each with its token.
+    pub fn wait(&mut self, origin: Origin, then: Then, records: &[Stored]) -> Vec<(u64, Stored)> {
+        let fetched = Vec::with_capacity(records.len());
+        let waiting =
+            self.waiting.insert(Waiting { origin, then, fetched, missing: records.len() });
+        let read = |&stored: &Stored| (self.reads.insert(Read { waiting, stored }) as u64, stored);
+        records.iter().map(read).collect()
+    }
+
+    /// A record has come, or `None` if it could not be read. Returns the reply if it was the last.
+    pub fn arrived(&mut self, token: u64, bytes: Option<Box<[u8]>>) -> Option<Waiting> {
+        let read = self.reads.try_remove(token as usize)?;
+        let waiting = self.waiting.get_mut(read.waiting)?;
+        waiting.fetched.push(Fetched { stored: read.stored, bytes });
+        waiting.missing -= 1;
+        (waiting.missing == 0).then(|| self.waiting.remove(read.waiting))
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+impl Waiting {
+    /// Fills the holes. False if a payload could not be read.
+    pub fn fill(frame: &mut [u8], holes: &[Hole], fetched: &[Fetched]) -> bool {
+        holes.iter().all(|hole| {
+            let found = fetched.iter().find(|one| one.stored.position == hole.stored.position);
+            let Some(record) = found.and_then(|one| one.bytes.as_deref()) else { return false };
+            let payload = &record[record.len() - hole.stored.payload_bytes as usize..];
+            frame[hole.at..hole.at + payload.len()].copy_from_slice(payload);
+            true
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! Mail from other shards, and from this one to itself.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::message::{Batch, Message};
+use corq_io::net::Connections;
+
+impl Core {
+    /// Reads one batch. True if there was one.
+    pub fn read_mail(&mut self, conns: &mut Connections) -> bool {
+        let Some(batch) = self.post.receive() else { return false };
+        for message in &batch.messages {
+            self.read_message(conns, &batch, message);
+        }
+        true
+    }
+
+    fn read_message(&mut self, conns: &mut Connections, batch: &Batch, message: &Message) {
+        match message {
+            Message::Request { origin, frame, lookup } => {
+                let frame = &batch.bytes[frame.clone()];
+                let asked = Asked { origin: *origin, req_id: None, frame, lookup: *lookup };
+                self.requested(conns, asked);
+            }
+            Message::Push { origin, frame, taken } => {
+                self.push_named(conns, *origin, &batch.bytes[frame.clone()], taken);
+            }
+            Message::Reply { origin, frame } => {
+                self.answered(*origin);
+                if !frame.is_empty() {
+                    self.send_frame(conns, *origin, &batch.bytes[frame.clone()]);
+                }
+            }
+            Message::Leave { client } => self.leave(conns, *client),
+            Message::Claim { step, names } => self.claim(batch, *step, names),
+            Message::Claimed { step, taken } => self.claimed(*step, taken),
+            Message::Unclaim { name } => self.unclaimed(batch.text(name)),
+            Message::Named { name, id, known } => {
+                self.named(batch.text(name), *id, *known);
+            }
+            Message::Resolve { step, names } => self.resolve(batch, *step, names),
+            Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
+            Message::Part { step, origin, kind, items } => {
+                self.part(conns, batch, *step, *origin, *kind, items);
+            }
+            Message::Parted { step, outcome } => self.parted(conns, *step, outcome),
+            Message::Ask { step, question } => self.answer_share(*step, *question),
+            Message::Answer { step, census, entries, count } => {
+                let entries = &batch.bytes[entries.clone()];
+                self.answer_came(conns, *step, *census, entries, *count);
+            }
+            Message::Open => self.closed_shards -= 1,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A job as clients see it: the short form that a pull hands out, and the long form of the queries.
+
+use super::engine::{Absent, Engine, Records};
+use super::hole::Hole;
+use crate::protocol::write::Writer;
+use corq_shards::job::{State, Stored, flags};
+use corq_shards::query::JobView;
+use corq_shards::record::{Pushed, Record};
+
+/// The id of a job as its clients know it.
+pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
+    match view.options.and_then(|options| options.custom_id.as_deref()) {
+        Some(name) => writer.str(name),
+        None => writer.uuid(view.job.id.0),
+    }
+}
+
+/// A job on its way to a worker (`interface.md` 2.2). A payload that has to be read from the disk
+/// leaves a hole.
+pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes: &mut Vec<Hole>) {
+    let view = engine.shard.view(job);
+    writer.map(9);
+    writer.str("id");
+    write_id(writer, &view);
+    writer.str("queue");
+    writer.str(view.queue);
+    writer.str("data");
+    match Records::new(&engine.book, &[]).payload(&view.job.stored) {
+        Ok(payload) => writer.raw(payload),
+        Err(_) => {
+            let at = writer.raw_hole(view.job.stored.payload_bytes as usize);
+            holes.push(Hole { at, stored: view.job.stored });
+        }
+    }
+    writer.str("priority");
+    writer.int(i64::from(view.job.priority));
+    writer.str("createdAt");
+    writer.uint(view.job.id.made_at_ms());
+    writer.str("startedAt");
+    writer.uint_or_nil(view.lease.map(|lease| lease.started_at_ms));
+    writer.str("attempts");
+    writer.uint(u64::from(view.job.attempts));
+    writer.str("maxAttempts");
+    writer.uint(u64::from(view.job.max_attempts));
+    writer.str("progress");
+    writer.uint(0);
+}
+
+/// The records that the long form needs besides what is in memory.
+pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = Stored> {
+    let ended = view.outcome.map(|outcome| outcome.stored);
+    std::iter::once(view.job.stored).chain(ended.filter(|stored| stored.payload_bytes > 0))
+}
+
+/// A job in full.
+pub fn write_job(
+    writer: &mut Writer<'_>,
+    view: &JobView<'_>,
+    records: &Records<'_>,
+) -> Result<(), Absent> {
+    let pushed = pushed(records.record(&view.job.stored)?)?;
+    let map = writer.open_map();
+    let mut fields = Fields { writer, count: 0 };
+    write_place(&mut fields, view);
+    fields.raw("data", pushed.job.data);
+    write_trials(&mut fields, view);
+    write_options(&mut fields, view, &pushed);
+    write_end(&mut fields, view, records)?;
+    let count = fields.count;
+    map.close(writer, count);
+    Ok(())
+}
+
+fn pushed(record: &[u8]) -> Result<Pushed<'_>, Absent> {
+    match Record::decode(record) {
+        Ok(Record::Pushed(pushed)) => Ok(pushed),
+        _ => Err(Absent::Damaged),
+    }
+}
+
+/// A map that counts its entries as they are written.
+struct Fields<'w, 'o> {
+    writer: &'w mut Writer<'o>,
+    count: u16,
+}
+
+impl<'o> Fields<'_, 'o> {
+    fn key(&mut self, key: &str) -> &mut Writer<'o> {
+        self.count += 1;
+        self.writer.str(key);
+        self.writer
+    }
+
+    fn uint(&mut self, key: &str, value: u64) {
+        self.key(key).uint(value);
+    }
+
+    fn bool(&mut self, key: &str, value: bool) {
+        self.key(key).bool(value);
+    }
+
+    fn raw(&mut self, key: &str, value: &[u8]) {
+        self.key(key).raw(value);
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key).str(value);
+    }
+}
+
+fn write_place(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
+    write_id(fields.key("id"), view);
+    fields.text("queue", view.queue);
+    fields.text("state", view.job.state.name());
+}
+
+fn write_trials(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
+    let job = view.job;
+    let started_at_ms = match (view.lease, view.outcome) {
+        (Some(lease), _) => Some(lease.started_at_ms),
+        (None, Some(outcome)) => Some(outcome.started_at_ms).filter(|&at_ms| at_ms > 0),
+        (None, None) => None,
+    };
+    let completed = view.outcome.filter(|_| job.state == State::Completed);
+    fields.key("priority").int(i64::from(job.priority));
+    fields.uint("createdAt", job.id.made_at_ms());
+    fields.uint("runAt", job.run_at_ms);
+    fields.key("startedAt").uint_or_nil(started_at_ms);
+    fields.key("completedAt").uint_or_nil(completed.map(|outcome| outcome.finished_at_ms));
+    fields.uint("attempts", u64::from(job.attempts));
+    fields.uint("maxAttempts", u64::from(job.max_attempts));
+    fields.uint("backoff", u64::from(job.backoff_ms));
+    fields.uint("stallCount", u64::from(job.stalls));
+    fields.uint("progress", 0);
+    fields.bool("lifo", job.has(flags::LIFO));
+    fields.bool("removeOnComplete", job.has(flags::REMOVE_ON_COMPLETE));
+    fields.bool("removeOnFail", job.has(flags::REMOVE_ON_FAIL));
+}
+
+fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushed<'_>) {
+    const NO_TEXTS: &[u8] = &[0x90];
+    let given = &pushed.job;
+    fields.raw("tags", if given.tags.is_empty() { NO_TEXTS } else { given.tags });
+    fields.raw("dependsOn", if given.depends_on.is_empty() { NO_TEXTS } else { given.depends_on });
+    fields.key("groupId").str_or_nil(given.group_id);
+    fields.key("ttl").uint_or_nil(given.ttl_ms);
+    fields.key("timeout").uint_or_nil(given.timeout_ms.map(u64::from));
+    fields.bool("durable", given.durable);
+    let options = view.options;
+    fields.key("uniqueKey").str_or_nil(options.and_then(|has| has.unique_key.as_deref()));
+    fields.key("customId").str_or_nil(options.and_then(|has| has.custom_id.as_deref()));
+    if let Some(repeat) = given.repeat {
+        let writer = fields.key("repeat");
+        writer.map(2 + usize::from(repeat.limit.is_some()));
+        writer.str("every");
+        writer.uint(repeat.every_ms);
+        writer.str("count");
+        writer.uint(repeat.count);
+        if let Some(limit) = repeat.limit {
+            writer.str("limit");
+            writer.uint(limit);
+        }
+    }
+}
+
+fn write_end(
+    fields: &mut Fields<'_, '_>,
+    view: &JobView<'_>,
+    records: &Records<'_>,
+) -> Result<(), Absent> {
+    let Some(outcome) = view.outcome else { return Ok(()) };
+    let payload: &[u8] = match outcome.stored.payload_bytes {
+        0 => &[],
+        _ => records.payload(&outcome.stored)?,
+    };
+    match view.job.state {
+        State::Completed => fields.key("returnvalue").raw_or_nil(payload),
+        _ => {
+            let reason = std::str::from_utf8(payload).map_err(|_| Absent::Damaged)?;
+            fields.text("failedReason", reason);
+            fields.uint("failedAt", outcome.finished_at_ms);
+            let writer = fields.key("stacktrace");
+            writer.array(1);
+            writer.str(reason);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! Commands on many jobs: split by owner, merged in the order of the request. All jobs are checked
+//! before any is touched; between the two, only a lock that runs out can still change an answer.
+
+use super::core::{CURRENT, Core};
+use super::dispatch::{Asked, Lookup};
+use super::execute::{refusal_text, write_alive};
+use super::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
+use super::task::{Jobs, Phase, Task};
+use crate::api::request::{Body, JobRef, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::{reply, uuid_text};
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::{Ack, Command};
+use corq_shards::effect::{Refusal, Reply};
+use corq_shards::id::JobId;
+
+impl Core {
+    /// Finds the shards that a command on many jobs concerns.
+    pub(super) fn dispatch_jobs(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        jobs: &[JobRef<'_>],
+    ) {
+        let mut owners = jobs.iter().map(|job| match job {
+            JobRef::Id(id) => Some(self.slots.of_job(*id)),
+            JobRef::Custom(_) => None,
+        });
+        let first = owners.next().unwrap_or(Some(self.me));
+        match first.filter(|_| owners.all(|owner| owner == first)) {
+            Some(owner) if owner == self.me => self.on_own_jobs(conns, asked, body, jobs),
+            Some(owner) => self.forward(asked, owner),
+            None => self.start_on_jobs(conns, asked, jobs, false),
+        }
+    }
+
+    /// All jobs are this shard's: one step.
+    fn on_own_jobs(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        jobs: &[JobRef<'_>],
+    ) {
+        let id = |job: JobRef<'_>| asked.id_of(job).unwrap_or_default();
+        let caller = Caller { client: asked.origin.client(), request: CURRENT };
+        match body {
+            Body::AckBatch(batch) => {
+                let ack = |ack: crate::api::request::Ack<'_>| (id(ack.job), ack.token);
+                let acks: Vec<Ack<'_>> = batch
+                    .acks()
+                    .map(|one| {
+                        let (job, token) = ack(one);
+                        Ack { job, token, result: one.result }
+                    })
+                    .collect();
+                self.apply(conns, caller, &Command::Ack { acks: &acks });
+            }
+            Body::JobHeartbeatBatch(batch) => {
+                let beat = |(place, &job): (usize, &JobRef<'_>)| (id(job), batch.token(place));
+                let beats: Vec<_> = jobs.iter().enumerate().map(beat).collect();
+                self.apply(conns, caller, &Command::Heartbeats { beats: &beats });
+            }
+            _ => return,
+        }
+        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
+        match own.map(|(_, reply)| reply.clone()) {
+            Some(Reply::Refused { place, .. }) if self.may_be_name(jobs[place]) => {
+                self.start_on_jobs(conns, asked, jobs, true);
+            }
+            Some(reply) => self.write_merged(conns, asked.origin, asked.req_id, jobs, &reply),
+            None => {}
+        }
+    }
+
+    fn may_be_name(&self, job: JobRef<'_>) -> bool {
+        matches!(job, JobRef::Id(id) if self.engine.shard.find(id).is_none())
+    }
+
+    fn write_merged(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        jobs: &[JobRef<'_>],
+        reply: &Reply,
+    ) {
+        match reply {
+            Reply::Refused { place, refusal } => {
+                let text = refusal_text(*refusal, jobs[*place]);
+                self.refuse(conns, origin, req_id, &text);
+            }
+            Reply::Count(count) => {
+                self.respond(conns, origin, |_, pen| write_alive(pen, req_id, Some(*count)));
+            }
+            _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
+        }
+    }
+
+    /// Several shards, or names: step by step. `as_names` looks up ids that may be names, too.
+    fn start_on_jobs(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        jobs: &[JobRef<'_>],
+        as_names: bool,
+    ) {
+        let lookup = |job: &JobRef<'_>| match job {
+            JobRef::Id(id) if !as_names => Lookup::Done(Some(*id)),
+            JobRef::Id(_) | JobRef::Custom(_) => Lookup::AsName,
+        };
+        self.deferred(asked.origin);
+        let task = Jobs {
+            origin: asked.origin,
+            frame: asked.frame.into(),
+            jobs: jobs.iter().map(lookup).collect(),
+            left: 0,
+            phase: Phase::Resolve,
+            refused: None,
+            count: 0,
+        };
+        let step = self.tasks.start(self.me, Task::Jobs(task));
+        self.resolve_jobs(step, jobs);
+        self.advance_jobs(conns, step);
+    }
+
+    fn resolve_jobs(&mut self, step: Step, jobs: &[JobRef<'_>]) {
+        let mut asks: Vec<Vec<(usize, Span)>> = vec![Vec::new(); self.slots.shards()];
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        for (place, job) in jobs.iter().enumerate() {
+            if task.jobs[place] != Lookup::AsName {
+                continue;
+            }
+            let text;
+            let name = match job {
+                JobRef::Custom(name) => name,
+                JobRef::Id(id) => {
+                    text = uuid_text::format(id.0);
+                    // The text of a UUID is ASCII.
+                    std::str::from_utf8(&text).unwrap_or_default()
+                }
+            };
+            let keeper = self.slots.of_name(name);
+            let span = self.post.ask(keeper).keep(name.as_bytes());
+            asks[keeper].push((place, span));
+        }
+        for (keeper, names) in asks.into_iter().enumerate().filter(|(_, names)| !names.is_empty()) {
+            task.left += 1;
+            self.post.ask(keeper).messages.push(Message::Resolve { step, names });
+        }
+    }
+
+    /// The directory's part.
+    pub(super) fn resolve(&mut self, batch: &Batch, step: Step, names: &[(usize, Span)]) {
+        let jobs =
+            names.iter().map(|(place, name)| (*place, self.directory.find(batch.text(name))));
+        let jobs = jobs.collect();
+        self.post.tell(usize::from(step.shard)).messages.push(Message::Resolved { step, jobs });
+    }
+
+    pub(super) fn resolved(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        found: &[(usize, Option<JobId>)],
+    ) {
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        for &(place, id) in found {
+            task.jobs[place] = Lookup::Done(id);
+        }
+        task.left -= 1;
+        self.advance_jobs(conns, step);
+    }
+
+    pub(super) fn parted(&mut self, conns: &mut Connections, step: Step, outcome: &Reply) {
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        match outcome {
+            Reply::Refused { place, refusal } => task.refuse(*place, *refusal),
+            Reply::Count(count) => task.count += count,
+            _ => {}
+        }
+        task.left -= 1;
+        self.advance_jobs(conns, step);
+    }
+
+    /// Goes on with a command once the answers of its phase are there.
+    fn advance_jobs(&mut self, conns: &mut Connections, step: Step) {
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        if task.left > 0 {
+            return;
+        }
+        let phase = task.phase;
+        let frame = std::mem::take(&mut task.frame);
+        if let Ok(request) = decode(&frame) {
+            match phase {
+                Phase::Resolve => self.send_parts(step, &request),
+                Phase::Check if self.none_refused(step) => self.send_acts(step, &request),
+                Phase::Check | Phase::Act => {}
+            }
+            let done = matches!(self.tasks.get(step), Some(Task::Jobs(task)) if task.left == 0);
+            if done {
+                self.finish_jobs(conns, step, &request);
+                return;
+            }
+        }
+        if let Some(Task::Jobs(task)) = self.tasks.get(step) {
+            task.frame = frame;
+        }
+    }
+
+    fn none_refused(&mut self, step: Step) -> bool {
+        matches!(self.tasks.get(step), Some(Task::Jobs(task)) if task.refused.is_none())
+    }
+
+    /// The first parts after the names are known: a check for acks, the act itself for heartbeats.
+    fn send_parts(&mut self, step: Step, request: &Request<'_>) {
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+            return;
+        };
+        let acks = matches!(request.body, Body::AckBatch(_));
+        for (place, job) in batch.ids.iter().enumerate() {
+            if let (JobRef::Id(id), Lookup::Done(None)) = (job, task.jobs[place]) {
+                task.jobs[place] = Lookup::Done(Some(*id));
+            }
+            if acks && task.id(place).is_none() {
+                task.refuse(place, Refusal::NotActive);
+            }
+        }
+        task.phase = if acks { Phase::Check } else { Phase::Act };
+        let kind = if acks { PartKind::Check } else { PartKind::Beat };
+        self.send_part_of_each(step, request, kind);
+    }
+
+    fn send_acts(&mut self, step: Step, request: &Request<'_>) {
+        if let Some(Task::Jobs(task)) = self.tasks.get(step) {
+            task.phase = Phase::Act;
+        }
+        self.send_part_of_each(step, request, PartKind::Ack);
+    }
+
+    fn send_part_of_each(&mut self, step: Step, request: &Request<'_>, kind: PartKind) {
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+            return;
+        };
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let origin = task.origin;
+        let mut parts: Vec<Vec<PartItem>> = (0..self.slots.shards()).map(|_| Vec::new()).collect();
+        for place in 0..batch.ids.len() {
+            let Some(job) = task.id(place) else { continue };
+            let owner = self.slots.of_job(job);
+            let result = match kind {
+                PartKind::Ack => self.post.ask(owner).keep(batch.result(place)),
+                PartKind::Check | PartKind::Beat => 0..0,
+            };
+            parts[owner].push(PartItem { place, job, token: batch.token(place), result });
+        }
+        for (owner, items) in parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+            task.left += 1;
+            self.post.ask(owner).messages.push(Message::Part { step, origin, kind, items });
+        }
+    }
+
+    fn finish_jobs(&mut self, conns: &mut Connections, step: Step, request: &Request<'_>) {
+        let Some(Task::Jobs(task)) = self.tasks.end(step) else { return };
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+            return;
+        };
+        let reply = match (&request.body, task.refused) {
+            (Body::AckBatch(_), Some((place, refusal))) => Reply::Refused { place, refusal },
+            (Body::AckBatch(_), None) => Reply::Done,
+            _ => Reply::Count(task.count),
+        };
+        self.write_merged(conns, task.origin, request.req_id, &batch.ids, &reply);
+        self.answered(task.origin);
+    }
+
+    /// The owner's part.
+    pub(super) fn part(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        step: Step,
+        origin: Origin,
+        kind: PartKind,
+        items: &[PartItem],
+    ) {
+        let caller = Caller { client: origin.client(), request: CURRENT };
+        if kind == PartKind::Beat {
+            let beats: Vec<_> = items.iter().map(|item| (item.job, item.token)).collect();
+            self.apply(conns, caller, &Command::Heartbeats { beats: &beats });
+        } else {
+            let ack = |item: &PartItem| Ack {
+                job: item.job,
+                token: item.token,
+                result: &batch.bytes[item.result.clone()],
+            };
+            let acks: Vec<Ack<'_>> = items.iter().map(ack).collect();
+            let command = match kind {
+                PartKind::Check => Command::CheckAcks { acks: &acks },
+                PartKind::Ack | PartKind::Beat => Command::Ack { acks: &acks },
+            };
+            self.apply(conns, caller, &command);
+        }
+        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
+        let outcome = match own.map(|(_, reply)| reply.clone()) {
+            Some(Reply::Refused { place, refusal }) => {
+                Reply::Refused { place: items[place].place, refusal }
+            }
+            Some(reply) => reply,
+            None => Reply::Done,
+        };
+        self.post.tell(usize::from(step.shard)).messages.push(Message::Parted { step, outcome });
+    }
+}

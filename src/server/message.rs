@@ -1,0 +1,213 @@
+//! What shards tell each other: one batch per destination and turn, its texts and frames in one
+//! buffer behind it.
+
+use super::dispatch::Lookup;
+use corq_io::net::ConnId;
+use corq_shards::command::{ClientId, Token};
+use corq_shards::effect::Reply;
+use corq_shards::id::JobId;
+use corq_shards::stats::Census;
+use std::ops::Range;
+
+/// Where an answer goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The shard that has the connection.
+    pub shard: u16,
+    /// The connection.
+    pub conn: ConnId,
+}
+
+impl Origin {
+    /// The connection as the engine knows it. Unique for as long as anything of it can be left: a
+    /// table place comes back after sixteen million connections.
+    pub fn client(self) -> ClientId {
+        let place = u64::from(self.conn.index) & 0xff_ffff;
+        let generation = u64::from(self.conn.generation) & 0xff_ffff;
+        ClientId((u64::from(self.shard) << 48) | (generation << 24) | place)
+    }
+}
+
+/// A piece of [`Batch::bytes`].
+pub type Span = Range<usize>;
+
+/// One of several steps that a command takes over several shards: who waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The shard that coordinates.
+    pub shard: u16,
+    /// Its number for the command.
+    pub task: u32,
+}
+
+/// What a shard has to do with its part of a command on many jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PartKind {
+    /// Say whether all could be completed.
+    Check,
+    /// Complete all.
+    Ack,
+    /// Renew what can be renewed.
+    Beat,
+}
+
+/// One job of a part.
+#[derive(Clone, Debug)]
+pub struct PartItem {
+    /// Its place in the command.
+    pub place: usize,
+    /// The job.
+    pub job: JobId,
+    /// The token shown for it.
+    pub token: Option<Token>,
+    /// Its result.
+    pub result: Span,
+}
+
+/// One message.
+#[derive(Debug)]
+pub enum Message {
+    /// A command for the receiver, as it came.
+    Request {
+        /// Who asked.
+        origin: Origin,
+        /// The frame.
+        frame: Span,
+        /// How far the job it names has been looked up.
+        lookup: Lookup,
+    },
+    /// A push whose custom ids are claimed; those that are taken are not pushed again.
+    Push {
+        /// Who asked.
+        origin: Origin,
+        /// The frame.
+        frame: Span,
+        /// For each job, whether its custom id is taken.
+        taken: Box<[bool]>,
+    },
+    /// An answer for one of the receiver's connections, ready to be sent.
+    Reply {
+        /// Who asked.
+        origin: Origin,
+        /// The frame.
+        frame: Span,
+    },
+    /// A connection is gone.
+    Leave {
+        /// Whose.
+        client: ClientId,
+    },
+    /// Asks the directory for custom ids on behalf of a push: all of them or, for now, none.
+    Claim {
+        /// Who waits.
+        step: Step,
+        /// The ids.
+        names: Vec<Span>,
+    },
+    /// The directory's answer.
+    Claimed {
+        /// Who waits.
+        step: Step,
+        /// For each id, whether a job bears it already; those that no job bears are held.
+        taken: Vec<bool>,
+    },
+    /// A claimed custom id was not used.
+    Unclaim {
+        /// The id.
+        name: Span,
+    },
+    /// A job bears a custom id from now on, or no longer.
+    Named {
+        /// The id.
+        name: Span,
+        /// The job.
+        id: JobId,
+        /// From now on, or no longer.
+        known: bool,
+    },
+    /// Asks the directory which jobs bear custom ids.
+    Resolve {
+        /// Who waits.
+        step: Step,
+        /// The ids with their places in the command.
+        names: Vec<(usize, Span)>,
+    },
+    /// The directory's answer, by place.
+    Resolved {
+        /// Who waits.
+        step: Step,
+        /// The jobs.
+        jobs: Vec<(usize, Option<JobId>)>,
+    },
+    /// A part of a command on many jobs.
+    Part {
+        /// Who waits.
+        step: Step,
+        /// Who asked.
+        origin: Origin,
+        /// What to do.
+        kind: PartKind,
+        /// With which jobs.
+        items: Vec<PartItem>,
+    },
+    /// What became of a part. Places in it are those of the whole command.
+    Parted {
+        /// Who waits.
+        step: Step,
+        /// The outcome.
+        outcome: Reply,
+    },
+    /// Asks for the receiver's share of a question to all shards.
+    Ask {
+        /// Who waits.
+        step: Step,
+        /// The question.
+        question: Question,
+    },
+    /// The share.
+    Answer {
+        /// Who waits.
+        step: Step,
+        /// Its numbers.
+        census: Census,
+        /// Its list entries, and how many they are.
+        entries: Span,
+        /// How many entries.
+        count: usize,
+    },
+    /// The sender has recovered and has told its custom ids.
+    Open,
+}
+
+/// A question to all shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Question {
+    /// ListQueues.
+    Queues,
+    /// Stats.
+    Stats,
+}
+
+/// All that one shard tells another in one turn.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The messages, in order.
+    pub messages: Vec<Message>,
+    /// What their spans point into.
+    pub bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// Copies `bytes` in.
+    pub fn keep(&mut self, bytes: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// A text that was copied in.
+    pub fn text(&self, span: &Span) -> &str {
+        // Only texts are kept where a text is read; anything else is a mistake in this program.
+        std::str::from_utf8(&self.bytes[span.clone()]).unwrap_or_default()
+    }
+}

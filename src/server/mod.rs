@@ -1,0 +1,36 @@
+//! The server: starts the shards, waits for the end, ends them.
+//!
+//! ```text
+//! turn     the loop of one shard: events -> core -> log -> release -> sleep
+//! core     connections and replies     session  what is remembered of each
+//! dispatch which shard carries a command out     route, message, post, inbox: between shards
+//! execute  commands of this shard      query    questions to it      here  what any shard answers
+//! names    custom ids     many  commands on many jobs     all  questions to all shards
+//! engine   the state machine and its log     hole  replies that wait for the disk
+//! ```
+
+mod all;
+mod auth;
+mod book;
+mod core;
+mod dispatch;
+mod engine;
+mod execute;
+mod here;
+mod hole;
+mod http;
+mod inbox;
+mod job_map;
+mod many;
+mod message;
+mod names;
+mod post;
+mod query;
+mod route;
+mod session;
+mod start;
+mod task;
+mod turn;
+mod workers;
+
+pub use start::{StartError, serve};

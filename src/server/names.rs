@@ -1,0 +1,215 @@
+//! Custom ids over all shards: claiming them before a push, telling the directory what came of it.
+
+use super::core::{CURRENT, Core};
+use super::dispatch::Asked;
+use super::execute::framed;
+use super::job_map::write_id;
+use super::message::{Batch, Message, Origin, Span, Step};
+use super::task::{Claims, Task};
+use crate::api::request::{Body, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::reply;
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::{Command, NewJob};
+use corq_shards::effect::Reply;
+
+/// A push that waits until another one says what came of a name that both want.
+#[derive(Debug)]
+pub struct WaitingClaim {
+    step: Step,
+    names: Vec<Box<str>>,
+}
+
+fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
+    match body {
+        Body::Push { job, .. } => std::slice::from_ref(job),
+        Body::PushBatch { jobs, .. } => jobs,
+        _ => &[],
+    }
+}
+
+impl Core {
+    /// Starts a push whose jobs have custom ids.
+    pub(super) fn claim_names(&mut self, asked: Asked<'_>, body: &Body<'_>, queue: &str) {
+        let jobs = jobs_of(body);
+        let mut taken = vec![false; jobs.len()];
+        let mut keepers: Vec<(usize, Vec<usize>)> =
+            (0..self.slots.shards()).map(|keeper| (keeper, Vec::new())).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        for (place, job) in jobs.iter().enumerate() {
+            let Some(name) = job.custom_id else { continue };
+            if seen.insert(name) {
+                keepers[self.slots.of_name(name)].1.push(place);
+            } else {
+                taken[place] = true;
+            }
+        }
+        keepers.retain(|(_, places)| !places.is_empty());
+        self.deferred(asked.origin);
+        let claims = Claims {
+            origin: asked.origin,
+            frame: asked.frame.into(),
+            owner: self.slots.of_queue(queue),
+            keepers,
+            answered: 0,
+            taken,
+        };
+        let step = self.tasks.start(self.me, Task::Claims(claims));
+        self.ask_next_keeper(step, jobs);
+    }
+
+    fn ask_next_keeper(&mut self, step: Step, jobs: &[NewJob<'_>]) {
+        let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
+        let (keeper, places) = &claims.keepers[claims.answered];
+        let batch = self.post.ask(*keeper);
+        let name = |&place: &usize| jobs[place].custom_id.unwrap_or_default();
+        let names = places.iter().map(|place| batch.keep(name(place).as_bytes())).collect();
+        batch.messages.push(Message::Claim { step, names });
+    }
+
+    /// The directory's part: grants all names or lets the push wait.
+    pub(super) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span]) {
+        let names = names.iter().map(|name| batch.text(name).into()).collect();
+        let claim = WaitingClaim { step, names };
+        if let Some(claim) = self.grant_or_wait(claim) {
+            self.waiting_claims.push_back(claim);
+        }
+    }
+
+    fn grant_or_wait(&mut self, claim: WaitingClaim) -> Option<WaitingClaim> {
+        if claim.names.iter().any(|name| self.directory.is_claimed(name)) {
+            return Some(claim);
+        }
+        let taken = claim.names.iter().map(|name| !self.directory.claim(name)).collect();
+        let step = claim.step;
+        self.post.tell(usize::from(step.shard)).messages.push(Message::Claimed { step, taken });
+        None
+    }
+
+    fn retry_claims(&mut self) {
+        for _ in 0..self.waiting_claims.len() {
+            let Some(claim) = self.waiting_claims.pop_front() else { return };
+            if let Some(claim) = self.grant_or_wait(claim) {
+                self.waiting_claims.push_back(claim);
+            }
+        }
+    }
+
+    /// A keeper has answered.
+    pub(super) fn claimed(&mut self, step: Step, taken: &[bool]) {
+        let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
+        for (&place, &taken) in claims.keepers[claims.answered].1.iter().zip(taken) {
+            claims.taken[place] = taken;
+        }
+        claims.answered += 1;
+        if claims.answered < claims.keepers.len() {
+            let frame = std::mem::take(&mut claims.frame);
+            if let Ok(Request { body, .. }) = decode(&frame) {
+                self.ask_next_keeper(step, jobs_of(&body));
+            }
+            if let Some(Task::Claims(claims)) = self.tasks.get(step) {
+                claims.frame = frame;
+            }
+            return;
+        }
+        let Some(Task::Claims(claims)) = self.tasks.end(step) else { return };
+        let batch = self.post.ask(claims.owner);
+        let frame = batch.keep(&claims.frame);
+        let (origin, taken) = (claims.origin, claims.taken.into());
+        batch.messages.push(Message::Push { origin, frame, taken });
+    }
+
+    /// The owner's part: pushes the jobs whose names were granted.
+    pub(super) fn push_named(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: &[u8],
+        taken: &[bool],
+    ) {
+        let Ok(Request { req_id, body }) = decode(frame) else { return };
+        let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = &body else { return };
+        let many = matches!(body, Body::PushBatch { .. });
+        let all = jobs_of(&body);
+        let granted =
+            all.iter().zip(taken).filter(|(_, taken)| !**taken).map(|(job, _)| job.clone());
+        let granted: Vec<NewJob<'_>> = granted.collect();
+        let caller = Caller { client: origin.client(), request: CURRENT };
+        self.apply(conns, caller, &Command::Push { queue, jobs: &granted });
+        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
+        let Some((_, Reply::Pushed(pushed))) = own else { return };
+        let indices = self.effects.pushed[pushed.clone()].to_vec();
+        self.release_unused(&granted, &indices);
+        self.respond(conns, origin, |engine, pen| {
+            framed(pen, req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, req_id, 1);
+                writer.str(if many { "ids" } else { "id" });
+                if many {
+                    writer.array(all.len());
+                }
+                let mut pushed = indices.iter();
+                for (job, &taken) in all.iter().zip(taken) {
+                    match (taken, job.custom_id) {
+                        (true, Some(name)) => writer.str(name),
+                        _ => {
+                            if let Some(&index) = pushed.next() {
+                                write_id(&mut writer, &engine.shard.view(index));
+                            }
+                        }
+                    }
+                }
+            });
+        });
+        self.answered(origin);
+    }
+
+    /// Names that were granted to jobs which another job stood in the way of (its unique key).
+    fn release_unused(&mut self, granted: &[NewJob<'_>], pushed: &[u32]) {
+        for (job, &index) in granted.iter().zip(pushed) {
+            let Some(name) = job.custom_id else { continue };
+            let view = self.engine.shard.view(index);
+            if view.options.and_then(|options| options.custom_id.as_deref()) != Some(name) {
+                let batch = self.post.tell(self.slots.of_name(name));
+                let name = batch.keep(name.as_bytes());
+                batch.messages.push(Message::Unclaim { name });
+            }
+        }
+    }
+
+    /// Tells the directory of custom ids that came or went with the last command.
+    pub(super) fn tell_names(&mut self) {
+        if self.effects.names.is_empty() {
+            return;
+        }
+        for change in std::mem::take(&mut self.effects.names) {
+            let (name, id, known) = (&*change.name, change.id, change.known);
+            let batch = self.post.tell(self.slots.of_name(name));
+            let name = batch.keep(name.as_bytes());
+            batch.messages.push(Message::Named { name, id, known });
+        }
+    }
+
+    /// Tells the directory of all custom ids, after recovery.
+    pub(super) fn tell_all_names(&mut self) {
+        for (name, id) in self.engine.shard.custom_ids() {
+            let batch = self.post.tell(self.slots.of_name(name));
+            let name = batch.keep(name.as_bytes());
+            batch.messages.push(Message::Named { name, id, known: true });
+        }
+    }
+
+    pub(super) fn unclaimed(&mut self, name: &str) {
+        self.directory.release(name);
+        self.retry_claims();
+    }
+
+    pub(super) fn named(&mut self, name: &str, id: corq_shards::id::JobId, known: bool) {
+        if known {
+            self.directory.settle(name, id);
+        } else {
+            self.directory.forget(name, id);
+        }
+        self.retry_claims();
+    }
+}

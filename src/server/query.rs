@@ -1,0 +1,269 @@
+//! Questions about jobs and queues of this shard. What they need of the log may have to be read from
+//! the disk first; then the question is asked again.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::engine::{Absent, Fetched, Records};
+use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
+use super::hole::{Then, Waiting};
+use super::job_map::{records_of, write_job};
+use super::message::Origin;
+use crate::api::request::{Body, JobRef};
+use crate::protocol::decode::decode;
+use crate::protocol::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::job::{State, Stored};
+use corq_shards::queue::Queue;
+
+impl Core {
+    /// Answers a question. `fetched` holds records that had to be read for it first.
+    pub(super) fn query(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        fetched: &[Fetched],
+    ) {
+        match body {
+            Body::GetJob(job) => self.get_job(conns, asked, body, *job, fetched),
+            Body::GetJobByCustomId(name) => {
+                self.get_job(conns, asked, body, JobRef::Custom(name), fetched);
+            }
+            Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
+            Body::GetState(job) => self.get_state(conns, asked, body, *job),
+            Body::Dlq { queue, count } => self.dead_letters(conns, asked, queue, *count, fetched),
+            Body::GetJobCounts(queue) => self.job_counts(conns, asked, queue),
+            Body::Count(queue) => {
+                let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
+                self.write_count(conns, asked.origin, asked.req_id, count);
+            }
+            Body::IsPaused(queue) => {
+                let paused = self.engine.shard.queue(queue).is_some_and(|queue| queue.paused);
+                self.respond(conns, asked.origin, |_, pen| {
+                    framed(pen, asked.req_id, |pen| {
+                        let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                        writer.str("paused");
+                        writer.bool(paused);
+                    });
+                });
+            }
+            _ => {
+                self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet")
+            }
+        }
+    }
+
+    /// Asks for records, after which the question is asked again.
+    fn read_then_ask(&mut self, asked: Asked<'_>, records: &[Stored]) {
+        let then = Then::Ask { frame: asked.frame.into(), lookup: asked.lookup };
+        self.read_first(asked.origin, then, records);
+    }
+
+    /// Starts reads, after which `then` follows.
+    pub(super) fn read_first(&mut self, origin: Origin, then: Then, records: &[Stored]) {
+        self.deferred(origin);
+        for (token, stored) in self.cold.wait(origin, then, records) {
+            let position = corq_io::log::Position(stored.position);
+            self.engine.book.0.read_cold(position, stored.record_bytes as usize, token);
+        }
+    }
+
+    /// A record has been read, or could not be.
+    pub fn record_arrived(
+        &mut self,
+        conns: &mut Connections,
+        token: u64,
+        bytes: Option<Box<[u8]>>,
+    ) {
+        let Some(waiting) = self.cold.arrived(token, bytes) else { return };
+        let Waiting { origin, then, fetched, .. } = waiting;
+        self.answered(origin);
+        match then {
+            Then::Send { mut frame, holes } => {
+                if Waiting::fill(&mut frame, &holes, &fetched) {
+                    self.send_frame(conns, origin, &frame);
+                } else {
+                    self.refuse_frame(conns, origin, &frame);
+                }
+            }
+            Then::Ask { frame, lookup } => {
+                if let Ok(request) = decode(&frame) {
+                    let asked = Asked { origin, req_id: request.req_id, frame: &frame, lookup };
+                    self.query(conns, asked, &request.body, &fetched);
+                }
+            }
+        }
+    }
+
+    /// Sends an error in place of a reply that was written and cannot be completed.
+    fn refuse_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
+        let req_id = reply::req_id_of(&frame[PREFIX_BYTES..]);
+        self.refuse(conns, origin, req_id, DAMAGED);
+    }
+
+    fn get_job(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+        fetched: &[Fetched],
+    ) {
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        let Some(index) = asked.id_of(job).and_then(|id| self.engine.shard.find(id)) else {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            return;
+        };
+        self.answer_jobs(conns, asked, &[index], fetched, false);
+    }
+
+    fn dead_letters(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+        count: u32,
+        fetched: &[Fetched],
+    ) {
+        let jobs: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
+        self.answer_jobs(conns, asked, &jobs, fetched, true);
+    }
+
+    /// Answers with jobs in full, once their records are at hand.
+    fn answer_jobs(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        jobs: &[u32],
+        fetched: &[Fetched],
+        many: bool,
+    ) {
+        let missing = self.missing_records(jobs, fetched);
+        if missing.iter().map(|stored| u64::from(stored.record_bytes)).sum::<u64>()
+            > FRAME_BYTES_MAX as u64
+        {
+            self.refuse(conns, asked.origin, asked.req_id, TOO_LARGE);
+            return;
+        }
+        if !missing.is_empty() {
+            self.read_then_ask(asked, &missing);
+            return;
+        }
+        self.respond(conns, asked.origin, |engine, pen| {
+            let records = Records::new(&engine.book, fetched);
+            let start = pen.out.len();
+            let mut written = Ok(());
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str(if many { "jobs" } else { "job" });
+                if many {
+                    writer.array(jobs.len());
+                }
+                written = jobs
+                    .iter()
+                    .try_for_each(|&job| write_job(&mut writer, &engine.shard.view(job), &records));
+            });
+            if written.is_err() {
+                pen.out.truncate(start);
+                reply::error(pen.out, asked.req_id, DAMAGED);
+            }
+        });
+    }
+
+    fn missing_records(&self, jobs: &[u32], fetched: &[Fetched]) -> Vec<Stored> {
+        let records = Records::new(&self.engine.book, fetched);
+        let views = jobs.iter().map(|&job| self.engine.shard.view(job));
+        let needed = views.flat_map(|view| records_of(&view).collect::<Vec<_>>());
+        needed.filter(|stored| records.record(stored) == Err(Absent::Cold)).collect()
+    }
+
+    fn get_result(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+        fetched: &[Fetched],
+    ) {
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        let Some(view) = found.map(|index| self.engine.shard.view(index)) else {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            return;
+        };
+        let completed = view.outcome.filter(|_| view.job.state == State::Completed);
+        let stored = completed.map(|outcome| outcome.stored).filter(|at| at.payload_bytes > 0);
+        let records = Records::new(&self.engine.book, fetched);
+        match stored.map(|stored| (stored, records.payload(&stored))) {
+            Some((stored, Err(Absent::Cold))) => self.read_then_ask(asked, &[stored]),
+            Some((_, Err(Absent::Damaged))) => {
+                self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
+            }
+            _ => self.respond(conns, asked.origin, |engine, pen| {
+                let records = Records::new(&engine.book, fetched);
+                let result = stored.and_then(|stored| records.payload(&stored).ok());
+                framed(pen, asked.req_id, |pen| {
+                    let mut writer = reply::head(pen.out, true, asked.req_id, 2);
+                    writer.str("id");
+                    write_ref(&mut writer, job);
+                    writer.str("result");
+                    writer.raw_or_nil(result.unwrap_or_default());
+                });
+            }),
+        }
+    }
+
+    fn get_state(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+    ) {
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        self.respond(conns, asked.origin, |engine, pen| {
+            let state = found.map_or(State::Vacant, |index| engine.shard.view(index).job.state);
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 2);
+                writer.str("id");
+                write_ref(&mut writer, job);
+                writer.str("state");
+                writer.str(state.name());
+            });
+        });
+    }
+
+    fn job_counts(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+        let queue = self.engine.shard.queue(queue);
+        let counts = State::ALL.map(|state| queue.map_or(0, |queue| queue.count(state)));
+        self.respond(conns, asked.origin, |_, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("counts");
+                writer.map(State::ALL.len() + 1);
+                for (state, count) in State::ALL.iter().zip(counts) {
+                    writer.str(state.name());
+                    writer.uint(count);
+                }
+                writer.str("waiting-children");
+                writer.uint(0);
+            });
+        });
+    }
+}
+
+fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
+    match job {
+        JobRef::Id(id) => writer.uuid(id.0),
+        JobRef::Custom(name) => writer.str(name),
+    }
+}

@@ -1,0 +1,100 @@
+//! Which shard a command belongs to. Knows names and ids, nothing of what the command does.
+
+use crate::api::request::{Body, JobRef};
+use corq_shards::id::{JobId, SLOTS, Slot, fnv1a};
+
+/// Slots to shards, and names to the shards that keep them.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    table: Box<[u16]>,
+    shards: usize,
+}
+
+impl Slots {
+    /// Deals the slots out to `shards` shards in turn.
+    pub fn new(shards: usize) -> Self {
+        let table = (0..usize::from(SLOTS)).map(|slot| (slot % shards) as u16).collect();
+        Self { table, shards }
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.shards
+    }
+
+    /// The shard that owns a queue.
+    pub fn of_queue(&self, queue: &str) -> usize {
+        self.of_slot(Slot::of_name(queue))
+    }
+
+    /// The shard that owns a job.
+    pub fn of_job(&self, id: JobId) -> usize {
+        self.of_slot(id.slot())
+    }
+
+    /// The shard whose directory holds a custom id.
+    pub fn of_name(&self, name: &str) -> usize {
+        (fnv1a(name.as_bytes()) >> 17) as usize % self.shards
+    }
+
+    fn of_slot(&self, slot: Slot) -> usize {
+        usize::from(self.table[slot.index()])
+    }
+}
+
+/// Where a command has to go.
+pub enum Route<'a> {
+    /// Any shard can answer.
+    Here,
+    /// The owner of a queue.
+    Queue(&'a str),
+    /// The owner of a job.
+    Job(JobRef<'a>),
+    /// The owner of a queue, once the job's name is known.
+    JobInQueue(&'a str, JobRef<'a>),
+    /// The owner of a queue, once the custom ids are claimed.
+    Claims(&'a str),
+    /// The owners of several jobs.
+    Jobs(&'a [JobRef<'a>]),
+    /// Every shard.
+    All,
+    /// The table has the command; the server does not do it.
+    Unsupported,
+}
+
+/// Where `body` has to go.
+pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
+    match body {
+        Body::Hello { .. }
+        | Body::Auth { .. }
+        | Body::Ping
+        | Body::RegisterWorker(_)
+        | Body::UnregisterWorker(_)
+        | Body::Heartbeat { .. } => Route::Here,
+        Body::Push { queue, job } if job.custom_id.is_some() => Route::Claims(queue),
+        Body::PushBatch { queue, jobs } if jobs.iter().any(|job| job.custom_id.is_some()) => {
+            Route::Claims(queue)
+        }
+        Body::Push { queue, .. } | Body::PushBatch { queue, .. } | Body::Dlq { queue, .. } => {
+            Route::Queue(queue)
+        }
+        Body::Pull(pull) | Body::PullBatch(pull) => Route::Queue(pull.queue),
+        Body::GetJobCounts(queue)
+        | Body::Count(queue)
+        | Body::Pause(queue)
+        | Body::Resume(queue)
+        | Body::IsPaused(queue) => Route::Queue(queue),
+        Body::RetryDlq { queue, job: None, .. } => Route::Queue(queue),
+        Body::RetryDlq { queue, job: Some(job), .. } => Route::JobInQueue(queue, *job),
+        Body::Ack(ack) => Route::Job(ack.job),
+        Body::Fail(fail) => Route::Job(fail.job),
+        Body::JobHeartbeat { job, .. }
+        | Body::GetJob(job)
+        | Body::GetState(job)
+        | Body::GetResult(job) => Route::Job(*job),
+        Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
+        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
+        Body::ListQueues | Body::Stats => Route::All,
+        _ => Route::Unsupported,
+    }
+}

@@ -1,0 +1,93 @@
+//! What the server remembers of one connection, and the table of them.
+
+use corq_io::net::ConnId;
+
+/// Commands of one connection that may be unanswered at a time (`interface.md` 4.3).
+pub const IN_FLIGHT_MAX: u32 = 50;
+
+/// Received bytes of one connection that may wait for their turn before it is no longer read.
+pub const PENDING_BYTES_MAX: usize = 256 * 1024;
+
+/// Unsent replies of one connection beyond which it is closed.
+pub const UNSENT_BYTES_MAX: usize = 64 << 20;
+
+/// What a connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speech {
+    /// MessagePack frames.
+    Frames,
+    /// HTTP/1.1.
+    Http,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    /// Which.
+    pub conn: ConnId,
+    /// What it speaks.
+    pub speech: Speech,
+    /// Received and not yet handled.
+    pub pending: Vec<u8>,
+    /// Whether it may give commands.
+    pub trusted: bool,
+    /// Commands that are not answered yet.
+    pub in_flight: u32,
+    /// Whether other shards may hold something of it.
+    pub seen_elsewhere: bool,
+    /// Whether [`Session::pending`] waits for answers rather than for bytes.
+    pub blocked: bool,
+    /// Whether it is not being read.
+    pub paused: bool,
+    /// Whether the peer sends no more.
+    pub half_closed: bool,
+}
+
+impl Session {
+    fn new(conn: ConnId, speech: Speech, trusted: bool) -> Self {
+        Self {
+            conn,
+            speech,
+            pending: Vec::new(),
+            trusted,
+            in_flight: 0,
+            seen_elsewhere: false,
+            blocked: false,
+            paused: false,
+            half_closed: false,
+        }
+    }
+}
+
+/// The connections of a shard, by id.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    places: Vec<Option<Session>>,
+}
+
+impl Sessions {
+    /// Takes in a new connection.
+    pub fn open(&mut self, conn: ConnId, speech: Speech, trusted: bool) {
+        let place = conn.index as usize;
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        self.places[place] = Some(Session::new(conn, speech, trusted));
+    }
+
+    /// Forgets a connection.
+    pub fn close(&mut self, conn: ConnId) -> Option<Session> {
+        let place = self.places.get_mut(conn.index as usize)?;
+        place.take_if(|session| session.conn == conn)
+    }
+
+    /// A connection that is still there.
+    pub fn get(&mut self, conn: ConnId) -> Option<&mut Session> {
+        self.places.get_mut(conn.index as usize)?.as_mut().filter(|session| session.conn == conn)
+    }
+
+    /// The connections that are there.
+    pub fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.places.iter().flatten()
+    }
+}

@@ -1,0 +1,276 @@
+//! From settings to running shards, and back.
+
+use super::auth::Guard;
+use super::book::Book;
+use super::core::Core;
+use super::engine::Engine;
+use super::message::Batch;
+use super::post::Post;
+use super::route::Slots;
+use super::turn::{Ending, Fatal, Turn};
+use crate::config::{Config, Durability};
+use corq_io::clock::Clock;
+use corq_io::host::{self, Host, HostError};
+use corq_io::log::{DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Recovery};
+use corq_io::mesh::{Endpoint, Mesh, Waker};
+use corq_io::net::{self, Reactor};
+use corq_io::runtime::{self, Shards};
+use corq_io::signal::{self, Signals};
+use corq_io::store::Store;
+use corq_shards::Shard;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+/// Why the server did not start, or did not end well. One line each.
+#[derive(Debug)]
+pub enum StartError {
+    /// The machine lacks something.
+    Host(Vec<HostError>),
+    /// Something else, said in full.
+    Other(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(errors) => {
+                for (place, error) in errors.iter().enumerate() {
+                    write!(f, "{}{error}", if place > 0 { "\n" } else { "" })?;
+                }
+                Ok(())
+            }
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+fn other(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
+    StartError::Other(format!("{what}: {error}"))
+}
+
+/// What one shard is given.
+struct Seed {
+    endpoint: Endpoint<Batch>,
+    sockets: (TcpListener, TcpListener),
+    chance: u64,
+    ready: Sender<()>,
+}
+
+/// What all shards share, and only read.
+struct Common {
+    config: Config,
+    slots: Slots,
+    guard: Arc<Guard>,
+    ending: Arc<Ending>,
+}
+
+/// Runs the server until SIGTERM or SIGINT.
+pub fn serve(config: Config) -> Result<(), StartError> {
+    let signals = Signals::block().map_err(|error| other("cannot block signals", error))?;
+    let host = host::probe().map_err(StartError::Host)?;
+    let shards = config.shards.map_or(host.cpus.len(), usize::from);
+    let data = match config.data_path() {
+        None => None,
+        Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
+    };
+    let (sockets, addresses) = bind(&config, shards)?;
+    let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
+    let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
+    let guard = Guard::new(config.tokens())
+        .map_err(|_| StartError::Other("the system gives no randomness".into()))?;
+    let ending = Arc::new(Ending::default());
+    let common = Arc::new(Common {
+        slots: Slots::new(shards),
+        guard: Arc::new(guard),
+        ending: Arc::clone(&ending),
+        config,
+    });
+    let (running, ready) = spawn(&host, &common, mesh, sockets)?;
+    let failed = announce(&common, &ready, addresses, shards);
+    if !failed {
+        // An error here would mean that the set of signals is not one.
+        let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
+        tracing::info!("stopping on {signal:?}");
+    }
+    ending.wanted.store(true, Ordering::Release);
+    wakers.iter().for_each(Waker::wake);
+    let outcome = running.join().map_err(StartError::Other);
+    drop(data);
+    if outcome.is_ok() {
+        tracing::info!("stopped");
+    }
+    outcome
+}
+
+/// Sockets of every shard on both ports.
+#[allow(clippy::type_complexity, reason = "a pair of sockets per shard and the two addresses")]
+fn bind(
+    config: &Config,
+    shards: usize,
+) -> Result<(Vec<(TcpListener, TcpListener)>, (SocketAddr, SocketAddr)), StartError> {
+    let bind_all = |port: u16, setting: &str| {
+        let wished = SocketAddr::new(config.listen_host(), port);
+        let fail =
+            |error: std::io::Error| other(format!("{setting}: cannot listen on {wished}"), error);
+        // Shards share a port by SO_REUSEPORT, which would let a second server share it as well:
+        // a socket without it finds out first.
+        let probe = net::listen(wished, false).map_err(fail)?;
+        let address = probe.local_addr().map_err(fail)?;
+        drop(probe);
+        let sockets: Result<Vec<_>, _> =
+            (0..shards).map(|_| net::listen(address, true).map_err(fail)).collect();
+        Ok::<_, StartError>((sockets?, address))
+    };
+    let (frames, tcp) = bind_all(config.tcp_port, "TCP_PORT")?;
+    let (https, http) = bind_all(config.http_port, "HTTP_PORT")?;
+    Ok((frames.into_iter().zip(https).collect(), (tcp, http)))
+}
+
+fn spawn(
+    host: &Host,
+    common: &Arc<Common>,
+    mesh: Vec<Endpoint<Batch>>,
+    sockets: Vec<(TcpListener, TcpListener)>,
+) -> Result<(Shards<String>, Receiver<()>), StartError> {
+    let (ready, is_ready) = channel();
+    let random = SystemRandom::new();
+    let mut seeds = Vec::with_capacity(mesh.len());
+    for (endpoint, sockets) in mesh.into_iter().zip(sockets) {
+        let mut chance = [0; 8];
+        random.fill(&mut chance).map_err(|_| other("randomness", "the system gives none"))?;
+        let chance = u64::from_le_bytes(chance);
+        seeds.push(Seed { endpoint, sockets, chance, ready: ready.clone() });
+    }
+    let common = Arc::clone(common);
+    let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
+        let outcome = run_shard(&common, index, seed).await;
+        if let Err(reason) = &outcome {
+            tracing::error!("shard {index}: {reason}");
+            // The others hold jobs whose answers need this shard: the process ends as a whole.
+            signal::request_stop();
+        }
+        outcome
+    });
+    Ok((shards.map_err(|error| other("cannot start the shards", error))?, is_ready))
+}
+
+/// Says where the server listens, once it does. True if it never will.
+fn announce(
+    common: &Common,
+    ready: &Receiver<()>,
+    (tcp, http): (SocketAddr, SocketAddr),
+    shards: usize,
+) -> bool {
+    for _ in 0..shards {
+        if ready.recv().is_err() {
+            return true;
+        }
+    }
+    let config = &common.config;
+    if config.is_open_to_strangers() {
+        tracing::warn!(
+            "listening on {} without AUTH_TOKENS: everybody who reaches this address can read and \
+             delete every job",
+            config.listen_host()
+        );
+    }
+    let durability = match (config.data_path(), config.durability) {
+        (None, _) => "memory".to_string(),
+        (Some(_), Durability::Written) => {
+            format!("written, synced every {} ms", config.fsync_interval_ms)
+        }
+        (Some(_), Durability::Synced) => "synced".to_string(),
+    };
+    let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
+    tracing::info!(
+        "corq {} serves tcp {tcp}, http {http}; {shards} shards; durability {durability}; data {data}",
+        env!("CARGO_PKG_VERSION"),
+    );
+    false
+}
+
+async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
+    let config = &common.config;
+    let shards = common.slots.shards();
+    let mut clock = Clock::new();
+    let mut shard = Shard::new(corq_shards::Config {
+        completed_max: config.completed_max,
+        completed_retention_ms: config.completed_retention_ms,
+        seed: seed.chance,
+    });
+    let log = open_log(config, index, shards, &mut shard)?;
+    shard.restart(clock.read());
+    let mut reactor = Reactor::new(net::Config {
+        connections_max: config.connections_max as usize,
+        ..net::Config::default()
+    })
+    .map_err(|error| format!("cannot set up its ring: {error}"))?;
+    reactor.watch(seed.endpoint.alarm());
+    let engine = Engine { shard, book: Book(log) };
+    let post = Post::new(seed.endpoint, shards);
+    let guard = Arc::clone(&common.guard);
+    let core = Core::new(engine, post, common.slots.clone(), guard, index, clock.now_ms());
+    let ending = Arc::clone(&common.ending);
+    let timeout_ms = config.shutdown_timeout_ms;
+    let turn = Turn::new(core, reactor, clock, seed.sockets, seed.ready, ending, timeout_ms);
+    turn.run().await.map_err(|fatal: Fatal| fatal.to_string())
+}
+
+fn open_log(
+    config: &Config,
+    index: usize,
+    shards: usize,
+    shard: &mut Shard,
+) -> Result<Log<Store>, String> {
+    let mode = match config.durability {
+        Durability::Written => Mode::Written,
+        Durability::Synced => Mode::Synced,
+    };
+    let store = match config.data_path() {
+        None => Store::Memory(MemoryDisk::new()),
+        Some(path) => Store::Files(
+            FileDisk::open(&path, index as u16, mode)
+                .map_err(|error| format!("cannot open its directory: {error}"))?,
+        ),
+    };
+    let settings = LogConfig {
+        segment_bytes: config.segment_mb << 20,
+        cache_bytes: config.cache_bytes(shards),
+        fsync_interval_ms: config.fsync_interval_ms,
+        ..LogConfig::new(index as u16, mode)
+    };
+    let began = Instant::now();
+    let replay = |position: corq_io::log::Position, record: &[u8]| shard.replay(position.0, record);
+    let (log, recovery) =
+        Log::open(&settings, store, replay).map_err(|error: OpenError| error.to_string())?;
+    report(index, &recovery, began, shard);
+    Ok(log)
+}
+
+fn report(index: usize, recovery: &Recovery, began: Instant, shard: &Shard) {
+    if recovery.records > 0 {
+        tracing::info!(
+            "shard {index} recovered {} jobs from {} records in {} segments ({} MB) in {} ms",
+            shard.holdings().jobs,
+            recovery.records,
+            recovery.segments,
+            recovery.bytes >> 20,
+            began.elapsed().as_millis(),
+        );
+    }
+    if let Some(dropped) = &recovery.dropped {
+        tracing::warn!(
+            "shard {index} dropped {} bytes from byte {} of {} on: {}; the torn tail of a crash, \
+             never acknowledged as synced",
+            dropped.bytes,
+            dropped.offset,
+            dropped.file,
+            dropped.reason,
+        );
+    }
+}

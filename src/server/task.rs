@@ -1,0 +1,129 @@
+//! Commands that take several steps over several shards, as seen by the shard that coordinates them.
+
+use super::dispatch::Lookup;
+use super::message::{Origin, Question, Step};
+use corq_shards::id::JobId;
+use corq_shards::stats::Census;
+use slab::Slab;
+
+/// A command in several steps.
+#[derive(Debug)]
+pub enum Task {
+    /// A push that claims custom ids.
+    Claims(Claims),
+    /// A command on many jobs.
+    Jobs(Jobs),
+    /// A question to all shards.
+    All(All),
+}
+
+/// See [`Task::Claims`].
+#[derive(Debug)]
+pub struct Claims {
+    /// Who asked.
+    pub origin: Origin,
+    /// The command.
+    pub frame: Box<[u8]>,
+    /// The shard that owns the queue.
+    pub owner: usize,
+    /// Per keeper, the jobs whose ids it is asked for. Keepers are asked in the order of their
+    /// numbers and each grants all or nothing, so two pushes never wait for each other.
+    pub keepers: Vec<(usize, Vec<usize>)>,
+    /// How many keepers have answered.
+    pub answered: usize,
+    /// For each job, whether its custom id is taken.
+    pub taken: Vec<bool>,
+}
+
+/// See [`Task::Jobs`].
+#[derive(Debug)]
+pub struct Jobs {
+    /// Who asked.
+    pub origin: Origin,
+    /// The command.
+    pub frame: Box<[u8]>,
+    /// The jobs it names, by place.
+    pub jobs: Vec<Lookup>,
+    /// Answers that are still to come in this phase.
+    pub left: usize,
+    /// What the answers are to.
+    pub phase: Phase,
+    /// The first refusal so far: its place and text.
+    pub refused: Option<(usize, corq_shards::effect::Refusal)>,
+    /// Jobs renewed so far.
+    pub count: u64,
+}
+
+/// The steps of a command on many jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Names are looked up.
+    Resolve,
+    /// All shards are asked whether they could.
+    Check,
+    /// All shards do it.
+    Act,
+}
+
+/// See [`Task::All`].
+#[derive(Debug)]
+pub struct All {
+    /// Who asked.
+    pub origin: Origin,
+    /// The client's name for the request.
+    pub req_id: Option<Box<[u8]>>,
+    /// What was asked.
+    pub question: Question,
+    /// Answers that are still to come.
+    pub left: usize,
+    /// Their sum.
+    pub census: Census,
+    /// Their list entries.
+    pub entries: Vec<u8>,
+    /// How many entries.
+    pub count: usize,
+}
+
+impl Jobs {
+    /// The id of the job at `place`, once names are looked up.
+    pub fn id(&self, place: usize) -> Option<JobId> {
+        match self.jobs[place] {
+            Lookup::Done(id) => id,
+            Lookup::Fresh | Lookup::AsName => None,
+        }
+    }
+
+    /// Keeps the refusal of the first place in the command.
+    pub fn refuse(&mut self, place: usize, refusal: corq_shards::effect::Refusal) {
+        if self.refused.is_none_or(|(first, _)| place < first) {
+            self.refused = Some((place, refusal));
+        }
+    }
+}
+
+/// The tasks a shard coordinates. Each belongs to a command of a connection, which may have no more
+/// than fifty unanswered, so their number is bounded by the connections.
+#[derive(Debug, Default)]
+pub struct Tasks(Slab<Task>);
+
+impl Tasks {
+    /// Starts a task on shard `me`.
+    pub fn start(&mut self, me: usize, task: Task) -> Step {
+        Step { shard: me as u16, task: self.0.insert(task) as u32 }
+    }
+
+    /// A task that goes on.
+    pub fn get(&mut self, step: Step) -> Option<&mut Task> {
+        self.0.get_mut(step.task as usize)
+    }
+
+    /// Ends a task.
+    pub fn end(&mut self, step: Step) -> Option<Task> {
+        self.0.try_remove(step.task as usize)
+    }
+
+    /// Whether none goes on.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,301 @@
+//! The loop of one shard: what has happened, what it means, what the log must hold before anybody
+//! learns of it, and sleep.
+
+use super::core::Core;
+use super::engine::Engine;
+use super::message::{Batch, Message};
+use super::session::Speech;
+use corq_io::clock::Clock;
+use corq_io::log::{LogError, Position};
+use corq_io::net::{ConnId, EndReason, Event, Reactor};
+use corq_io::store::Pump;
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+
+/// Tag of the listener for MessagePack frames.
+const FRAMES: u32 = 0;
+/// Tag of the listener for HTTP.
+const HTTP: u32 = 1;
+
+/// Batches of mail read in one turn: what remains waits for the next, behind the sockets.
+const BATCHES_PER_TURN: usize = 64;
+
+/// Why a shard ends before it is told to.
+#[derive(Debug)]
+pub enum Fatal {
+    /// The log can hold nothing any more.
+    Log(LogError),
+    /// The ring has failed.
+    Ring(io::Error),
+}
+
+impl std::fmt::Display for Fatal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Log(error) => {
+                write!(f, "the log has failed, nothing is acknowledged any more: {error}")
+            }
+            Self::Ring(error) => write!(f, "the ring has failed: {error}"),
+        }
+    }
+}
+
+impl From<LogError> for Fatal {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<io::Error> for Fatal {
+    fn from(error: io::Error) -> Self {
+        Self::Ring(error)
+    }
+}
+
+/// How the shards of a process end together.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// Somebody wants it.
+    pub wanted: AtomicBool,
+    /// Shards that have answered all they had.
+    pub quiet: AtomicUsize,
+}
+
+/// Output and mail that wait for the log.
+struct Held {
+    until: Position,
+    outputs: Vec<(ConnId, u64)>,
+    closing: Vec<ConnId>,
+    batches: Vec<(usize, Batch)>,
+}
+
+/// See the module.
+pub struct Turn {
+    core: Core,
+    reactor: Reactor,
+    pump: Pump,
+    clock: Clock,
+    events: Vec<Event>,
+    held: VecDeque<Held>,
+    /// Listeners that wait until all shards have recovered.
+    listeners: Vec<(TcpListener, u32)>,
+    ready: Option<Sender<()>>,
+    ending: Arc<Ending>,
+    shutdown_timeout_ms: u64,
+}
+
+impl Turn {
+    /// A loop around `core`. `ready` is told when connections are taken.
+    pub fn new(
+        core: Core,
+        reactor: Reactor,
+        clock: Clock,
+        sockets: (TcpListener, TcpListener),
+        ready: Sender<()>,
+        ending: Arc<Ending>,
+        shutdown_timeout_ms: u64,
+    ) -> Self {
+        Self {
+            core,
+            reactor,
+            pump: Pump::default(),
+            clock,
+            events: Vec::new(),
+            held: VecDeque::new(),
+            listeners: vec![(sockets.0, FRAMES), (sockets.1, HTTP)],
+            ready: Some(ready),
+            ending,
+            shutdown_timeout_ms,
+        }
+    }
+
+    /// Runs until the end is wanted and everybody has an answer.
+    pub async fn run(mut self) -> Result<(), Fatal> {
+        self.core.tell_all_names();
+        for dest in 0..self.core.slots.shards() {
+            self.core.post.tell(dest).messages.push(Message::Open);
+        }
+        let mut give_up_ms = u64::MAX;
+        loop {
+            let next_ms = self.turn()?;
+            if self.core.closed_shards == 0 {
+                self.open_doors();
+            }
+            if self.ending.wanted.load(Ordering::Acquire) {
+                if give_up_ms == u64::MAX {
+                    give_up_ms = self.core.now_ms.saturating_add(self.shutdown_timeout_ms);
+                    self.begin_to_end();
+                    continue;
+                }
+                if self.may_end() || self.core.now_ms >= give_up_ms {
+                    break;
+                }
+            }
+            self.sleep(next_ms.min(give_up_ms)).await?;
+        }
+        self.close_log().await
+    }
+
+    /// Everything that can be done without sleeping. Returns when time itself brings more, in
+    /// milliseconds since the epoch; `now` if something is left already.
+    fn turn(&mut self) -> Result<u64, Fatal> {
+        self.core.now_ms = self.clock.read();
+        self.core.note_rates();
+        self.take_events()?;
+        let mut mail_left = BATCHES_PER_TURN;
+        while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
+            mail_left -= 1;
+        }
+        let due_ms = self.core.tick(&mut self.reactor.conns);
+        while self.core.go_on_unblocked(&mut self.reactor.conns) {}
+        self.core.cut_off_slow_readers(&mut self.reactor.conns);
+        self.core.post.send_asks();
+        self.core.engine.book.0.flush(self.core.now_ms)?;
+        self.pump.submit(&mut self.core.engine.book.0, &mut self.reactor);
+        self.take_cold_reads();
+        self.hold_back();
+        self.release();
+        let stuck = self.core.post.flush();
+        if stuck || mail_left == 0 || self.core.post.has_own() || !self.core.touched.is_empty() {
+            return Ok(self.core.now_ms);
+        }
+        let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);
+        Ok(due_ms.min(flush_ms))
+    }
+
+    fn take_events(&mut self) -> Result<(), Fatal> {
+        for event in self.events.drain(..) {
+            let Reactor { buffers, conns, .. } = &mut self.reactor;
+            match event {
+                Event::Received { conn, chunk } => {
+                    self.core.received(conns, conn, buffers.bytes(&chunk));
+                    buffers.recycle(chunk);
+                }
+                Event::Accepted { conn, listener } => {
+                    let speech = if listener == FRAMES { Speech::Frames } else { Speech::Http };
+                    self.core.accepted(conn, speech);
+                }
+                Event::Ended { conn, reason: EndReason::HalfClosed } => {
+                    self.core.half_closed(conns, conn);
+                }
+                Event::Ended { conn, .. } => self.core.ended(conns, conn),
+                Event::Closed { .. } | Event::Drained { .. } | Event::Woken => {}
+                Event::Disk { tag, result } => {
+                    Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_cold_reads(&mut self) {
+        let Self { core, reactor, pump, .. } = self;
+        while let Some(read) = core.engine.book.0.take_read() {
+            let token = read.token;
+            let bytes = match read.body {
+                Ok(body) => Some(body.into()),
+                Err(error) => {
+                    tracing::error!("{error}");
+                    None
+                }
+            };
+            core.record_arrived(&mut reactor.conns, token, bytes);
+        }
+        pump.submit(&mut core.engine.book.0, reactor);
+    }
+
+    /// Keeps this turn's output and news until the log has what they tell of.
+    fn hold_back(&mut self) {
+        let core = &mut self.core;
+        let conns = &self.reactor.conns;
+        core.touched.sort_unstable();
+        core.touched.dedup();
+        let batches = core.post.take_tells();
+        if core.touched.is_empty() && core.finishing.is_empty() && batches.is_empty() {
+            return;
+        }
+        let outputs = core.touched.drain(..).map(|conn| (conn, conns.appended(conn))).collect();
+        let closing = std::mem::take(&mut core.finishing);
+        let until = core.engine.book.0.head();
+        self.held.push_back(Held { until, outputs, closing, batches });
+    }
+
+    /// Lets go, in order, what the log has.
+    fn release(&mut self) {
+        let released = self.core.engine.book.0.released();
+        let conns = &mut self.reactor.conns;
+        while let Some(held) = self.held.pop_front_if(|held| held.until <= released) {
+            for (conn, upto) in held.outputs {
+                conns.allow(conn, upto);
+            }
+            for conn in held.closing {
+                conns.close(conn);
+            }
+            for (dest, batch) in held.batches {
+                self.core.post.send(dest, batch);
+            }
+        }
+    }
+
+    /// Sleeps until something happens or `until_ms`.
+    async fn sleep(&mut self, until_ms: u64) -> Result<(), Fatal> {
+        if until_ms <= self.core.now_ms || !self.core.post.prepare_to_sleep() {
+            self.reactor.poll(&mut self.events)?;
+            return Ok(());
+        }
+        let deadline = self.clock.instant_of(until_ms);
+        let woken = self.reactor.wait(deadline, &mut self.events).await;
+        self.core.post.awake();
+        Ok(woken?)
+    }
+
+    /// Takes connections, now that every custom id is known to its directory.
+    fn open_doors(&mut self) {
+        for (socket, tag) in self.listeners.drain(..) {
+            self.reactor.add_listener(socket, tag);
+        }
+        if let Some(ready) = self.ready.take() {
+            // Whoever waited for it may have given up because another shard failed.
+            let _ = ready.send(());
+        }
+    }
+
+    fn begin_to_end(&mut self) {
+        self.listeners.clear();
+        self.reactor.stop_accepting();
+        self.core.begin_to_end(&mut self.reactor.conns);
+    }
+
+    /// Whether all shards have answered all they had. Until then each goes on for the others' sake.
+    fn may_end(&mut self) -> bool {
+        let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
+        if !self.core.counted_quiet && self.held.is_empty() && self.core.is_quiet(sent) {
+            self.core.counted_quiet = true;
+            self.ending.quiet.fetch_add(1, Ordering::AcqRel);
+            self.core.wake_others();
+        }
+        self.ending.quiet.load(Ordering::Acquire) >= self.core.slots.shards()
+    }
+
+    async fn close_log(mut self) -> Result<(), Fatal> {
+        let Engine { book, .. } = &mut self.core.engine;
+        while !book.0.close(self.clock.read())? {
+            self.pump.submit(&mut book.0, &mut self.reactor);
+            self.events.clear();
+            let soon = self.clock.instant_of(self.clock.now_ms() + 10);
+            self.reactor.wait(soon, &mut self.events).await?;
+            for event in self.events.drain(..) {
+                match event {
+                    Event::Disk { tag, result } => Pump::complete(&mut book.0, tag, &result)?,
+                    Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
