@@ -1,7 +1,7 @@
 //! The shard's outgoing mail: one batch per destination and turn, of two kinds. What only asks goes
 //! at the end of the turn; what tells of the shard's state goes once the log has that state.
 
-use super::message::{Batch, Message};
+use super::message::Batch;
 use corq_io::mesh::{Endpoint, Refused};
 use std::collections::VecDeque;
 

@@ -1,0 +1,177 @@
+//! The event loop: one thread, every connection, one read and one write per connection and turn.
+//!
+//! One thread is enough, because a job costs the generator less than it costs any server; and it
+//! keeps the second core of a small machine free for the server.
+
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::time::Timespec;
+
+use crate::lane::{Connection, IN_FLIGHT_MAX};
+use crate::phase::{Phase, Plan};
+use crate::reply::{self, Answer, PulledJob};
+use crate::seen::Seen;
+use crate::tally::Tally;
+use crate::wire::Templates;
+
+/// Requests waiting for replies beyond which an open loop has lost its server.
+const OPEN_LOOP_BACKLOG_MAX: usize = IN_FLIGHT_MAX - 1;
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// How long a turn may wait when nothing is due: deadlines and patience are looked at then.
+const TURN_NS_MAX: u64 = 50_000_000;
+
+/// The connections, and what all phases of a run share.
+pub(crate) struct Engine {
+    pub(crate) connections: Vec<Connection>,
+    epoll: OwnedFd,
+    pub(crate) ledger: Ledger,
+    born: Instant,
+    progress: bool,
+}
+
+/// What has been pushed and received so far, over all phases.
+pub(crate) struct Ledger {
+    pub(crate) templates: Templates,
+    pub(crate) seen: Seen,
+    pub(crate) next_sequence: u32,
+    /// Jobs that wait in each queue and that no pull has been sent for.
+    pub(crate) stock: Vec<u64>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        connections: Vec<Connection>,
+        templates: Templates,
+        queues: usize,
+        progress: bool,
+    ) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (index, connection) in connections.iter().enumerate() {
+            let token = EventData::new_u64(index as u64);
+            epoll::add(&epoll, &connection.socket, token, EventFlags::IN)?;
+        }
+        let ledger =
+            Ledger { templates, seen: Seen::default(), next_sequence: 0, stock: vec![0; queues] };
+        Ok(Self { connections, epoll, ledger, born: Instant::now(), progress })
+    }
+
+    fn now(&self) -> u64 {
+        self.born.elapsed().as_nanos() as u64
+    }
+
+    /// Runs one phase to its end. What went wrong on the way is in the tally.
+    pub(crate) fn run(&mut self, plan: &Plan) -> Result<Tally, String> {
+        let start = self.now();
+        let mut phase = Phase::new(plan, start);
+        let mut shown = start;
+        for index in 0..self.connections.len() {
+            let lane = &mut self.connections[index].lane;
+            phase.begin(index, lane, &mut self.ledger, start);
+            self.flush(index)?;
+        }
+        let mut events = Vec::with_capacity(self.connections.len().max(16));
+        let mut jobs = Vec::new();
+        loop {
+            let now = self.now();
+            self.release_due_pushes(&mut phase, now)?;
+            if phase.is_over(now) {
+                break;
+            }
+            if phase.lost_patience(now) {
+                let stuck = phase.describe_wait();
+                phase.tally.fail(|| stuck);
+                break;
+            }
+            self.show(&phase, &mut shown, start, now, false);
+            self.turn(&mut phase, &mut events, &mut jobs)?;
+        }
+        self.show(&phase, &mut shown, start, phase.progressed_ns, true);
+        Ok(phase.finish(start))
+    }
+
+    fn turn(
+        &mut self,
+        phase: &mut Phase,
+        events: &mut Vec<epoll::Event>,
+        jobs: &mut Vec<PulledJob>,
+    ) -> Result<(), String> {
+        let wait_ns = phase.next_due_ns(self.now()).min(TURN_NS_MAX);
+        let timeout = Timespec {
+            tv_sec: (wait_ns / 1_000_000_000) as i64,
+            tv_nsec: (wait_ns % 1_000_000_000) as i64,
+        };
+        events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(format!("epoll: {error}")),
+        }
+        for event in events.iter() {
+            let index = event.data.u64() as usize;
+            let flags = event.flags;
+            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                self.receive(index, phase, jobs)?;
+            }
+            self.flush(index)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a connection once and answers every whole reply with the request that follows it.
+    fn receive(
+        &mut self,
+        index: usize,
+        phase: &mut Phase,
+        jobs: &mut Vec<PulledJob>,
+    ) -> Result<(), String> {
+        self.connections[index].receive()?;
+        let now = self.now();
+        let connection = &mut self.connections[index];
+        while let Some((begin, end)) = connection.input.next_frame()? {
+            let body = &connection.input.bytes()[begin..end];
+            let reply = reply::parse(body, jobs).map_err(|malformed| malformed.0.to_owned())?;
+            let answer = Answer { reply: &reply, jobs, body };
+            phase.on_reply(&mut connection.lane, &mut self.ledger, answer, now)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, index: usize) -> Result<(), String> {
+        let connection = &mut self.connections[index];
+        let left = connection.send()?;
+        if left != connection.wants_write {
+            connection.wants_write = left;
+            let flags = if left { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            let token = EventData::new_u64(index as u64);
+            epoll::modify(&self.epoll, &connection.socket, token, flags)
+                .map_err(|error| format!("epoll: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Open loop: sends what is due by now, whatever the server is doing.
+    fn release_due_pushes(&mut self, phase: &mut Phase, now: u64) -> Result<(), String> {
+        let mut touched = 0;
+        while let Some((index, due)) = phase.take_due(now) {
+            let lane = &mut self.connections[index].lane;
+            if lane.in_flight() >= OPEN_LOOP_BACKLOG_MAX {
+                return Err("the server is too far behind the rate".to_owned());
+            }
+            phase.push_due(lane, &mut self.ledger, due, now);
+            touched = touched.max(index + 1);
+        }
+        (0..touched).try_for_each(|index| self.flush(index))
+    }
+
+    fn show(&self, phase: &Phase, shown: &mut u64, start: u64, now: u64, last: bool) {
+        if !self.progress || (!last && now - *shown < PROGRESS_EVERY.as_nanos() as u64) {
+            return;
+        }
+        *shown = now;
+        let (jobs, seconds) = (phase.tally.done(), (now.max(start + 1) - start) as f64 / 1e9);
+        let end = if last { "\n" } else { "" };
+        eprint!("\r{} {jobs} jobs, {:.0}/s {end}", phase.plan.name, jobs as f64 / seconds);
+    }
+}

@@ -1,0 +1,247 @@
+//! The account of a run, for people (`text`) and for scripts (`json`).
+
+use std::fmt::Write;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+use crate::options::Workload;
+use crate::phase::{Plan, Waiting};
+use crate::process::Usage;
+use crate::seen::Seen;
+use crate::tally::Tally;
+
+/// What one run was and what came of it.
+pub(crate) struct Report {
+    pub(crate) server: String,
+    pub(crate) own_cpu_us: f64,
+    pub(crate) server_usage: Option<(Usage, Usage)>,
+    /// Why the figures must not be believed; empty for a sound run.
+    pub(crate) problems: Vec<String>,
+    workload: &'static str,
+    settings: Vec<(&'static str, Value)>,
+    prefill: u64,
+    tally: Tally,
+    verified: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn new(workload: &Workload, window: u32, prefill: u64, tally: Tally) -> Self {
+        let options = workload.options();
+        let mut settings = vec![
+            ("connections", json!(options.connections)),
+            ("queues", json!(options.queues)),
+            ("window", json!(window)),
+            ("batch", json!(workload.batch())),
+            ("payload_bytes", json!(options.payload_bytes)),
+            ("durable", json!(options.durable)),
+            ("owner", json!(options.owner)),
+            ("spread", json!(options.spread)),
+            ("prefill", json!(prefill)),
+        ];
+        if matches!(workload, Workload::Open(_)) {
+            settings.push(("rate", json!(options.rate)));
+        }
+        Self {
+            server: String::new(),
+            own_cpu_us: 0.0,
+            server_usage: None,
+            problems: Vec::new(),
+            workload: workload.name(),
+            settings,
+            prefill,
+            tally,
+            verified: None,
+        }
+    }
+
+    /// Compares what was pushed with what came back.
+    pub(crate) fn judge(&mut self, seen: &Seen, plan: &Plan) {
+        if self.tally.errors > 0 {
+            let first = self.tally.first_error.as_deref().unwrap_or("without a text");
+            self.problems.push(format!("{} errors, the first: {first}", self.tally.errors));
+        }
+        if seen.twice > 0 {
+            self.problems.push(format!("{} jobs were received twice", seen.twice));
+        }
+        if seen.strange > 0 {
+            self.problems.push(format!("{} jobs were received that nobody pushed", seen.strange));
+        }
+        if self.tally.received == 0 && plan.producers > 0 && plan.waiting == Waiting::Stocked {
+            return;
+        }
+        let by_time = plan.stop_after_ns.is_some();
+        let expected = match plan.waiting {
+            Waiting::LongPoll => self.tally.pushed + self.prefill,
+            Waiting::Stocked if by_time => self.tally.received,
+            Waiting::Stocked => plan.jobs_to_take.min(self.prefill),
+        };
+        if plan.waiting == Waiting::Stocked && seen.received < expected {
+            let missing = expected - seen.received;
+            self.problems.push(format!("{missing} of {expected} jobs never came"));
+        }
+        // Workers beside producers stop at the count of their own; a backlog is theirs to leave.
+        if plan.waiting == Waiting::LongPoll && self.prefill == 0 && seen.received != expected {
+            let text = format!("{} of {expected} jobs were received", seen.received);
+            self.problems.push(text);
+        }
+        if self.tally.acked != self.tally.received {
+            let (acked, received) = (self.tally.acked, self.tally.received);
+            self.problems.push(format!("{acked} of {received} received jobs were acknowledged"));
+        }
+        if self.problems.is_empty() {
+            self.verified = Some(format!("{} jobs, each received exactly once", seen.received));
+        }
+    }
+
+    /// Compares what was pushed with what the queues hold.
+    pub(crate) fn judge_count(&mut self, waiting: u64) {
+        let expected = self.tally.pushed + self.prefill;
+        if waiting != expected {
+            self.problems.push(format!("{expected} jobs were pushed, {waiting} are counted"));
+        } else if self.problems.is_empty() {
+            self.verified = Some(format!("the queues hold all {waiting} jobs"));
+        }
+    }
+
+    fn jobs_per_second(&self) -> f64 {
+        self.tally.done() as f64 / (self.tally.span_ns as f64 / 1e9)
+    }
+
+    fn per_job(&self, amount: f64) -> f64 {
+        amount / (self.tally.done().max(1) as f64)
+    }
+
+    fn histograms(&self) -> Vec<(&'static str, &Histogram<u64>)> {
+        let tally = &self.tally;
+        // A pull that waited at the server for a job says nothing about the server.
+        let pulls = matches!(self.workload, "worker" | "drain");
+        let all = [
+            ("push", &tally.push_trip, true),
+            ("pull", &tally.pull_trip, pulls),
+            ("ack", &tally.ack_trip, true),
+            ("push_to_receipt", &tally.push_to_receipt, true),
+            ("send_lag", &tally.send_lag, true),
+        ];
+        let said = all.into_iter().filter(|(_, histogram, say)| *say && !histogram.is_empty());
+        said.map(|(key, histogram, _)| (key, histogram)).collect()
+    }
+
+    fn label(&self, key: &str) -> String {
+        let open = self.workload == "open";
+        match key {
+            "push_to_receipt" => "push to receipt, from the intended send time".to_owned(),
+            "send_lag" => "  of which the generator sent late".to_owned(),
+            key if open => format!("round trip {key}"),
+            key => format!("round trip {key}, closed loop"),
+        }
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        let settings: Vec<String> =
+            self.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let mut line = |name: &str, value: String| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{name:<46} {value}");
+        };
+        line(self.workload, self.server.clone());
+        line("settings", settings.join(", "));
+        let seconds = self.tally.span_ns as f64 / 1e9;
+        let rate = self.jobs_per_second();
+        line("jobs", format!("{} in {seconds:.3} s, {rate:.0} jobs/s", self.tally.done()));
+        for (key, histogram) in self.histograms() {
+            line(&self.label(key), quantiles_text(histogram));
+        }
+        if let Some((before, after)) = &self.server_usage {
+            let cpu = self.per_job(after.cpu_us_since(before));
+            line("server CPU", format!("{cpu:.3} us per job"));
+            line("server memory", memory_text(before, after, self.rss_per_job(before, after)));
+        }
+        line("generator CPU", format!("{:.3} us per job", self.per_job(self.own_cpu_us)));
+        if self.tally.empty_pulls > 0 {
+            line("pulls that found nothing", self.tally.empty_pulls.to_string());
+        }
+        if let Some(verified) = &self.verified {
+            line("verified", verified.clone());
+        }
+        for problem in &self.problems {
+            line("PROBLEM", problem.clone());
+        }
+        out
+    }
+
+    fn rss_per_job(&self, before: &Usage, after: &Usage) -> f64 {
+        self.per_job(after.rss_bytes as f64 - before.rss_bytes as f64)
+    }
+
+    /// For scripts.
+    pub(crate) fn json(&self) -> Value {
+        let settings: serde_json::Map<String, Value> =
+            self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let times: serde_json::Map<String, Value> = self
+            .histograms()
+            .into_iter()
+            .map(|(key, histogram)| (format!("{key}_us"), quantiles_json(histogram)))
+            .collect();
+        let server = self.server_usage.as_ref().map(|(before, after)| {
+            json!({
+                "cpu_us_per_job": self.per_job(after.cpu_us_since(before)),
+                "rss_bytes_before": before.rss_bytes,
+                "rss_bytes_after": after.rss_bytes,
+                "rss_bytes_per_job": self.rss_per_job(before, after),
+            })
+        });
+        json!({
+            "workload": self.workload,
+            "server": self.server,
+            "settings": settings,
+            "jobs": self.tally.done(),
+            "seconds": self.tally.span_ns as f64 / 1e9,
+            "jobs_per_second": self.jobs_per_second(),
+            "times": times,
+            "closed_loop": self.workload != "open",
+            "server_process": server,
+            "generator_cpu_us_per_job": self.per_job(self.own_cpu_us),
+            "empty_pulls": self.tally.empty_pulls,
+            "errors": self.tally.errors,
+            "first_error": self.tally.first_error,
+            "verified": self.verified,
+            "problems": self.problems,
+        })
+    }
+}
+
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+
+fn quantiles_text(histogram: &Histogram<u64>) -> String {
+    let mut text = String::new();
+    for (name, quantile) in QUANTILES {
+        let value = histogram.value_at_quantile(quantile) as f64 / 1e3;
+        let _ = write!(text, "{name} {value:.1}  ");
+    }
+    let _ = write!(text, "max {:.1} us", histogram.max() as f64 / 1e3);
+    text
+}
+
+fn quantiles_json(histogram: &Histogram<u64>) -> Value {
+    let mut times: serde_json::Map<String, Value> = QUANTILES
+        .iter()
+        .map(|(name, quantile)| {
+            ((*name).to_owned(), json!(histogram.value_at_quantile(*quantile) as f64 / 1e3))
+        })
+        .collect();
+    times.insert("max".to_owned(), json!(histogram.max() as f64 / 1e3));
+    times.insert("count".to_owned(), json!(histogram.len()));
+    Value::Object(times)
+}
+
+fn memory_text(before: &Usage, after: &Usage, per_job: f64) -> String {
+    let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    format!(
+        "{:.1} MB before, {:.1} MB after, {per_job:.0} B per job",
+        megabytes(before.rss_bytes),
+        megabytes(after.rss_bytes)
+    )
+}
