@@ -17,7 +17,9 @@ use corq_io::net::{Config, Event, Reactor, Wait, listen};
 use corq_io::runtime::{Shards, spawn_shards};
 
 const REQUEST_BYTES: usize = 100;
-const REPLY: &[u8] = b"\0\0\0\x10 a fixed reply!";
+const REPLY: &[u8] = b"\0\0\0\x10 a fixed reply!!";
+/// The length in front is that of what follows.
+const _: () = assert!(REPLY.len() == 4 + REPLY[3] as usize);
 const CONNECTIONS: usize = 4;
 const MEASURE: Duration = Duration::from_secs(3);
 

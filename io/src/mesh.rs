@@ -197,6 +197,7 @@ impl<M> Endpoint<M> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU32;
 
     fn rung(endpoint: &Endpoint<u32>) -> bool {
         let mut poll = libc::pollfd { fd: endpoint.alarm().as_raw_fd(), events: 1, revents: 0 };
@@ -251,5 +252,67 @@ mod tests {
         let waker = mesh[0].waker();
         std::thread::spawn(move || waker.wake()).join().unwrap();
         assert!(rung(&mesh[0]));
+    }
+
+    /// Spins until `counter` is at `value`; now and then the core is left to others.
+    fn wait_for(counter: &AtomicU32, value: u32) {
+        let mut spins = 0_u32;
+        while counter.load(Ordering::Acquire) != value {
+            spins += 1;
+            if spins.is_multiple_of(2000) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// The one case that must not be: the receiver found nothing and sleeps, the sender found it
+    /// awake and did not ring. Both step at the same moment, each on its core, again and again for
+    /// a second; that they really meet is up to the machine.
+    #[test]
+    fn a_batch_sent_while_falling_asleep_is_seen_or_rung_for() {
+        let cpus = crate::host::allowed_cpus().unwrap();
+        let gates = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
+        let mesh = Mesh::<u32>::new(2).unwrap();
+        let shards = crate::runtime::spawn_shards(&cpus, mesh, move |shard, mut endpoint| {
+            let gates = Arc::clone(&gates);
+            async move {
+                let (go, done) = &*gates;
+                if shard == 0 {
+                    for round in 1.. {
+                        wait_for(go, round);
+                        if endpoint.send(1, round) != Ok(()) {
+                            break;
+                        }
+                        endpoint.flush();
+                        done.store(round, Ordering::Release);
+                    }
+                    return Ok(());
+                }
+                let begin = std::time::Instant::now();
+                let (mut round, mut slept, mut lost) = (0, 0, None);
+                while begin.elapsed().as_millis() < 1000 {
+                    round += 1;
+                    go.store(round, Ordering::Release);
+                    for _ in 0..round % 512 {
+                        std::hint::black_box(round);
+                    }
+                    let sleeps = endpoint.prepare_to_sleep();
+                    wait_for(done, round);
+                    // Whoever rings turns the flag off first.
+                    if sleeps && endpoint.alarms[1].asleep.load(Ordering::Acquire) {
+                        lost = Some(format!("round {round}: asleep over a batch"));
+                        break;
+                    }
+                    slept += u32::from(sleeps);
+                    endpoint.awake();
+                    assert_eq!(endpoint.receive(), Some(round));
+                }
+                println!("asleep in {slept} of {round} rounds");
+                drop(endpoint);
+                go.store(round + 1, Ordering::Release);
+                lost.map_or(Ok(()), Err)
+            }
+        });
+        shards.unwrap().join().unwrap();
     }
 }
