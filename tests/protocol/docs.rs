@@ -1,0 +1,1 @@
+//! The protocol's page says what the table says.
