@@ -312,11 +312,29 @@ fn skip_container(bytes: &[u8], at: usize, items: usize, depth: u32) -> Result<u
 #[inline]
 fn skip_text(bytes: &[u8], at: usize, length: usize) -> Result<usize, Malformed> {
     let text = bytes[at..].get(..length).ok_or(Malformed::Truncated)?;
-    // Most text is ASCII, and that is quicker to see than UTF-8 is to check.
-    if !text.is_ascii() && std::str::from_utf8(text).is_err() {
-        return Err(Malformed::NotUtf8);
+    if is_short_ascii(text) || is_text(text) { Ok(at + length) } else { Err(Malformed::NotUtf8) }
+}
+
+/// Whether a text is surely ASCII, which is most of what there is. Two overlapping words cover
+/// keys and short values without a loop or a call; of longer ones nothing is said.
+#[inline]
+fn is_short_ascii(text: &[u8]) -> bool {
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    if let (Some(front), Some(back)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        let seen = u64::from_ne_bytes(*front) | u64::from_ne_bytes(*back);
+        text.len() <= 16 && seen & HIGH_BITS == 0
+    } else if let (Some(front), Some(back)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        let seen = u32::from_ne_bytes(*front) | u32::from_ne_bytes(*back);
+        seen & HIGH_BITS as u32 == 0
+    } else {
+        text.iter().fold(0, |seen, byte| seen | byte) < 0x80
     }
-    Ok(at + length)
+}
+
+/// ASCII is quicker to see than UTF-8 is to check.
+#[inline(never)]
+fn is_text(text: &[u8]) -> bool {
+    text.is_ascii() || std::str::from_utf8(text).is_ok()
 }
 
 /// Bytes of the length that follows a marker with one.
