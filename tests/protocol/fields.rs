@@ -60,18 +60,35 @@ fn each_field(test: impl Fn(&CommandSpec, &FieldSpec)) {
     }
 }
 
+/// The command with every field it can have.
+fn most(spec: &CommandSpec) -> Vec<(&'static str, Value)> {
+    let mut fields = fewest(spec, "");
+    for field in spec.fields {
+        let second_cadence = spec.name == "Cron" && field.name == "repeatEvery";
+        if !fields.iter().any(|(name, _)| *name == field.name) && !second_cadence {
+            fields.push((field.name, sample(&field.kind)));
+        }
+    }
+    fields
+}
+
 #[test]
 fn every_command_decodes_with_its_fewest_fields_and_with_all() {
     for spec in COMMANDS {
         accepted(&command(spec.name, &fewest(spec, "")));
-        let mut all = fewest(spec, "");
-        for field in spec.fields {
-            let both_cadences = spec.name == "Cron" && field.name == "repeatEvery";
-            if !all.iter().any(|(name, _)| *name == field.name) && !both_cadences {
-                all.push((field.name, sample(&field.kind)));
-            }
-        }
-        accepted(&command(spec.name, &all));
+        accepted(&command(spec.name, &most(spec)));
+    }
+}
+
+#[test]
+#[ignore = "makes the fuzzer's seeds; scripts/fuzz.sh runs it"]
+fn write_fuzz_seeds() {
+    let dir = std::path::PathBuf::from(std::env::var("FUZZ_SEEDS").unwrap());
+    std::fs::create_dir_all(&dir).unwrap();
+    for spec in COMMANDS {
+        let mut fields = most(spec);
+        fields.push(("reqId", "r".into()));
+        std::fs::write(dir.join(spec.name), command(spec.name, &fields)).unwrap();
     }
 }
 
@@ -105,7 +122,8 @@ fn nil_and_undefined_count_as_absent_in_every_field() {
 fn another_type_is_refused_in_every_field_and_named() {
     each_field(|spec, field| {
         let wrong: Vec<Value> = match field.kind {
-            Kind::Payload { .. } => continue_with_none(),
+            // Any value is a payload.
+            Kind::Payload { .. } => Vec::new(),
             Kind::Flag => vec![1.into(), "true".into(), strings(&[])],
             Kind::Integer { .. } => {
                 vec!["1".into(), 1.5.into(), f64::NAN.into(), f64::INFINITY.into(), true.into()]
@@ -128,11 +146,6 @@ fn another_type_is_refused_in_every_field_and_named() {
             assert_eq!(refused(&frame), expected, "{} {value}", spec.name);
         }
     });
-}
-
-/// Any value is a payload.
-fn continue_with_none() -> Vec<Value> {
-    Vec::new()
 }
 
 /// Values at the inner edges of a kind's bounds, and at the outer ones.
