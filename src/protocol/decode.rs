@@ -266,6 +266,10 @@ pub(super) fn take_job<'a>(
     in_batch: bool,
 ) -> Result<NewJob<'a>, Complaint> {
     let data = f.raw("data");
+    // Most jobs are no more than a payload. That these defaults are the table's is tested.
+    if f.rest_is_absent() {
+        return Ok(NewJob { data, ..NewJob::default() });
+    }
     let priority = f.integer("priority") as i32;
     let delay_ms = f.integer("delay") as u64;
     let max_attempts = f.integer("maxAttempts") as u16;

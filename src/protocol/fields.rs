@@ -138,8 +138,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next field of the specification, which must be `name`.
+    /// Whether no field is there beyond those that were taken.
     #[inline]
+    pub(super) fn rest_is_absent(&self) -> bool {
+        self.present >> self.next == 0
+    }
+
+    /// The next field of the specification, which must be `name`.
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "eighteen times per job; a call costs more than it does"
+    )]
     fn take(&mut self, name: &str) -> (Value<'a>, Preset) {
         let index = self.next;
         self.next += 1;

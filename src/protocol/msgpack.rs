@@ -241,8 +241,14 @@ fn skip_values(
 ) -> Result<usize, Malformed> {
     while count > 0 {
         count -= 1;
-        let marker = Marker::from_u8(*bytes.get(at).ok_or(Malformed::Truncated)?);
+        let first = *bytes.get(at).ok_or(Malformed::Truncated)?;
         at += 1;
+        // Most values are short texts and small integers, which need no table.
+        if first & 0xe0 == Marker::FixStr(0).to_u8() {
+            at = skip_text(bytes, at, usize::from(first & 0x1f))?;
+            continue;
+        }
+        let marker = Marker::from_u8(first);
         // Scalars say how many bytes follow; what has parts goes its own way.
         let width = match marker {
             Marker::FixPos(_) | Marker::FixNeg(_) | Marker::Null | Marker::True | Marker::False => {
@@ -311,7 +317,7 @@ fn skip_container(bytes: &[u8], at: usize, items: usize, depth: u32) -> Result<u
 
 #[inline]
 fn skip_text(bytes: &[u8], at: usize, length: usize) -> Result<usize, Malformed> {
-    let text = bytes[at..].get(..length).ok_or(Malformed::Truncated)?;
+    let text = bytes.get(at..at + length).ok_or(Malformed::Truncated)?;
     if is_short_ascii(text) || is_text(text) { Ok(at + length) } else { Err(Malformed::NotUtf8) }
 }
 
@@ -348,7 +354,7 @@ fn length_width(marker: Marker) -> usize {
 
 #[inline]
 fn length_at(bytes: &[u8], at: usize, width: usize) -> Result<usize, Malformed> {
-    let digits = bytes[at..].get(..width).ok_or(Malformed::Truncated)?;
+    let digits = bytes.get(at..at + width).ok_or(Malformed::Truncated)?;
     Ok(digits.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
 }
 

@@ -98,3 +98,41 @@ fn one_wrong_character_makes_a_text_no_id() {
     // As many bytes, but not as many characters.
     assert_eq!(parse(&format!("ä{}", &text[2..])), None);
 }
+
+#[test]
+fn a_broken_character_is_found_wherever_it_stands() {
+    for length in 1..=80 {
+        for at in 0..length {
+            let mut text = vec![b'a'; length];
+            text[at] = 0xff;
+            let mut bytes = vec![0xd9, length as u8];
+            bytes.extend_from_slice(&text);
+            assert_eq!(Reader::new(&bytes).skip(), Err(Malformed::NotUtf8), "{at} of {length}");
+            assert_eq!(Reader::new(&bytes).text(), Err(Malformed::NotUtf8));
+            if length < 32 {
+                bytes.splice(0..2, [0xa0 | length as u8]);
+                assert_eq!(Reader::new(&bytes).skip(), Err(Malformed::NotUtf8));
+            }
+            // A whole character in its place is fine.
+            let whole = pack(&format!("{}ü{}", "a".repeat(at), "a".repeat(length - at)).into());
+            assert_eq!(Reader::new(&whole).skip(), Ok(&whole[..]));
+        }
+    }
+}
+
+#[test]
+fn a_read_of_another_type_leaves_the_place() {
+    let values = [Value::from(1), "a".into(), true.into(), 1.5.into(), Value::Array(vec![])];
+    for value in values {
+        let bytes = pack(&value);
+        let mut reader = Reader::new(&bytes);
+        let taken = [
+            reader.map().unwrap().is_some(),
+            reader.rest().len() < bytes.len() || reader.flag().unwrap().is_some(),
+            reader.rest().len() < bytes.len() || reader.number().unwrap().is_some(),
+            reader.rest().len() < bytes.len() || reader.text().unwrap().is_some(),
+            reader.rest().len() < bytes.len() || reader.array().unwrap().is_some(),
+        ];
+        assert!(taken[4] && reader.rest().is_empty(), "{value}");
+    }
+}
