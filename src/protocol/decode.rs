@@ -98,12 +98,12 @@ fn unknown(name: &[u8]) -> Complaint {
     }
 }
 
-/// Looks for `cmd` anywhere in the map.
+/// Looks for `cmd` anywhere in the map. What else is wrong is found when the map is read.
 #[cold]
 fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static CommandSpec, Complaint> {
     for _ in 0..entries {
-        if reader.key()? != b"cmd" {
-            reader.skip()?;
+        if reader.pass_key()? != b"cmd" {
+            reader.pass()?;
         } else if let Some(spec) = command(&mut reader)? {
             return Ok(spec);
         }
@@ -117,8 +117,8 @@ fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(frame);
     let entries = reader.map().ok()??;
     for _ in 0..entries {
-        if reader.key().ok()? != b"reqId" {
-            reader.skip().ok()?;
+        if reader.pass_key().ok()? != b"reqId" {
+            reader.pass().ok()?;
         } else if !reader.absent().ok()? {
             return reader.skip().ok();
         }

@@ -448,6 +448,7 @@ fn payload<'a>(
         Ok(value) if value.len() <= bytes_max as usize => Ok(value),
         Ok(_) => Err(spec.out_of_bounds()),
         Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
+        Err(Malformed::Depth) => Err(spec.too_deep()),
         Err(what) => Err(what.into()),
     }
 }

@@ -317,7 +317,7 @@ fn progress_may_be_a_fraction() {
 fn commands_with_numbers_carry_them() {
     let id = ("id", JOB_ID.into());
     let queue = ("queue", "q".into());
-    means("WaitJob", &[id.clone()], &Body::WaitJob { job: JOB, timeout_ms: 30_000 });
+    means("WaitJob", std::slice::from_ref(&id), &Body::WaitJob { job: JOB, timeout_ms: 30_000 });
     means(
         "ChangePriority",
         &[id.clone(), ("priority", (-5).into())],

@@ -10,21 +10,19 @@ use crate::{JOB_ID, accepted, command, map, refused, strings, undefined};
 /// A value that a field of this kind takes.
 fn sample(kind: &Kind) -> Value {
     match kind {
-        Kind::Queue => "q".into(),
         Kind::Queues { .. } | Kind::Texts { .. } => strings(&["a"]),
-        Kind::Text { .. } | Kind::LongText { .. } => "text".into(),
+        Kind::Queue | Kind::Text { .. } | Kind::LongText { .. } | Kind::Payload { .. } => {
+            "text".into()
+        }
         Kind::TextsOf(choices) | Kind::Choices(choices) => strings(&choices[..1]),
         Kind::Choice(choices) => choices[0].into(),
         Kind::Integer { min, .. } => (*min).into(),
         Kind::Number { min, .. } => (*min).into(),
         Kind::Flag => true.into(),
-        Kind::Payload { .. } => "payload".into(),
         Kind::Backoff => 10.into(),
         Kind::Repeat => map(&[("every", 5.into())]),
-        Kind::JobId => JOB_ID.into(),
-        Kind::JobIds => strings(&[JOB_ID]),
-        Kind::Token => JOB_ID.into(),
-        Kind::Tokens => strings(&[JOB_ID]),
+        Kind::JobId | Kind::Token => JOB_ID.into(),
+        Kind::JobIds | Kind::Tokens => strings(&[JOB_ID]),
         Kind::Results => Value::Array(vec![1.into()]),
         Kind::Jobs => Value::Array(vec![map(&[("data", 1.into())])]),
     }
@@ -131,12 +129,13 @@ fn another_type_is_refused_in_every_field_and_named() {
             Kind::Number { .. } => vec!["1".into(), f64::NAN.into(), true.into()],
             Kind::Backoff => vec!["1".into(), 1.5.into(), true.into()],
             Kind::Repeat => vec!["1".into(), 1.into(), strings(&["a"])],
-            Kind::Jobs | Kind::Results | Kind::JobIds | Kind::Tokens => {
-                vec!["a".into(), 1.into(), map(&[("a", 1.into())])]
-            }
-            Kind::Texts { .. } | Kind::Queues { .. } | Kind::TextsOf(_) => {
-                vec!["a".into(), 1.into(), map(&[("a", 1.into())])]
-            }
+            Kind::Jobs
+            | Kind::Results
+            | Kind::JobIds
+            | Kind::Tokens
+            | Kind::Texts { .. }
+            | Kind::Queues { .. }
+            | Kind::TextsOf(_) => vec!["a".into(), 1.into(), map(&[("a", 1.into())])],
             Kind::Choices(_) => vec![1.into(), map(&[("a", 1.into())])],
             _ => vec![1.into(), true.into(), strings(&["a"]), Value::Binary(vec![b'a'])],
         };

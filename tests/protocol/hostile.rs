@@ -51,7 +51,7 @@ fn every_single_byte_changed_is_decoded_or_refused() {
 #[test]
 fn random_bytes_are_refused_without_harm() {
     let mut chance = Chance::new(0x00c0_ffee);
-    for round in 0..200_000_u32 {
+    for round in 0..100_000_u32 {
         let length = chance.next() as usize % 64;
         let mut bytes: Vec<u8> = (0..length).map(|_| chance.next() as u8).collect();
         if round % 2 == 0 {
@@ -104,9 +104,13 @@ fn nesting_ends_at_its_bound_and_a_bomb_does_no_harm() {
     let map_with_key = [0x81, 0xa1, b'k'];
     for open in [&[0x91][..], &map_with_key, &[0xdc, 0, 1], &[0xdd, 0, 0, 0, 1]] {
         accepted(&nested(open, 128));
-        assert_eq!(refused(&nested(open, 129)), "Invalid frame: lists and maps nest too deep");
+        assert_eq!(refused(&nested(open, 129)), "data must be at most 128 levels deep");
         refused(&nested(open, 1_000_000));
     }
+    let mut unknown = nested(&[0x91], 129);
+    let at = unknown.windows(4).position(|window| window == b"data").unwrap();
+    unknown[at] = b'x';
+    assert_eq!(refused(&unknown), "Invalid frame: lists and maps nest too deep");
     // Maps nested as keys, of commands and of payloads.
     let mut keys = vec![0x81; 1_000_000];
     keys.push(0xc0);
@@ -185,6 +189,23 @@ fn refusals_carry_the_request_id_wherever_it_stands() {
     assert_eq!(decode(&unknown).unwrap_err().req_id, Some(&id[..]));
     let missing = pack(&map(&[("reqId", Value::Nil), ("reqId", "r-1".into())]));
     assert_eq!(decode(&missing).unwrap_err().req_id, Some(&id[..]));
+    // It stands behind a payload that is the very thing refused.
+    for data in [&[0xa1, 0xff][..], &[[0x91; 200].as_slice(), &[0xc0]].concat()] {
+        for (cmd_first, key) in [(true, "data"), (false, "data"), (true, "unknown")] {
+            let mut frame = vec![0x84];
+            let push = [pack(&"cmd".into()), pack(&"PUSH".into())].concat();
+            let payload = [&pack(&key.into()), data].concat();
+            let [first, second] = if cmd_first { [&push, &payload] } else { [&payload, &push] };
+            frame.extend_from_slice(first);
+            frame.extend_from_slice(second);
+            for text in ["queue", "q", "reqId", "r-1"] {
+                frame.extend(pack(&text.into()));
+            }
+            let refusal = decode(&frame).unwrap_err();
+            assert_eq!(refusal.req_id, Some(&id[..]), "{}", refusal.error);
+            assert!(key != "data" || refusal.error.starts_with("data must be"));
+        }
+    }
     // It stands before the damage.
     let mut broken = command("Ping", &[("reqId", "r-1".into()), ("x", 1.into())]);
     broken.pop();
