@@ -124,6 +124,21 @@ pub struct CommandSpec {
     pub op: Op,
     /// Its fields, beside `cmd` and `reqId`.
     pub fields: &'static [FieldSpec],
+    /// Those without which it is refused, as [`required_of`] tells.
+    pub required: u32,
+}
+
+/// One bit for each field, by its place, that is required.
+pub const fn required_of(fields: &[FieldSpec]) -> u32 {
+    let mut mask = 0;
+    let mut at = 0;
+    while at < fields.len() {
+        if fields[at].required {
+            mask |= 1 << at;
+        }
+        at += 1;
+    }
+    mask
 }
 
 /// Most fields of any command or object of the table.
@@ -218,6 +233,13 @@ pub const REPEAT_FIELDS: &[FieldSpec] = &[
     integer("count", 0, INTEGER_MAX).or(0),
 ];
 
+/// The required ones of [`JOB_FIELDS`].
+pub const JOB_REQUIRED: u32 = required_of(JOB_FIELDS);
+/// The required ones of [`BACKOFF_FIELDS`].
+pub const BACKOFF_REQUIRED: u32 = required_of(BACKOFF_FIELDS);
+/// The required ones of [`REPEAT_FIELDS`].
+pub const REPEAT_REQUIRED: u32 = required_of(REPEAT_FIELDS);
+
 const QUEUE: FieldSpec = required("queue", Kind::Queue);
 const ID: FieldSpec = required("id", Kind::JobId);
 const TOKEN: FieldSpec = optional("token", Kind::Token);
@@ -249,7 +271,12 @@ macro_rules! commands {
 
         /// Every command. The busiest come first, since a name is found by walking down the table.
         pub const COMMANDS: &[CommandSpec] =
-            &[$(CommandSpec { name: $name, op: Op::$op, fields: $fields }),*];
+            &[$(CommandSpec {
+                name: $name,
+                op: Op::$op,
+                fields: $fields,
+                required: required_of($fields),
+            }),*];
     };
 }
 

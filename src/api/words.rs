@@ -3,7 +3,7 @@
 //! Only built when something is wrong, so nothing here is hurried. The form of the sentences is
 //! `<field> is required`, `<field> must be <type>`, `<field> must be between A and B`.
 
-use super::limits::QUEUE_CHARS_MAX;
+use super::limits::{DEPTH_MAX, QUEUE_CHARS_MAX};
 use super::spec::{FieldSpec, Kind};
 
 /// A command that the table does not know; its name follows.
@@ -47,6 +47,12 @@ impl FieldSpec {
     #[cold]
     pub fn not_utf8(&self) -> Box<str> {
         format!("{} must be valid UTF-8", self.name).into()
+    }
+
+    /// The refusal of a payload whose lists and maps nest too deep.
+    #[cold]
+    pub fn too_deep(&self) -> Box<str> {
+        format!("{} must be at most {DEPTH_MAX} levels deep", self.name).into()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::api::request::{
 };
 use crate::api::spec::{CommandSpec, Op};
 
-use super::fields::{Complaint, Fields, Lists, cut};
+use super::fields::{Aside, Complaint, Fields, cut};
 use super::msgpack::{Malformed, Reader, Texts};
 
 /// Decodes the payload of one frame.
@@ -42,8 +42,8 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
         left -= 1;
     }
 
-    let mut fields = Fields::new(spec.fields);
-    let mut lists = Lists::default();
+    let mut fields = Fields::new(spec.fields, spec.required);
+    let mut aside = Aside::default();
     let mut req_id = None;
     while left > 0 {
         left -= 1;
@@ -60,14 +60,14 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
                 }
             }
         } else {
-            fields.read(key, &mut reader, &mut lists)?;
+            fields.read(key, &mut reader, &mut aside)?;
         }
     }
     if !reader.rest().is_empty() {
         return Err("Invalid frame: bytes follow the command".into());
     }
     fields.complete()?;
-    Ok(Request { req_id, body: body(spec.op, &mut fields, lists)? })
+    Ok(Request { req_id, body: body(spec.op, &mut fields, aside)? })
 }
 
 #[cold]
@@ -98,12 +98,12 @@ fn unknown(name: &[u8]) -> Complaint {
     }
 }
 
-/// Looks for `cmd` anywhere in the map.
+/// Looks for `cmd` anywhere in the map. What else is wrong is found when the map is read.
 #[cold]
 fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static CommandSpec, Complaint> {
     for _ in 0..entries {
-        if reader.key()? != b"cmd" {
-            reader.skip()?;
+        if reader.pass_key()? != b"cmd" {
+            reader.pass()?;
         } else if let Some(spec) = command(&mut reader)? {
             return Ok(spec);
         }
@@ -117,8 +117,8 @@ fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(frame);
     let entries = reader.map().ok()??;
     for _ in 0..entries {
-        if reader.key().ok()? != b"reqId" {
-            reader.skip().ok()?;
+        if reader.pass_key().ok()? != b"reqId" {
+            reader.pass().ok()?;
         } else if !reader.absent().ok()? {
             return reader.skip().ok();
         }
@@ -127,9 +127,9 @@ fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
 }
 
 /// Puts a command together from its fields, taken in the order of the table.
-fn body<'a>(op: Op, f: &mut Fields<'a>, lists: Lists<'a>) -> Result<Body<'a>, Complaint> {
+fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>, Complaint> {
     Ok(match op {
-        Op::Push => Body::Push { queue: f.text("queue"), job: take_job(f, false)? },
+        Op::Push => Body::Push { queue: f.text("queue"), job: take_job(f, &mut aside, false)? },
         Op::Ack => {
             let (job, result, token) = (f.job("id"), f.raw("result"), f.token("token"));
             Body::Ack(Ack { job, token, result })
@@ -138,24 +138,24 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, lists: Lists<'a>) -> Result<Body<'a>, Co
             let queue = f.text("queue");
             Body::Pull(take_pull(f, queue, 1))
         }
-        Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: lists.jobs },
+        Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: aside.jobs },
         Op::PullBatch => {
             let (queue, count) = (f.text("queue"), f.integer("count"));
             Body::PullBatch(take_pull(f, queue, count as u32))
         }
         Op::AckBatch => {
-            f.listed("ids");
-            if f.listed("results") && lists.results.len() != lists.ids.len() {
+            f.aside("ids");
+            if f.aside("results") && aside.results.len() != aside.ids.len() {
                 return Err("results must have the same length as ids".into());
             }
-            Body::AckBatch(take_batch(lists)?)
+            Body::AckBatch(take_batch(aside)?)
         }
         Op::Fail => {
             let (job, error, token) = (f.job("id"), f.text("error"), f.token("token"));
             Body::Fail(Fail { job, token, error })
         }
         Op::JobHeartbeat => Body::JobHeartbeat { job: f.job("id"), token: f.token("token") },
-        Op::JobHeartbeatBatch => Body::JobHeartbeatBatch(take_batch(lists)?),
+        Op::JobHeartbeatBatch => Body::JobHeartbeatBatch(take_batch(aside)?),
         Op::Progress => Body::Progress {
             job: f.job("id"),
             progress: f.float("progress"),
@@ -260,8 +260,16 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, lists: Lists<'a>) -> Result<Body<'a>, Co
 /// Takes the fields of a job. `jobId` and `customId` are the same thing; where a client sends both,
 /// the name that belongs to its command counts.
 #[inline]
-pub(super) fn take_job<'a>(f: &mut Fields<'a>, in_batch: bool) -> Result<NewJob<'a>, Complaint> {
+pub(super) fn take_job<'a>(
+    f: &mut Fields<'a>,
+    aside: &mut Aside<'a>,
+    in_batch: bool,
+) -> Result<NewJob<'a>, Complaint> {
     let data = f.raw("data");
+    // Most jobs are no more than a payload. That these defaults are the table's is tested.
+    if f.rest_is_absent() {
+        return Ok(NewJob { data, ..NewJob::default() });
+    }
     let priority = f.integer("priority") as i32;
     let delay_ms = f.integer("delay") as u64;
     let max_attempts = f.integer("maxAttempts") as u16;
@@ -290,7 +298,7 @@ pub(super) fn take_job<'a>(f: &mut Fields<'a>, in_batch: bool) -> Result<NewJob<
         remove_on_fail: f.flag("removeOnFail"),
         durable: f.flag("durable"),
         depends_on: f.raw("dependsOn"),
-        repeat: f.repeat("repeat"),
+        repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
     };
     let texts = [job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
@@ -315,11 +323,11 @@ fn take_pull<'a>(f: &mut Fields<'a>, queue: &'a str, count: u32) -> Pull<'a> {
     }
 }
 
-fn take_batch(lists: Lists<'_>) -> Result<Batch<'_>, Complaint> {
-    if lists.tokens.len() > lists.ids.len() {
+fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {
+    if aside.tokens.len() > aside.ids.len() {
         return Err("tokens must not be longer than ids".into());
     }
-    Ok(Batch::new(lists.ids, lists.tokens, lists.results))
+    Ok(Batch::new(aside.ids, aside.tokens, aside.results))
 }
 
 fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {

@@ -8,7 +8,8 @@ use corq_shards::command::{NewJob, Repeat, Token};
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{
-    BACKOFF_FIELDS, FIELDS_MAX, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
+    BACKOFF_FIELDS, BACKOFF_REQUIRED, FIELDS_MAX, FieldSpec, JOB_FIELDS, JOB_REQUIRED, Kind,
+    Preset, REPEAT_FIELDS, REPEAT_REQUIRED, required_of,
 };
 
 use super::decode::take_job;
@@ -24,7 +25,7 @@ impl From<Malformed> for Complaint {
     }
 }
 
-/// A field's value after its checks. Lists with items of their own go to [`Lists`].
+/// A field's value after its checks. What would make the array of them larger goes to [`Aside`].
 #[derive(Clone, Copy, Debug)]
 enum Value<'a> {
     Nothing,
@@ -34,21 +35,25 @@ enum Value<'a> {
     Text(&'a str),
     Raw(&'a [u8]),
     Mask(u32),
-    Repeat(Repeat),
+    Aside,
 }
 
-/// Batches, which are made while they are read: a second walk would cost as much as the first.
+/// Values that do not fit the array: batches, made while they are read, since a second walk would
+/// cost as much as the first, and what is large and rare.
 #[derive(Default)]
-pub(super) struct Lists<'a> {
+pub(super) struct Aside<'a> {
     pub(super) jobs: Vec<NewJob<'a>>,
     pub(super) ids: Vec<JobRef<'a>>,
     pub(super) tokens: Vec<Option<Token>>,
     pub(super) results: Vec<&'a [u8]>,
+    pub(super) repeat: Option<Repeat>,
 }
 
 /// The fields of one map.
 pub(super) struct Fields<'a> {
     specs: &'static [FieldSpec],
+    /// One bit per field that must be there.
+    required: u32,
     values: [Value<'a>; FIELDS_MAX],
     /// One bit per field that was there. Values without their bit are left from an earlier map.
     present: u32,
@@ -59,9 +64,10 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(specs: &'static [FieldSpec]) -> Self {
-        debug_assert!(specs.len() <= FIELDS_MAX);
-        Self { specs, values: [Value::Nothing; FIELDS_MAX], present: 0, next: 0, hint: 0 }
+    #[inline]
+    pub(super) fn new(specs: &'static [FieldSpec], required: u32) -> Self {
+        debug_assert_eq!(required, required_of(specs));
+        Self { specs, required, values: [Value::Nothing; FIELDS_MAX], present: 0, next: 0, hint: 0 }
     }
 
     /// Makes ready for another map of the same fields.
@@ -78,7 +84,7 @@ impl<'a> Fields<'a> {
         &mut self,
         key: &[u8],
         reader: &mut Reader<'a>,
-        lists: &mut Lists<'a>,
+        aside: &mut Aside<'a>,
     ) -> Result<(), Complaint> {
         let Some(index) = self.find(key) else {
             if std::str::from_utf8(key).is_err() {
@@ -94,7 +100,7 @@ impl<'a> Fields<'a> {
         if self.present & (1 << index) != 0 {
             return Err(spec.repeated());
         }
-        match read_value(spec, reader, lists)? {
+        match read_value(spec, reader, aside)? {
             Value::Nothing => {}
             value => {
                 self.values[index] = value;
@@ -107,26 +113,43 @@ impl<'a> Fields<'a> {
     #[inline]
     fn find(&mut self, key: &[u8]) -> Option<usize> {
         let specs = self.specs;
-        let found = (self.hint..specs.len())
-            .chain(0..self.hint)
-            .find(|index| specs[*index].name.as_bytes() == key)?;
-        self.hint = found + 1;
-        Some(found)
+        let mut index = self.hint;
+        for _ in 0..specs.len() {
+            if index >= specs.len() {
+                index = 0;
+            }
+            if specs[index].name.as_bytes() == key {
+                self.hint = index + 1;
+                return Some(index);
+            }
+            index += 1;
+        }
+        None
     }
 
     /// Refuses what lacks a required field.
     #[inline]
     pub(super) fn complete(&self) -> Result<(), Complaint> {
-        for (index, spec) in self.specs.iter().enumerate() {
-            if spec.required && self.present & (1 << index) == 0 {
-                return Err(spec.missing());
-            }
+        let missing = self.required & !self.present;
+        if missing == 0 {
+            Ok(())
+        } else {
+            Err(self.specs[missing.trailing_zeros() as usize].missing())
         }
-        Ok(())
+    }
+
+    /// Whether no field is there beyond those that were taken.
+    #[inline]
+    pub(super) fn rest_is_absent(&self) -> bool {
+        self.present >> self.next == 0
     }
 
     /// The next field of the specification, which must be `name`.
-    #[inline]
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "eighteen times per job; a call costs more than it does"
+    )]
     fn take(&mut self, name: &str) -> (Value<'a>, Preset) {
         let index = self.next;
         self.next += 1;
@@ -213,14 +236,6 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    pub(super) fn repeat(&mut self, name: &str) -> Option<Repeat> {
-        match self.take(name).0 {
-            Value::Repeat(repeat) => Some(repeat),
-            _ => None,
-        }
-    }
-
-    #[inline]
     pub(super) fn job(&mut self, name: &str) -> JobRef<'a> {
         JobRef::of(self.text(name))
     }
@@ -235,9 +250,9 @@ impl<'a> Fields<'a> {
         self.text_or_none(name).and_then(token_of)
     }
 
-    /// Steps over a field whose value is in [`Lists`].
+    /// Steps over a field whose value is in [`Aside`], and says whether it was there.
     #[inline]
-    pub(super) fn listed(&mut self, name: &str) -> bool {
+    pub(super) fn aside(&mut self, name: &str) -> bool {
         !matches!(self.take(name).0, Value::Nothing)
     }
 }
@@ -248,7 +263,7 @@ impl<'a> Fields<'a> {
 fn read_value<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
-    lists: &mut Lists<'a>,
+    aside: &mut Aside<'a>,
 ) -> Result<Value<'a>, Complaint> {
     match spec.kind {
         Kind::Payload { bytes_max } => payload(spec, reader, bytes_max).map(Value::Raw),
@@ -290,43 +305,43 @@ fn read_value<'a>(
             }
         }
         Kind::Choices(choices) => read_choices(spec, reader, choices),
-        Kind::Backoff => read_backoff(spec, reader),
-        Kind::Repeat => read_repeat(spec, reader),
-        Kind::Jobs => read_jobs(spec, reader, lists),
+        Kind::Backoff => read_backoff(spec, reader, aside),
+        Kind::Repeat => read_repeat(spec, reader, aside),
+        Kind::Jobs => read_jobs(spec, reader, aside),
         Kind::JobIds => {
             let count = batch(spec, reader)?;
-            lists.ids = Vec::with_capacity(count);
+            aside.ids = Vec::with_capacity(count);
             for index in 0..count {
                 match reader.text()? {
-                    Some(id) if within(id, 1, NAME_CHARS_MAX) => lists.ids.push(JobRef::of(id)),
+                    Some(id) if within(id, 1, NAME_CHARS_MAX) => aside.ids.push(JobRef::of(id)),
                     _ => return Err(spec.wrong_item(index)),
                 }
             }
-            Ok(Value::Flag(true))
+            Ok(Value::Aside)
         }
         Kind::Tokens => {
             let count = batch(spec, reader)?;
-            lists.tokens = Vec::with_capacity(count);
+            aside.tokens = Vec::with_capacity(count);
             for index in 0..count {
-                lists.tokens.push(if reader.absent()? {
+                aside.tokens.push(if reader.absent()? {
                     None
                 } else {
                     token_of(reader.text()?.ok_or_else(|| spec.wrong_item(index))?)
                 });
             }
-            Ok(Value::Flag(true))
+            Ok(Value::Aside)
         }
         Kind::Results => {
             let count = batch(spec, reader)?;
-            lists.results = Vec::with_capacity(count);
+            aside.results = Vec::with_capacity(count);
             for index in 0..count {
                 let result = if reader.absent()? { &[] } else { reader.skip()? };
                 if result.len() > PAYLOAD_BYTES_MAX as usize {
                     return Err(spec.wrong_item(index));
                 }
-                lists.results.push(result);
+                aside.results.push(result);
             }
-            Ok(Value::Flag(true))
+            Ok(Value::Aside)
         }
     }
 }
@@ -433,6 +448,7 @@ fn payload<'a>(
         Ok(value) if value.len() <= bytes_max as usize => Ok(value),
         Ok(_) => Err(spec.out_of_bounds()),
         Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
+        Err(Malformed::Depth) => Err(spec.too_deep()),
         Err(what) => Err(what.into()),
     }
 }
@@ -492,12 +508,15 @@ fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> 
 
 /// Reads an object within a field into `fields`; `false` if another type stands here.
 #[inline]
-fn object<'a>(fields: &mut Fields<'a>, reader: &mut Reader<'a>) -> Result<bool, Complaint> {
+fn object<'a>(
+    fields: &mut Fields<'a>,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<bool, Complaint> {
     let Some(entries) = reader.map()? else { return Ok(false) };
-    let mut lists = Lists::default();
     for _ in 0..entries {
         let key = reader.key()?;
-        fields.read(key, reader, &mut lists)?;
+        fields.read(key, reader, aside)?;
     }
     fields.complete()?;
     Ok(true)
@@ -512,46 +531,56 @@ fn inside(path: &str, complaint: &str) -> Complaint {
     format!("{path}{complaint}").into()
 }
 
-fn read_backoff<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<Value<'a>, Complaint> {
-    let mut fields = Fields::new(BACKOFF_FIELDS);
-    if object(&mut fields, reader).map_err(|complaint| inside("backoff.", &complaint))? {
+fn read_backoff<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(BACKOFF_FIELDS, BACKOFF_REQUIRED);
+    if object(&mut fields, reader, aside).map_err(|complaint| inside("backoff.", &complaint))? {
         return Ok(Value::Integer(fields.integer("delay")));
     }
     let Kind::Integer { min, max } = BACKOFF_FIELDS[0].kind else { return Err(spec.wrong_type()) };
     integer(spec, reader, min, max).map(Value::Integer)
 }
 
-fn read_repeat<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<Value<'a>, Complaint> {
-    let mut fields = Fields::new(REPEAT_FIELDS);
-    if !object(&mut fields, reader).map_err(|complaint| inside("repeat.", &complaint))? {
+fn read_repeat<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(REPEAT_FIELDS, REPEAT_REQUIRED);
+    if !object(&mut fields, reader, aside).map_err(|complaint| inside("repeat.", &complaint))? {
         return Err(spec.wrong_type());
     }
-    Ok(Value::Repeat(Repeat {
+    aside.repeat = Some(Repeat {
         every_ms: fields.integer("every") as u64,
         limit: fields.integer_or_none("limit"),
         count: fields.integer("count") as u64,
-    }))
+    });
+    Ok(Value::Aside)
 }
 
 fn read_jobs<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
-    lists: &mut Lists<'a>,
+    aside: &mut Aside<'a>,
 ) -> Result<Value<'a>, Complaint> {
     let count = batch(spec, reader)?;
-    lists.jobs = Vec::with_capacity(count);
-    let mut fields = Fields::new(JOB_FIELDS);
+    let mut jobs = Vec::with_capacity(count);
+    let mut fields = Fields::new(JOB_FIELDS, JOB_REQUIRED);
     for index in 0..count {
         fields.reset();
-        let job = match object(&mut fields, reader) {
-            Ok(true) => take_job(&mut fields, true),
+        let job = match object(&mut fields, reader, aside) {
+            Ok(true) => take_job(&mut fields, aside, true),
             Ok(false) => return Err(spec.wrong_item(index)),
             Err(complaint) => Err(complaint),
         };
         match job {
-            Ok(job) => lists.jobs.push(job),
+            Ok(job) => jobs.push(job),
             Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
         }
     }
-    Ok(Value::Flag(true))
+    aside.jobs = jobs;
+    Ok(Value::Aside)
 }

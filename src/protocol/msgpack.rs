@@ -224,16 +224,35 @@ impl<'a> Reader<'a> {
     /// UTF-8, nested at most [`DEPTH_MAX`] deep.
     #[inline]
     pub fn skip(&mut self) -> Result<&'a [u8], Malformed> {
-        let end = skip_values(self.rest, 0, 1, DEPTH_MAX)?;
+        let end = skip_values::<true>(self.rest, 0, 1, DEPTH_MAX)?;
         let (value, rest) = self.rest.split_at_checked(end).ok_or(Malformed::Truncated)?;
         self.rest = rest;
         Ok(value)
     }
+
+    /// Steps over one value whose edges are all that matters: its texts and depth are not checked.
+    /// For looking behind a value that may be the very one that is refused.
+    pub fn pass(&mut self) -> Result<(), Malformed> {
+        let end = skip_values::<false>(self.rest, 0, 1, 0)?;
+        self.rest = self.rest.get(end..).ok_or(Malformed::Truncated)?;
+        Ok(())
+    }
+
+    /// Reads the key of a map's entry as [`Self::key`] does, with no more checks than
+    /// [`Self::pass`].
+    pub fn pass_key(&mut self) -> Result<&'a [u8], Malformed> {
+        match self.text_bytes()? {
+            Some(key) => Ok(key),
+            None => self.pass().map(|()| &[][..]),
+        }
+    }
 }
 
-/// Walks over `count` values from `at` and returns where they end. Recursion is per container, and
-/// `depth` more of them may open.
-fn skip_values(
+/// Walks over `count` values from `at` and returns where they end.
+///
+/// `STRICT` recurses per container, and `depth` more of them may open; otherwise their items join
+/// the count, so that any depth can be walked, and texts are taken as they are.
+fn skip_values<const STRICT: bool>(
     bytes: &[u8],
     mut at: usize,
     mut count: usize,
@@ -241,15 +260,17 @@ fn skip_values(
 ) -> Result<usize, Malformed> {
     while count > 0 {
         count -= 1;
-        let marker = Marker::from_u8(*bytes.get(at).ok_or(Malformed::Truncated)?);
+        let first = *bytes.get(at).ok_or(Malformed::Truncated)?;
         at += 1;
-        // Scalars say how many bytes follow; what has parts goes its own way.
+        // Most values are short texts and small integers, which need no table.
+        if first & 0xe0 == Marker::FixStr(0).to_u8() {
+            at = skip_text::<STRICT>(bytes, at, usize::from(first & 0x1f))?;
+            continue;
+        }
+        let marker = Marker::from_u8(first);
+        // Scalars say how many bytes follow; texts and containers go their own way.
         let width = match marker {
             Marker::FixPos(_) | Marker::FixNeg(_) | Marker::Null | Marker::True | Marker::False => {
-                continue;
-            }
-            Marker::FixStr(length) => {
-                at = skip_text(bytes, at, usize::from(length))?;
                 continue;
             }
             Marker::U8 | Marker::I8 => 1,
@@ -267,25 +288,26 @@ fn skip_values(
             Marker::Ext8 => 2 + length_at(bytes, at, 1)?,
             Marker::Ext16 => 3 + length_at(bytes, at, 2)?,
             Marker::Ext32 => 5 + length_at(bytes, at, 4)?,
-            Marker::Str8 | Marker::Str16 | Marker::Str32 => {
+            // The short ones were taken above.
+            Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32 => {
                 let width = length_width(marker);
                 let length = length_at(bytes, at, width)?;
-                at = skip_text(bytes, at + width, length)?;
+                at = skip_text::<STRICT>(bytes, at + width, length)?;
                 continue;
             }
-            Marker::FixArray(items) => {
-                at = skip_container(bytes, at, usize::from(items), depth)?;
-                continue;
-            }
-            Marker::FixMap(entries) => {
-                at = skip_container(bytes, at, usize::from(entries) * 2, depth)?;
-                continue;
-            }
-            Marker::Array16 | Marker::Array32 | Marker::Map16 | Marker::Map32 => {
-                let width = length_width(marker);
-                let per_entry = if matches!(marker, Marker::Map16 | Marker::Map32) { 2 } else { 1 };
-                let items = length_at(bytes, at, width)?.saturating_mul(per_entry);
-                at = skip_container(bytes, at + width, items, depth)?;
+            Marker::FixArray(_)
+            | Marker::FixMap(_)
+            | Marker::Array16
+            | Marker::Array32
+            | Marker::Map16
+            | Marker::Map32 => {
+                let (items, behind) = items_at(bytes, at, marker)?;
+                at = behind;
+                if STRICT {
+                    at = skip_container(bytes, at, items, depth)?;
+                } else {
+                    count += items;
+                }
                 continue;
             }
             Marker::Reserved => return Err(Malformed::Reserved),
@@ -298,6 +320,20 @@ fn skip_values(
     Ok(at)
 }
 
+/// How many values a container holds, and where they begin. A map's entry is two.
+#[inline]
+fn items_at(bytes: &[u8], at: usize, marker: Marker) -> Result<(usize, usize), Malformed> {
+    match marker {
+        Marker::FixArray(items) => Ok((usize::from(items), at)),
+        Marker::FixMap(entries) => Ok((usize::from(entries) * 2, at)),
+        _ => {
+            let width = length_width(marker);
+            let per_entry = if matches!(marker, Marker::Map16 | Marker::Map32) { 2 } else { 1 };
+            Ok((length_at(bytes, at, width)? * per_entry, at + width))
+        }
+    }
+}
+
 #[inline]
 fn skip_container(bytes: &[u8], at: usize, items: usize, depth: u32) -> Result<usize, Malformed> {
     if depth == 0 {
@@ -306,17 +342,43 @@ fn skip_container(bytes: &[u8], at: usize, items: usize, depth: u32) -> Result<u
     if items > bytes.len() - at {
         return Err(Malformed::Count);
     }
-    skip_values(bytes, at, items, depth - 1)
+    skip_values::<true>(bytes, at, items, depth - 1)
 }
 
 #[inline]
-fn skip_text(bytes: &[u8], at: usize, length: usize) -> Result<usize, Malformed> {
-    let text = bytes[at..].get(..length).ok_or(Malformed::Truncated)?;
-    // Most text is ASCII, and that is quicker to see than UTF-8 is to check.
-    if !text.is_ascii() && std::str::from_utf8(text).is_err() {
-        return Err(Malformed::NotUtf8);
+fn skip_text<const STRICT: bool>(
+    bytes: &[u8],
+    at: usize,
+    length: usize,
+) -> Result<usize, Malformed> {
+    let text = bytes.get(at..at + length).ok_or(Malformed::Truncated)?;
+    if !STRICT || is_short_ascii(text) || is_text(text) {
+        Ok(at + length)
+    } else {
+        Err(Malformed::NotUtf8)
     }
-    Ok(at + length)
+}
+
+/// Whether a text is surely ASCII, which is most of what there is. Two overlapping words cover
+/// keys and short values without a loop or a call; of longer ones nothing is said.
+#[inline]
+fn is_short_ascii(text: &[u8]) -> bool {
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    if let (Some(front), Some(back)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        let seen = u64::from_ne_bytes(*front) | u64::from_ne_bytes(*back);
+        text.len() <= 16 && seen & HIGH_BITS == 0
+    } else if let (Some(front), Some(back)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        let seen = u32::from_ne_bytes(*front) | u32::from_ne_bytes(*back);
+        seen & HIGH_BITS as u32 == 0
+    } else {
+        text.iter().fold(0, |seen, byte| seen | byte) < 0x80
+    }
+}
+
+/// ASCII is quicker to see than UTF-8 is to check.
+#[inline(never)]
+fn is_text(text: &[u8]) -> bool {
+    text.is_ascii() || std::str::from_utf8(text).is_ok()
 }
 
 /// Bytes of the length that follows a marker with one.
@@ -330,7 +392,7 @@ fn length_width(marker: Marker) -> usize {
 
 #[inline]
 fn length_at(bytes: &[u8], at: usize, width: usize) -> Result<usize, Malformed> {
-    let digits = bytes[at..].get(..width).ok_or(Malformed::Truncated)?;
+    let digits = bytes.get(at..at + width).ok_or(Malformed::Truncated)?;
     Ok(digits.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
 }
 

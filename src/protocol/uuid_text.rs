@@ -5,9 +5,6 @@
 /// Characters of the text.
 pub const UUID_CHARS: usize = 36;
 
-/// Where the hyphens stand.
-const HYPHENS: [usize; 4] = [8, 13, 18, 23];
-
 /// The text in lower case.
 #[inline]
 pub fn format(bits: u128) -> [u8; UUID_CHARS] {
@@ -37,54 +34,46 @@ fn hex8(word: u32) -> [u8; 8] {
     (nibbles + 0x3030_3030_3030_3030 + letters * u64::from(b'a' - b'0' - 10)).to_be_bytes()
 }
 
-/// Marks a digit in upper case, beside its value.
-const UPPER: u8 = 0x10;
-/// Marks a byte that is no digit.
-const NO_DIGIT: u8 = 0x80;
-
-const DIGITS: [u8; 256] = {
-    let mut table = [NO_DIGIT; 256];
-    let mut value = 0;
-    while value < 16 {
-        table["0123456789abcdef".as_bytes()[value] as usize] = value as u8;
-        if value >= 10 {
-            table["0123456789ABCDEF".as_bytes()[value] as usize] = value as u8 | UPPER;
-        }
-        value += 1;
-    }
-    table
-};
+/// The other way round, for eight bytes that are hex digits in lower case; of others it makes
+/// something that is not their number.
+#[inline]
+fn word(digits: [u8; 8]) -> u32 {
+    let digits = u64::from_be_bytes(digits);
+    let letters = (digits >> 6) & 0x0101_0101_0101_0101;
+    let nibbles = (digits & 0x0f0f_0f0f_0f0f_0f0f) + letters * 9;
+    let bytes = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
+    let halves = (bytes | bytes >> 8) & 0x0000_ffff_0000_ffff;
+    (halves | halves >> 16) as u32
+}
 
 /// The bits of a text in lower case: the only form that [`format`] would give back unchanged, and
 /// so the only one that may stand for a job's id.
 #[inline]
 pub fn parse_exact(text: &str) -> Option<u128> {
-    parse_digits(text, NO_DIGIT | UPPER)
+    parse_lower(text.as_bytes().try_into().ok()?)
 }
 
 /// The bits of a text in either case.
 #[inline]
 pub fn parse(text: &str) -> Option<u128> {
-    parse_digits(text, NO_DIGIT)
+    let text: [u8; UUID_CHARS] = text.as_bytes().try_into().ok()?;
+    // What sets letters apart from digits and hyphens is the bit above the one of their case.
+    parse_lower(&text.map(|byte| byte | (byte & 0x40) >> 1))
 }
 
+/// Reads without looking, then checks by writing: what comes back the same was a UUID.
 #[inline]
-fn parse_digits(text: &str, refused: u8) -> Option<u128> {
-    let text: &[u8; UUID_CHARS] = text.as_bytes().try_into().ok()?;
-    if HYPHENS.iter().any(|at| text[*at] != b'-') {
-        return None;
-    }
-    let mut seen = 0;
-    let mut word = |from: usize, to: usize| {
-        let mut value = 0_u64;
-        for byte in &text[from..to] {
-            let digit = DIGITS[usize::from(*byte)];
-            seen |= digit;
-            value = value << 4 | u64::from(digit & 0xf);
-        }
-        value
-    };
-    let high = word(0, 8) << 32 | word(9, 13) << 16 | word(14, 18);
-    let low = word(19, 23) << 48 | word(24, 36);
-    (seen & refused == 0).then_some(u128::from(high) << 64 | u128::from(low))
+fn parse_lower(text: &[u8; UUID_CHARS]) -> Option<u128> {
+    let mut digits = [0; 32];
+    digits[..8].copy_from_slice(&text[..8]);
+    digits[8..12].copy_from_slice(&text[9..13]);
+    digits[12..16].copy_from_slice(&text[14..18]);
+    digits[16..20].copy_from_slice(&text[19..23]);
+    digits[20..].copy_from_slice(&text[24..]);
+    let bits = digits
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .fold(0, |bits, digits| bits << 32 | u128::from(word(*digits)));
+    (format(bits) == *text).then_some(bits)
 }
