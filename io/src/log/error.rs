@@ -79,7 +79,10 @@ impl fmt::Display for OpenError {
             ),
             Self::MissingSegment { file } => write!(f, "segment {file} is missing"),
             Self::ForeignFile(name) => {
-                write!(f, "{name} is named like a segment of the log but cannot be one; move it away")
+                write!(
+                    f,
+                    "{name} is named like a segment of the log but cannot be one; move it away"
+                )
             }
             Self::WrongShard { file, found, expected } => {
                 write!(f, "{file} belongs to shard {found} but lies with shard {expected}")

@@ -230,7 +230,8 @@ mod tests {
         fs::write(&manifest, "version = 2\nshards = 4\n").unwrap();
         let error = DataDir::open(dir.path(), 4).unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
-        for text in ["", "version = 1\n", "version = x\nshards = 1\n", "version = 1\nshards = -1\n"] {
+        for text in ["", "version = 1\n", "version = x\nshards = 1\n", "version = 1\nshards = -1\n"]
+        {
             fs::write(&manifest, text).unwrap();
             let error = DataDir::open(dir.path(), 4).unwrap_err();
             assert!(matches!(error, LockError::Manifest { .. }), "{text:?}: {error}");

@@ -120,16 +120,21 @@ impl LogConfig {
 
     fn check(&self) -> Result<(), OpenError> {
         let refuse = |reason: String| Err(OpenError::Config(reason));
-        if !self.segment_bytes.is_power_of_two() || !(1 << 13..=1 << 31).contains(&self.segment_bytes)
+        if !self.segment_bytes.is_power_of_two()
+            || !(1 << 13..=1 << 31).contains(&self.segment_bytes)
         {
             let bytes = self.segment_bytes;
-            return refuse(format!("segment_bytes must be a power of two up to 2 GiB, not {bytes}"));
+            return refuse(format!(
+                "segment_bytes must be a power of two up to 2 GiB, not {bytes}"
+            ));
         }
         let block = (BLOCK_HEADER_BYTES + self.record_bytes_max) as u64;
         let room = self.segment_bytes - SEGMENT_HEADER_BYTES;
         if block.next_multiple_of(self.mode.align_bytes()) > room {
             let (record, segment) = (self.record_bytes_max, self.segment_bytes);
-            return refuse(format!("a record of {record} bytes does not fit a segment of {segment}"));
+            return refuse(format!(
+                "a record of {record} bytes does not fit a segment of {segment}"
+            ));
         }
         if self.block_bytes < BLOCK_HEADER_BYTES + RECORD_HEADER_BYTES || self.cold_reads_max == 0 {
             return refuse("block_bytes and cold_reads_max must leave room for one".into());

@@ -98,11 +98,7 @@ impl Preparation {
     }
 
     /// The pending step is over.
-    pub(super) fn complete(
-        &mut self,
-        result: i32,
-        disk: &mut impl Disk,
-    ) -> Result<(), LogError> {
+    pub(super) fn complete(&mut self, result: i32, disk: &mut impl Disk) -> Result<(), LogError> {
         assert!(self.in_flight, "a completion that nobody waits for");
         self.in_flight = false;
         self.step_done(result)?;
@@ -110,7 +106,8 @@ impl Preparation {
     }
 
     fn step_done(&mut self, result: i32) -> Result<(), LogError> {
-        let failed = |operation, errno| LogError { operation, file: file_name(self.segment), errno };
+        let failed =
+            |operation, errno| LogError { operation, file: file_name(self.segment), errno };
         self.step = match self.step {
             Step::Zeroing(offset) => {
                 self.retries += 1;

@@ -374,13 +374,8 @@ mod tests {
 
     fn tail(cache_chunks: usize) -> Tail {
         let geometry = Geometry { segment_bytes: 1 << 16, align_bytes: 64 };
-        let chain = Chain {
-            shard: 0,
-            sequence: 0,
-            prev: 0,
-            synced: Position(0),
-            oldest: Position(0),
-        };
+        let chain =
+            Chain { shard: 0, sequence: 0, prev: 0, synced: Position(0), oldest: Position(0) };
         Tail::new(geometry, 8192, 8192 * cache_chunks, Position(0), Position(4096), chain)
     }
 
@@ -464,7 +459,7 @@ mod tests {
         let large = put(&mut tail, 40_000, 2);
         let after = put(&mut tail, 10, 3);
         assert_eq!(large, Position(4096 + 128 + 64));
-        assert_eq!(tail.read(large, 40_000).unwrap(), [2; 40_000]);
+        assert!(tail.read(large, 40_000).unwrap().iter().all(|&byte| byte == 2));
         assert_eq!(tail.read(small, 10).unwrap(), [1; 10]);
         assert_eq!(tail.read(after, 10).unwrap(), [3; 10]);
         assert_eq!(write_all(&mut tail), 2);

@@ -15,7 +15,8 @@ fn run_ops(log: &mut Log<FileDisk>) -> usize {
         let result = unsafe {
             match op.kind {
                 DiskOpKind::Write { fd, offset, ptr, len, dsync } => {
-                    let part = libc::iovec { iov_base: ptr.cast_mut().cast(), iov_len: len as usize };
+                    let part =
+                        libc::iovec { iov_base: ptr.cast_mut().cast(), iov_len: len as usize };
                     let flags = if dsync { libc::RWF_DSYNC } else { 0 };
                     libc::pwritev2(fd, &raw const part, 1, offset as libc::off_t, flags)
                 }
@@ -33,10 +34,7 @@ fn run_ops(log: &mut Log<FileDisk>) -> usize {
     ops.len()
 }
 
-fn open_files(
-    config: &LogConfig,
-    path: &std::path::Path,
-) -> (Log<FileDisk>, Recovery, Records) {
+fn open_files(config: &LogConfig, path: &std::path::Path) -> (Log<FileDisk>, Recovery, Records) {
     let disk = FileDisk::open(path, config.shard, config.mode).unwrap();
     let mut records = Records::new();
     let (log, recovery) = Log::open(config, disk, |position, body| {
@@ -107,7 +105,10 @@ fn real_files_keep_a_log() {
         std::fs::write(shard.join("backup.seg"), "x").unwrap();
         let disk = FileDisk::open(dir.path(), 3, mode).unwrap();
         let error = Log::open(&config, disk, |_, _| Ok::<_, Infallible>(())).unwrap_err();
-        assert!(matches!(error, OpenError::ForeignFile(ref name) if name == "backup.seg"), "{error}");
+        assert!(
+            matches!(error, OpenError::ForeignFile(ref name) if name == "backup.seg"),
+            "{error}"
+        );
     }
 }
 

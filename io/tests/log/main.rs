@@ -35,7 +35,10 @@ fn try_open(
         Ok::<_, Infallible>(())
     })?;
     assert_eq!(recovery.records, records.len() as u64);
-    assert_eq!((log.head(), log.released(), log.synced()), (recovery.end, recovery.end, recovery.end));
+    assert_eq!(
+        (log.head(), log.released(), log.synced()),
+        (recovery.end, recovery.end, recovery.end)
+    );
     Ok((log, recovery, records))
 }
 

@@ -118,7 +118,8 @@ fn every_changed_byte_is_a_torn_tail_or_damage_and_never_wrong_data() {
 fn random_files_never_panic() {
     let mut state = 7_u64;
     let mut random = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
     let sample = sample(Mode::Written);
@@ -296,5 +297,44 @@ fn idle_restarts_do_not_pile_up_segments() {
         let disk_bytes = log.counters().disk_bytes;
         assert!(disk_bytes < 2 << 16, "the rest of a left segment goes back: {disk_bytes}");
         close(&mut log, 0);
+    }
+}
+
+#[test]
+fn the_mode_may_change_between_starts() {
+    let mut disk = FaultyDisk::new(1, late(true));
+    let mut written = Records::new();
+    for turn in 0..8 {
+        let mode = if turn % 2 == 0 { Mode::Written } else { Mode::Synced };
+        let (mut log, _, found) = open(&config(mode), disk);
+        assert!(found == written);
+        for byte in 0..turn {
+            written.push(append(&mut log, 300, byte));
+            settle(&mut log, 0);
+        }
+        disk = log.into_disk();
+    }
+}
+
+#[test]
+fn power_loss_leaves_what_was_synced_and_nothing_torn() {
+    for mode in [Mode::Written, Mode::Synced] {
+        for seed in 0..200 {
+            let (mut log, ..) = open(&config(mode), FaultyDisk::new(seed, late(true)));
+            let mut written = Records::new();
+            for turn in 0..20 {
+                written.push(append(&mut log, 700, turn));
+                log.flush(u64::from(turn)).unwrap();
+                if turn % 3 == 0 {
+                    finish_one(&mut log);
+                }
+            }
+            let synced = log.synced();
+            let mut disk = log.into_disk();
+            disk.power_loss();
+            let (_, _, found) = open(&config(mode), disk);
+            let safe = written.iter().filter(|(position, _)| *position < synced).count();
+            assert!(written.starts_with(&found) && found.len() >= safe, "seed {seed}");
+        }
     }
 }
