@@ -224,11 +224,11 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         let mut records = 0;
         loop {
             let header = match self.next_block(number, at, mark, anchor)? {
-                Ok((header, crc)) => {
+                Ok((header, prev)) => {
                     mark = Mark {
                         end: at.plus(u64::from(header.block_bytes)),
                         sequence: header.sequence + 1,
-                        prev: crc,
+                        prev,
                     };
                     header
                 }
@@ -248,7 +248,8 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         }
     }
 
-    /// Checks and replays the block at `at`, or says why there is none.
+    /// Checks and replays the block at `at`, or says why there is none. With a block comes what the
+    /// next one's `prev` must be.
     #[allow(clippy::type_complexity)] // A block or a reason, unless the disk fails.
     fn next_block(
         &mut self,
@@ -291,14 +292,15 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             return Ok(Err(("the file ends inside the block".into(), false)));
         };
         let start = at.plus(BLOCK_HEADER_BYTES as u64);
-        if let Err(fault) = check_records(start, body, header.records) {
-            return Ok(Err((fault, false)));
-        }
+        let prev = match check_records(start, body, header.records, crc) {
+            Ok(prev) => prev,
+            Err(fault) => return Ok(Err((fault, false))),
+        };
         for (position, body) in records(start, body) {
             (self.replay)(position, body)
                 .map_err(|error| OpenError::Refused { position, reason: error.to_string() })?;
         }
-        Ok(Ok((header, crc)))
+        Ok(Ok((header, prev)))
     }
 
     /// Looks at everything behind the end for what it claims; returns how many bytes were written

@@ -320,7 +320,6 @@ impl Tail {
         let body = self.block + BLOCK_HEADER_BYTES;
         let block_bytes = self.geometry.align((self.fill - self.block) as u64);
         let end = self.block + block_bytes as usize;
-        seal_records(start.plus(BLOCK_HEADER_BYTES as u64), &mut self.open.buffer[body..self.fill]);
         // The buffer may have held another stretch of the log before.
         self.open.buffer[self.fill..end].fill(0);
         let header = BlockHeader {
@@ -335,7 +334,9 @@ impl Tail {
             flags: self.flags,
             prev: self.chain.prev,
         };
-        self.chain.prev = header.encode(&mut self.open.buffer[self.block..body]);
+        let crc = header.encode(&mut self.open.buffer[self.block..body]);
+        let records = &mut self.open.buffer[body..self.fill];
+        self.chain.prev = seal_records(start.plus(BLOCK_HEADER_BYTES as u64), records, crc);
         self.chain.sequence += 1;
         self.end = start.plus(block_bytes);
         self.next = self.end;

@@ -294,8 +294,10 @@ fn idle_restarts_do_not_pile_up_segments() {
         assert_eq!(recovery.segments, 1);
         log = again;
         assert_eq!(log.disk_mut().segments().len(), 2);
+        let kept = log.disk_mut().content(0).len();
+        assert!(kept < 8192, "the rest of a left segment goes back: {kept}");
         let disk_bytes = log.counters().disk_bytes;
-        assert!(disk_bytes < 2 << 16, "the rest of a left segment goes back: {disk_bytes}");
+        assert!(disk_bytes < 2 << 16, "{disk_bytes}");
         close(&mut log, 0);
     }
 }
@@ -337,4 +339,25 @@ fn power_loss_leaves_what_was_synced_and_nothing_torn() {
             assert!(written.starts_with(&found) && found.len() >= safe, "seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_block_of_another_history_is_no_continuation() {
+    // Two logs of the same shape: every block of one has its twin at the same place in the other.
+    let mut logs = [1, 2].map(|byte| {
+        let mut log = new_log(Mode::Written, Faults::default());
+        let first = append(&mut log, 100, byte);
+        log.flush(0).unwrap();
+        let second = log.head().0 as usize;
+        append(&mut log, 100, 3);
+        log.flush(0).unwrap();
+        (log, first, second)
+    });
+    let (ref mut other, _, second) = logs[1];
+    let twin = other.disk_mut().content(0)[second..].to_vec();
+    let [(mut log, first, _), _] = logs;
+    log.disk_mut().tamper(0, |bytes| bytes[second..].copy_from_slice(&twin));
+    let (_, recovery, found) = open(&config(Mode::Written), log.into_disk());
+    assert!(found == [first]);
+    assert!(recovery.dropped.unwrap().reason.contains("does not continue"));
 }

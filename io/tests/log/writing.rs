@@ -293,3 +293,29 @@ fn the_next_segment_is_ready_before_it_is_needed() {
         assert_eq!(log.released(), log.head());
     }
 }
+
+#[test]
+fn nothing_in_a_segment_is_synced_before_its_name_is() {
+    let mut log = new_log(Mode::Written, late(true));
+    while log.counters().segments < 2 {
+        append(&mut log, 3000, 1);
+        log.flush(0).unwrap();
+    }
+    // The sync of the directory is in flight, and stays so.
+    assert_eq!(log.disk_mut().in_flight(), 1);
+    while log.head().0 < (1 << 16) + 5000 {
+        append(&mut log, 3000, 1);
+        log.flush(0).unwrap();
+    }
+    append(&mut log, 10, 2);
+    log.require_sync();
+    for _ in 0..3 {
+        log.flush(1).unwrap();
+        // The other operation in flight can only be the sync of the segment left behind.
+        assert!(log.disk_mut().in_flight() <= 2);
+    }
+    assert!(log.released() < log.head());
+    assert_eq!(log.counters().syncs, 1);
+    settle(&mut log, 1);
+    assert_eq!((log.released(), log.counters().syncs), (log.head(), 2));
+}
