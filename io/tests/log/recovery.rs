@@ -62,7 +62,8 @@ fn every_cut_of_the_last_block_leaves_exactly_the_earlier_ones() {
         let sample = sample(mode);
         let (start, end) = (sample.ends[4] as usize, sample.ends[5] as usize);
         let body_end = sample.records[11].0.0 as usize + RECORD_HEADER_BYTES + 30;
-        for cut in start..end {
+        let bytes = (start..end).filter(|&at| at < body_end + 9 || at % 61 == 0);
+        for cut in bytes {
             for fill in 0..3 {
                 let mut disk = sample.disk.copy();
                 disk.tamper(0, |bytes| match fill {
@@ -86,13 +87,15 @@ fn every_cut_of_the_last_block_leaves_exactly_the_earlier_ones() {
 fn every_changed_byte_is_a_torn_tail_or_damage_and_never_wrong_data() {
     for mode in [Mode::Written, Mode::Synced] {
         let sample = sample(mode);
-        // In `synced` mode every header says that the blocks before it are synced.
-        let (stride, synced) = match mode {
-            Mode::Written => (1, sample.ends[2]),
-            Mode::Synced => (7, sample.ends[4]),
-        };
+        // In `synced` mode every header says that the blocks before it are synced, and most bytes
+        // are padding.
+        let synced = if mode == Mode::Written { sample.ends[2] } else { sample.ends[4] };
+        let padding = |at: usize| mode == Mode::Synced && at % 4096 > 200;
         let mut refused = 0;
-        for at in (0..64).chain((4096..sample.ends[5] as usize).step_by(stride)) {
+        for at in (0..64).chain(4096..sample.ends[5] as usize) {
+            if padding(at) && at % 97 != 0 {
+                continue;
+            }
             for flip in [1, 0x80, 0xff] {
                 let mut disk = sample.disk.copy();
                 disk.tamper(0, |bytes| bytes[at] ^= flip);
