@@ -444,6 +444,21 @@ mod tests {
     }
 
     #[test]
+    fn padding_is_zero_in_a_buffer_used_before() {
+        let mut tail = tail(1);
+        for byte in 1..9 {
+            let position = put(&mut tail, 5000 - usize::from(byte) * 100, byte);
+            tail.close_block();
+            let batch = tail.take_batch().unwrap();
+            let bytes = tail.bytes(batch.start, batch.end);
+            let padding = (position.0 - batch.start.0) as usize + 5008 - usize::from(byte) * 100;
+            assert!(bytes[padding..].iter().all(|&byte| byte == 0));
+            tail.wrote(batch.end);
+        }
+        assert!(tail.evictions > 0);
+    }
+
+    #[test]
     fn blocks_of_one_chunk_share_a_write() {
         let mut tail = tail(4);
         for byte in 0..3 {

@@ -50,7 +50,7 @@ fn a_log_comes_back_as_it_was_written() {
         for _ in 0..3 {
             let (again, recovery, found) = open(&config(mode), disk);
             assert!(found == written);
-            assert_eq!(recovery.dropped, None);
+            assert_eq!((recovery.dropped, recovery.clean), (None, false));
             disk = again.into_disk();
         }
     }
