@@ -40,7 +40,7 @@ pub enum LogLevel {
 /// Everything `corq serve` can be told.
 #[derive(Clone, Debug, Args)]
 pub struct Config {
-    /// Address to listen on [default: 0.0.0.0 with AUTH_TOKENS, else 127.0.0.1]
+    /// Address to listen on [default: 0.0.0.0 if tokens are set, else 127.0.0.1]
     #[arg(long, env = "HOST")]
     pub host: Option<IpAddr>,
 

@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 pub trait Journal {
     /// Appends a record.
     fn append(&mut self, record: &Record<'_>) -> Stored;
-    /// Nothing of this turn may be shown before the disk has it.
+    /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
 }
 

@@ -195,11 +195,11 @@ impl Shard {
             let id = self.ids.make(now_ms, slot);
             let run_at_ms = now_ms + job.delay_ms;
             let pushed = Pushed { id, queue: queue_name, run_at_ms, job: job.clone() };
+            let record = Record::Pushed(pushed);
+            let stored = out.journal.append(&record);
             if job.durable {
                 out.journal.require_sync();
             }
-            let record = Record::Pushed(pushed);
-            let stored = out.journal.append(&record);
             let Record::Pushed(pushed) = &record else { continue };
             let index = self.add(queue, pushed, stored);
             out.effects.pushed.push(index);

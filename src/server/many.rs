@@ -115,7 +115,7 @@ impl Core {
         let task = Jobs {
             origin: asked.origin,
             frame: asked.frame.into(),
-            jobs: jobs.iter().map(lookup).collect(),
+            names: jobs.iter().map(lookup).collect(),
             left: 0,
             phase: Phase::Resolve,
             refused: None,
@@ -130,7 +130,7 @@ impl Core {
         let mut asks: Vec<Vec<(usize, Span)>> = vec![Vec::new(); self.slots.shards()];
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
         for (place, job) in jobs.iter().enumerate() {
-            if task.jobs[place] != Lookup::AsName {
+            if task.names[place] != Lookup::AsName {
                 continue;
             }
             let text;
@@ -168,7 +168,7 @@ impl Core {
     ) {
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
         for &(place, id) in found {
-            task.jobs[place] = Lookup::Done(id);
+            task.names[place] = Lookup::Done(id);
         }
         task.left -= 1;
         self.advance_jobs(conns, step);
@@ -222,8 +222,8 @@ impl Core {
         };
         let acks = matches!(request.body, Body::AckBatch(_));
         for (place, job) in batch.ids.iter().enumerate() {
-            if let (JobRef::Id(id), Lookup::Done(None)) = (job, task.jobs[place]) {
-                task.jobs[place] = Lookup::Done(Some(*id));
+            if let (JobRef::Id(id), Lookup::Done(None)) = (job, task.names[place]) {
+                task.names[place] = Lookup::Done(Some(*id));
             }
             if acks && task.id(place).is_none() {
                 task.refuse(place, Refusal::NotActive);

@@ -182,7 +182,7 @@ pub enum Message {
 /// A question to all shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// ListQueues.
+    /// `ListQueues`.
     Queues,
     /// Stats.
     Stats,

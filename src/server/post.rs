@@ -71,10 +71,9 @@ impl Post {
             return;
         }
         match self.endpoint.send(dest, batch) {
-            Ok(()) => {}
             Err(Refused::Full(batch)) => self.stuck.push_back((dest, batch)),
-            // The other shard has ended, and with it the process is about to.
-            Err(Refused::Gone(_)) => {}
+            // If the other shard is gone, the process is about to follow.
+            Ok(()) | Err(Refused::Gone(_)) => {}
         }
     }
 

@@ -75,16 +75,16 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::PushBatch { queue, jobs } if jobs.iter().any(|job| job.custom_id.is_some()) => {
             Route::Claims(queue)
         }
-        Body::Push { queue, .. } | Body::PushBatch { queue, .. } | Body::Dlq { queue, .. } => {
-            Route::Queue(queue)
-        }
-        Body::Pull(pull) | Body::PullBatch(pull) => Route::Queue(pull.queue),
-        Body::GetJobCounts(queue)
+        Body::Push { queue, .. }
+        | Body::PushBatch { queue, .. }
+        | Body::Dlq { queue, .. }
+        | Body::RetryDlq { queue, job: None, .. }
+        | Body::GetJobCounts(queue)
         | Body::Count(queue)
         | Body::Pause(queue)
         | Body::Resume(queue)
         | Body::IsPaused(queue) => Route::Queue(queue),
-        Body::RetryDlq { queue, job: None, .. } => Route::Queue(queue),
+        Body::Pull(pull) | Body::PullBatch(pull) => Route::Queue(pull.queue),
         Body::RetryDlq { queue, job: Some(job), .. } => Route::JobInQueue(queue, *job),
         Body::Ack(ack) => Route::Job(ack.job),
         Body::Fail(fail) => Route::Job(fail.job),

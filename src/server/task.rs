@@ -43,7 +43,7 @@ pub struct Jobs {
     /// The command.
     pub frame: Box<[u8]>,
     /// The jobs it names, by place.
-    pub jobs: Vec<Lookup>,
+    pub names: Vec<Lookup>,
     /// Answers that are still to come in this phase.
     pub left: usize,
     /// What the answers are to.
@@ -87,7 +87,7 @@ pub struct All {
 impl Jobs {
     /// The id of the job at `place`, once names are looked up.
     pub fn id(&self, place: usize) -> Option<JobId> {
-        match self.jobs[place] {
+        match self.names[place] {
             Lookup::Done(id) => id,
             Lookup::Fresh | Lookup::AsName => None,
         }

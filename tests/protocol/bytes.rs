@@ -9,23 +9,23 @@ use crate::pack;
 
 /// A value of any type, nested at most `depth` deep.
 fn any(chance: &mut Chance, depth: u32) -> Value {
-    let length = [0, 1, 15, 16, 31, 32, 255, 256, 300][chance.next() as usize % 9];
-    match chance.next() % if depth == 0 { 9 } else { 12 } {
+    let length = [0, 1, 15, 16, 31, 32, 255, 256, 300][chance.draw() as usize % 9];
+    match chance.draw() % if depth == 0 { 9 } else { 12 } {
         0 => Value::Nil,
-        1 => (chance.next() & 1 == 0).into(),
-        2 => (chance.next() >> (chance.next() % 64)).into(),
-        3 => ((chance.next() as i64) >> (chance.next() % 64)).into(),
-        4 => Value::F32(f32::from_bits(chance.next() as u32)),
-        5 => Value::F64(f64::from_bits(chance.next())),
-        6 => ["x", "xä"][chance.next() as usize % 2].repeat(length).into(),
+        1 => (chance.draw() & 1 == 0).into(),
+        2 => (chance.draw() >> (chance.draw() % 64)).into(),
+        3 => ((chance.draw() as i64) >> (chance.draw() % 64)).into(),
+        4 => Value::F32(f32::from_bits(chance.draw() as u32)),
+        5 => Value::F64(f64::from_bits(chance.draw())),
+        6 => ["x", "xä"][chance.draw() as usize % 2].repeat(length).into(),
         7 => Value::Binary(vec![0xc1; length]),
-        8 => Value::Ext(chance.next() as i8, vec![7; length]),
+        8 => Value::Ext(chance.draw() as i8, vec![7; length]),
         9 | 10 => {
-            let items = [0, 1, 3, 15, 16, 20][chance.next() as usize % 6];
+            let items = [0, 1, 3, 15, 16, 20][chance.draw() as usize % 6];
             Value::Array((0..items).map(|_| any(chance, depth - 1)).collect())
         }
         _ => {
-            let entries = [0, 1, 3, 15, 16, 20][chance.next() as usize % 6];
+            let entries = [0, 1, 3, 15, 16, 20][chance.draw() as usize % 6];
             let mut entry = || (any(chance, 0), any(chance, depth - 1));
             Value::Map((0..entries).map(|_| entry()).collect())
         }
@@ -67,7 +67,7 @@ fn values_of_any_size_are_skipped() {
 fn the_text_of_an_id_round_trips() {
     let mut chance = Chance::new(5);
     for _ in 0..10_000 {
-        let bits = u128::from(chance.next()) << 64 | u128::from(chance.next());
+        let bits = u128::from(chance.draw()) << 64 | u128::from(chance.draw());
         let text = format(bits);
         let text = std::str::from_utf8(&text).unwrap();
         assert_eq!(text, uuid::Uuid::from_u128(bits).hyphenated().to_string());

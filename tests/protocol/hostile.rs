@@ -52,16 +52,16 @@ fn every_single_byte_changed_is_decoded_or_refused() {
 fn random_bytes_are_refused_without_harm() {
     let mut chance = Chance::new(0x00c0_ffee);
     for round in 0..100_000_u32 {
-        let length = chance.next() as usize % 64;
-        let mut bytes: Vec<u8> = (0..length).map(|_| chance.next() as u8).collect();
+        let length = chance.draw() as usize % 64;
+        let mut bytes: Vec<u8> = (0..length).map(|_| chance.draw() as u8).collect();
         if round % 2 == 0 {
             // Half of them begin as a command, so that they come further.
-            let spec = &COMMANDS[chance.next() as usize % COMMANDS.len()];
+            let spec = &COMMANDS[chance.draw() as usize % COMMANDS.len()];
             let mut frame = command(spec.name, &[]);
-            frame[0] = 0x80 | (1 + chance.next() as u8 % 14);
+            frame[0] = 0x80 | (1 + chance.draw() as u8 % 14);
             for field in spec.fields {
                 frame.extend(pack(&field.name.into()));
-                let taken = bytes.len().min(chance.next() as usize % 8);
+                let taken = bytes.len().min(chance.draw() as usize % 8);
                 frame.extend(bytes.drain(..taken));
             }
             bytes = frame;

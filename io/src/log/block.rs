@@ -40,7 +40,7 @@ pub(super) struct BlockHeader {
     pub(super) block_bytes: u32,
     pub(super) records: u32,
     pub(super) flags: u32,
-    /// Checksum of the previous block's header: a block follows exactly one other.
+    /// Checksum of the previous block, header and records: a block follows exactly one other.
     pub(super) prev: u32,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for HeaderFault {
 }
 
 impl BlockHeader {
-    /// Writes the header and returns its checksum, the next block's `prev`.
+    /// Writes the header and returns its checksum.
     pub(super) fn encode(&self, out: &mut [u8]) -> u32 {
         let mut put = Put { out: &mut out[..BLOCK_HEADER_BYTES], at: 0 };
         put.bytes(&BLOCK_MAGIC);
@@ -167,19 +167,36 @@ pub(super) fn record_is_intact(position: Position, record: &[u8]) -> bool {
         && u32_at(record, 4) == record_crc(position, record)
 }
 
-/// Puts the checksum into every record of a body whose lengths are in place.
-pub(super) fn seal_records(start: Position, body: &mut [u8]) {
+/// What the next block's `prev` must be: the header's checksum and those of all records in one, so
+/// that a block follows the content before it and not only a block of that shape.
+const fn link(chained: u32, record_crc: u32) -> u32 {
+    chained.rotate_left(1) ^ record_crc
+}
+
+/// Puts the checksum into every record of a body whose lengths are in place. Takes the header's
+/// checksum and returns the next block's `prev`.
+pub(super) fn seal_records(start: Position, body: &mut [u8], header_crc: u32) -> u32 {
+    let mut chained = header_crc;
     let mut at = 0;
     while at < body.len() {
         let end = at + u32_at(body, at) as usize;
         let crc = record_crc(start.plus(at as u64), &body[at..end]);
         body[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+        chained = link(chained, crc);
         at = end;
     }
+    chained
 }
 
-/// Checks that `body` is exactly `count` intact records end to end.
-pub(super) fn check_records(start: Position, body: &[u8], count: u32) -> Result<(), String> {
+/// Checks that `body` is exactly `count` intact records end to end. Takes the header's checksum and
+/// returns the next block's `prev`.
+pub(super) fn check_records(
+    start: Position,
+    body: &[u8],
+    count: u32,
+    header_crc: u32,
+) -> Result<u32, String> {
+    let mut chained = header_crc;
     let mut at = 0;
     let mut found = 0;
     while at < body.len() {
@@ -191,13 +208,14 @@ pub(super) fn check_records(start: Position, body: &[u8], count: u32) -> Result<
         if !record_is_intact(start.plus(at as u64), &rest[..bytes]) {
             return Err(format!("record {found} of the block has a wrong checksum"));
         }
+        chained = link(chained, u32_at(rest, 4));
         at += bytes;
         found += 1;
     }
     if found != count {
         return Err(format!("the block holds {found} records, its header says {count}"));
     }
-    Ok(())
+    Ok(chained)
 }
 
 /// The records of a body that `check_records` accepted: position and body of each.
@@ -258,11 +276,11 @@ mod tests {
         body[0] = 8; // an empty record
         body[8] = 20;
         body[16..].fill(0x5a);
-        seal_records(Position(4096), &mut body);
-        check_records(Position(4096), &body, 2).unwrap();
-        assert!(check_records(Position(4096), &body, 1).is_err());
+        let chained = seal_records(Position(4096), &mut body, 5);
+        assert_eq!(check_records(Position(4096), &body, 2, 5), Ok(chained));
+        assert!(check_records(Position(4096), &body, 1, 5).is_err());
         for other in [0, 4095, 4097, 4096 + (1 << 26), 4096 + (1 << 32)] {
-            assert!(check_records(Position(other), &body, 2).is_err(), "{other}");
+            assert!(check_records(Position(other), &body, 2, 5).is_err(), "{other}");
         }
         let found: Vec<_> = records(Position(4096), &body).collect();
         assert_eq!(found, [(Position(4096), &[][..]), (Position(4104), &[0x5a; 12][..])]);
@@ -273,8 +291,8 @@ mod tests {
         for length in [0_u32, 1, 7, 9, 17, u32::MAX] {
             let mut body = vec![0; 16];
             body[..4].copy_from_slice(&length.to_le_bytes());
-            assert!(check_records(Position(0), &body, 1).is_err());
+            assert!(check_records(Position(0), &body, 1, 5).is_err());
         }
-        assert!(check_records(Position(0), &[1, 2, 3], 1).is_err());
+        assert!(check_records(Position(0), &[1, 2, 3], 1, 5).is_err());
     }
 }

@@ -85,9 +85,17 @@ impl FaultyDisk {
             return None;
         }
         let index = self.below(self.pending.len() as u64) as usize;
-        let done = self.pending.swap_remove(index);
+        Some(self.finish(index))
+    }
+
+    /// Like `finish_one`, for the operation started as number `index` of those in flight.
+    ///
+    /// # Panics
+    /// When fewer are in flight.
+    pub fn finish(&mut self, index: usize) -> (u64, i32) {
+        let done = self.pending.remove(index);
         self.keep(done.keeps, &done.names);
-        Some((done.tag, done.result))
+        (done.tag, done.result)
     }
 
     /// Operations in flight.

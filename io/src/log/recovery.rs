@@ -15,6 +15,7 @@ use std::io;
 
 /// Blocks start at multiples of this in every mode.
 pub(super) const BLOCK_ALIGN_BYTES: u64 = 64;
+const EMPTY: [u8; BLOCK_ALIGN_BYTES as usize] = [0; BLOCK_ALIGN_BYTES as usize];
 /// Read from the disk at once.
 const READ_BYTES: usize = 4 << 20;
 
@@ -88,7 +89,7 @@ struct Walked {
 }
 
 impl Walked {
-    fn nothing(number: u64, at: Mark, fault: &HeaderFault) -> Self {
+    fn nothing(number: u64, at: Mark, fault: HeaderFault) -> Self {
         let fault = format!("segment header: {fault}");
         Self { number, after: at, records: 0, fault, ends_empty: false }
     }
@@ -184,7 +185,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
                 (Err(fault), None) => {
                     let nothing =
                         Mark { end: self.geometry.start_of(number), sequence: 0, prev: 0 };
-                    walked.push(Walked::nothing(number, nothing, fault));
+                    walked.push(Walked::nothing(number, nothing, *fault));
                     break;
                 }
             };
@@ -223,11 +224,11 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         let mut records = 0;
         loop {
             let header = match self.next_block(number, at, mark, anchor)? {
-                Ok((header, crc)) => {
+                Ok((header, prev)) => {
                     mark = Mark {
                         end: at.plus(u64::from(header.block_bytes)),
                         sequence: header.sequence + 1,
-                        prev: crc,
+                        prev,
                     };
                     header
                 }
@@ -247,7 +248,8 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         }
     }
 
-    /// Checks and replays the block at `at`, or says why there is none.
+    /// Checks and replays the block at `at`, or says why there is none. With a block comes what the
+    /// next one's `prev` must be.
     #[allow(clippy::type_complexity)] // A block or a reason, unless the disk fails.
     fn next_block(
         &mut self,
@@ -290,14 +292,15 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             return Ok(Err(("the file ends inside the block".into(), false)));
         };
         let start = at.plus(BLOCK_HEADER_BYTES as u64);
-        if let Err(fault) = check_records(start, body, header.records) {
-            return Ok(Err((fault, false)));
-        }
+        let prev = match check_records(start, body, header.records, crc) {
+            Ok(prev) => prev,
+            Err(fault) => return Ok(Err((fault, false))),
+        };
         for (position, body) in records(start, body) {
             (self.replay)(position, body)
                 .map_err(|error| OpenError::Refused { position, reason: error.to_string() })?;
         }
-        Ok(Ok((header, crc)))
+        Ok(Ok((header, prev)))
     }
 
     /// Looks at everything behind the end for what it claims; returns how many bytes were written
@@ -326,16 +329,19 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             if bytes.is_empty() {
                 break;
             }
-            if let Some(last) = bytes.iter().rposition(|&byte| byte != 0) {
-                used = at + last as u64 + 1;
+            let here = at;
+            at += BLOCK_ALIGN_BYTES;
+            if *bytes == EMPTY[..bytes.len()] {
+                continue; // nearly all there is to see in a preallocated segment
             }
+            let last = bytes.iter().rposition(|&byte| byte != 0);
+            used = here + last.map_or(0, |last| last as u64 + 1);
             if let Ok((header, _)) = BlockHeader::decode(bytes)
-                && header.position == start.plus(at)
+                && header.position == start.plus(here)
                 && header.shard == self.shard
             {
                 self.claim = self.claim.max(header.synced.min(header.position));
             }
-            at += BLOCK_ALIGN_BYTES;
         }
         Ok(used - from)
     }

@@ -320,7 +320,6 @@ impl Tail {
         let body = self.block + BLOCK_HEADER_BYTES;
         let block_bytes = self.geometry.align((self.fill - self.block) as u64);
         let end = self.block + block_bytes as usize;
-        seal_records(start.plus(BLOCK_HEADER_BYTES as u64), &mut self.open.buffer[body..self.fill]);
         // The buffer may have held another stretch of the log before.
         self.open.buffer[self.fill..end].fill(0);
         let header = BlockHeader {
@@ -335,7 +334,9 @@ impl Tail {
             flags: self.flags,
             prev: self.chain.prev,
         };
-        self.chain.prev = header.encode(&mut self.open.buffer[self.block..body]);
+        let crc = header.encode(&mut self.open.buffer[self.block..body]);
+        let records = &mut self.open.buffer[body..self.fill];
+        self.chain.prev = seal_records(start.plus(BLOCK_HEADER_BYTES as u64), records, crc);
         self.chain.sequence += 1;
         self.end = start.plus(block_bytes);
         self.next = self.end;
@@ -443,6 +444,21 @@ mod tests {
     }
 
     #[test]
+    fn padding_is_zero_in_a_buffer_used_before() {
+        let mut tail = tail(1);
+        for byte in 1..9 {
+            let position = put(&mut tail, 5000 - usize::from(byte) * 100, byte);
+            tail.close_block();
+            let batch = tail.take_batch().unwrap();
+            let bytes = tail.bytes(batch.start, batch.end);
+            let padding = (position.0 - batch.start.0) as usize + 5008 - usize::from(byte) * 100;
+            assert!(bytes[padding..].iter().all(|&byte| byte == 0));
+            tail.wrote(batch.end);
+        }
+        assert!(tail.evictions > 0);
+    }
+
+    #[test]
     fn blocks_of_one_chunk_share_a_write() {
         let mut tail = tail(4);
         for byte in 0..3 {
@@ -459,7 +475,7 @@ mod tests {
         let large = put(&mut tail, 40_000, 2);
         let after = put(&mut tail, 10, 3);
         assert_eq!(large, Position(4096 + 128 + 64));
-        assert_eq!(tail.read(large, 40_000).unwrap(), [2; 40_000]);
+        assert!(tail.read(large, 40_000).unwrap().iter().all(|&byte| byte == 2));
         assert_eq!(tail.read(small, 10).unwrap(), [1; 10]);
         assert_eq!(tail.read(after, 10).unwrap(), [3; 10]);
         assert_eq!(write_all(&mut tail), 2);

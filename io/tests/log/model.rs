@@ -220,17 +220,18 @@ impl World {
     }
 }
 
+/// `CORQ_LOG_SEEDS` asks for more of them.
 #[test]
 fn every_schedule_keeps_every_promise() {
+    let seeds = std::env::var("CORQ_LOG_SEEDS").ok().and_then(|text| text.parse().ok());
+    let seeds: u64 = seeds.unwrap_or(600);
     let mut dropped = 0;
-    for seed in 0..3000 {
+    for seed in 0..seeds {
         let result = std::panic::catch_unwind(|| World::new(seed, false).live(4));
-        match result {
-            Ok((_, torn, _)) => dropped += torn,
-            Err(_) => panic!("seed {seed} failed"),
-        }
+        let Ok((_, torn, _)) = result else { panic!("seed {seed} failed") };
+        dropped += torn;
     }
-    assert!(dropped > 300, "hardly a torn tail in all seeds: {dropped}");
+    assert!(dropped > seeds / 10, "hardly a torn tail in all seeds: {dropped}");
 }
 
 #[test]

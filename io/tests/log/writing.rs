@@ -293,3 +293,31 @@ fn the_next_segment_is_ready_before_it_is_needed() {
         assert_eq!(log.released(), log.head());
     }
 }
+
+#[test]
+fn nothing_in_a_segment_is_synced_before_its_name_is() {
+    let mut log = new_log(Mode::Written, late(true));
+    while log.counters().segments < 2 {
+        append(&mut log, 3000, 1);
+        log.flush(0).unwrap();
+    }
+    // The sync of the directory is in flight, and stays so.
+    assert_eq!(log.disk_mut().in_flight(), 1);
+    while log.head().0 < (1 << 16) + 5000 {
+        append(&mut log, 3000, 1);
+        log.flush(0).unwrap();
+    }
+    append(&mut log, 10, 2);
+    log.require_sync();
+    log.flush(1).unwrap();
+    assert_eq!((log.disk_mut().in_flight(), log.counters().syncs), (2, 1));
+    // The segment left behind has been synced; the next one has to wait for its name.
+    let (tag, result) = log.disk_mut().finish(1);
+    log.complete(tag, result).unwrap();
+    log.flush(1).unwrap();
+    assert_eq!((log.disk_mut().in_flight(), log.counters().syncs), (1, 1));
+    assert!(log.released() < log.head());
+    assert_eq!(log.next_deadline(), None, "only the completion can help");
+    settle(&mut log, 1);
+    assert_eq!((log.released(), log.counters().syncs), (log.head(), 2));
+}
