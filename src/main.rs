@@ -73,7 +73,7 @@ fn start_logging(config: &Config) {
     let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Text => {
-            lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).init()
+            lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
         }
         LogFormat::Json => lines.json().init(),
     }

@@ -25,7 +25,7 @@ pub(crate) fn connect(host: &str, port: u16, token: Option<&str>) -> Result<TcpS
     let prepare = || {
         socket.set_nodelay(true)?;
         // Obliterate of many millions of jobs takes its time; a server that is gone does not.
-        socket.set_read_timeout(Some(Duration::from_secs(120)))
+        socket.set_read_timeout(Some(Duration::from_mins(2)))
     };
     prepare().map_err(|error| format!("cannot set up a socket: {error}"))?;
     let mut control = Control { socket };

@@ -11,7 +11,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use corq_io::net::{Config, ConnId, DiskOp, Event};
+use corq_io::log::DiskOpKind;
+use corq_io::net::{Config, ConnId, Event};
 use support::{PATIENCE, Rig, Server, child, echo, now_or_panic};
 
 #[test]

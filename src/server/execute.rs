@@ -33,13 +33,13 @@ impl Core {
                 self.on_job(conns, asked, body, ack.job, |core, conns, job, caller| {
                     let acks = [Ack { job, token: ack.token, result: ack.result }];
                     core.apply(conns, caller, &Command::Ack { acks: &acks });
-                })
+                });
             }
             Body::Fail(fail) => {
                 self.on_job(conns, asked, body, fail.job, |core, conns, job, caller| {
                     let fail = Fail { job, token: fail.token, error: fail.error };
                     core.apply(conns, caller, &Command::Fail(fail));
-                })
+                });
             }
             Body::JobHeartbeat { job, token } => {
                 let (job, token) = (*job, *token);
@@ -129,7 +129,7 @@ impl Core {
         let effects = std::mem::take(&mut self.effects);
         self.respond(conns, origin, |engine, pen| {
             framed(pen, req_id, |pen| {
-                write_deliveries(pen, engine, &effects, req_id, shape, &range)
+                write_deliveries(pen, engine, &effects, req_id, shape, &range);
             });
         });
         self.effects = effects;

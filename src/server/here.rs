@@ -25,7 +25,7 @@ impl Core {
             Body::Heartbeat { worker_id } => {
                 if self.workers.seen(worker_id, self.now_ms) {
                     self.respond(conns, asked.origin, |_, pen| {
-                        write_alive(pen, asked.req_id, None)
+                        write_alive(pen, asked.req_id, None);
                     });
                 } else {
                     self.refuse(conns, asked.origin, asked.req_id, "Worker not found");

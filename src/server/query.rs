@@ -50,7 +50,7 @@ impl Core {
                 });
             }
             _ => {
-                self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet")
+                self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet");
             }
         }
     }

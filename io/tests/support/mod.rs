@@ -14,7 +14,7 @@ use corq_io::net::{Config, ConnId, Counters, Event, Reactor, Wait, listen};
 use corq_io::runtime::{Shards, spawn_shards};
 
 /// Nothing here takes this long; whoever waits longer has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A future that must be ready at once, as a wait in the ring is.
 pub fn now_or_panic<T>(future: impl Future<Output = T>) -> T {
