@@ -133,7 +133,7 @@ fn custom_ids_have_1_to_256_characters() {
         let text = client.refused("PUSH", json!({"queue": queue, "data": 1, "jobId": wrong}));
         assert!(text.contains("jobId"), "{text}");
     }
-    let long = format!("{:x<256}", queue);
+    let long = format!("{queue:x<256}");
     assert_eq!(client.push_with(&queue, 1, json!({"jobId": long})), long);
     let odd = format!("spaces and \u{fc}ml\u{e4}uts / {queue}");
     assert_eq!(client.push_with(&queue, 1, json!({"jobId": odd})), odd);

@@ -1,5 +1,5 @@
-//! A small blocking client. Requests and replies are JSON values in the tests and MessagePack on
-//! the wire, through a library that the server does not use.
+//! A small blocking client. Requests and replies are JSON values in the tests and `MessagePack`
+//! on the wire, through a library that the server does not use.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -151,7 +151,7 @@ impl Client {
         text(&self.ok("GetState", serde_json::json!({"id": id}))["state"])
     }
 
-    /// One of the numbers of GetJobCounts.
+    /// One of the numbers of `GetJobCounts`.
     pub(crate) fn counted(&mut self, queue: &str, state: &str) -> u64 {
         let reply = self.ok("GetJobCounts", serde_json::json!({"queue": queue}));
         reply["counts"][state].as_u64().unwrap_or_else(|| panic!("no count {state} in {reply}"))
@@ -171,7 +171,7 @@ pub(crate) fn frame(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// JSON to MessagePack, integers beyond 32 bits as floats, as the JavaScript clients send them.
+/// JSON to `MessagePack`, integers beyond 32 bits as floats, as browsers' clients send them.
 pub(crate) fn encode(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,
@@ -188,7 +188,7 @@ pub(crate) fn encode(json: &Json) -> Value {
     }
 }
 
-/// MessagePack to JSON. Floats that are whole numbers become integers, so that a test need not
+/// `MessagePack` to JSON. Floats that are whole numbers become integers, so that a test need not
 /// know how wide a number travelled; "undefined" (extension 0) becomes null.
 pub(crate) fn decode(value: &Value) -> Json {
     match value {

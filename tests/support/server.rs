@@ -30,6 +30,7 @@ impl Start {
             .env("SHARDS", "2")
     }
 
+    #[allow(clippy::needless_pass_by_value)] // A text or a number, whichever the test has.
     pub(crate) fn env(mut self, name: &str, value: impl ToString) -> Self {
         self.env.retain(|(known, _)| known != name);
         self.env.push((name.to_owned(), value.to_string()));
@@ -138,9 +139,8 @@ impl Server {
         while !self.serves() {
             let child = self.child.as_mut().expect("it was put there above");
             let ended = child.try_wait().ok().flatten();
-            if ended.is_some() || start.elapsed() > DEADLINE {
-                panic!("the server does not serve ({ended:?}); it said:\n{}", self.output());
-            }
+            let waits = ended.is_none() && start.elapsed() < DEADLINE;
+            assert!(waits, "the server does not serve ({ended:?}); it said:\n{}", self.output());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
