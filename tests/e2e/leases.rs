@@ -1,0 +1,195 @@
+//! Ownership. The fear: a job that is lost with its worker, or one that two workers have.
+
+use serde_json::{Value, json};
+
+use crate::support::until;
+use crate::{client, queue};
+
+#[test]
+fn a_job_whose_lock_runs_out_comes_back_with_one_attempt_more() {
+    let (mut client, queue) = (client(), queue("stall"));
+    let id = client.push(&queue, 1);
+    let (_, token) = client.pull_owned(&queue, 100);
+    let (job, _) = client.pull_owned(&queue, 30_000);
+    assert_eq!((&job["id"], &job["attempts"]), (&json!(id), &json!(1)));
+    assert_eq!(job["stallCount"], 1);
+    let text = client.refused("ACK", json!({"id": id, "token": token}));
+    assert_eq!(text, format!("Invalid or expired lock token for job {id}"));
+    assert_eq!(client.state(&id), "active");
+}
+
+#[test]
+fn a_late_acknowledgement_changes_nothing() {
+    let (mut client, queue) = (client(), queue("late"));
+    let id = client.push(&queue, 1);
+    let (_, token) = client.pull_owned(&queue, 50);
+    until("the stall", || (client.state(&id) == "waiting").then_some(()));
+    client.refused("ACK", json!({"id": id, "token": token}));
+    client.refused("FAIL", json!({"id": id, "token": token}));
+    assert_eq!(client.state(&id), "waiting");
+}
+
+#[test]
+fn the_third_stall_sends_a_job_to_the_dead_letter_queue() {
+    let (mut client, queue) = (client(), queue("stall-3"));
+    let id = client.push_with(&queue, 1, json!({"maxAttempts": 10}));
+    for _ in 0..3 {
+        client.pull_owned(&queue, 40);
+    }
+    until("the job to be failed", || (client.state(&id) == "failed").then_some(()));
+    let dead = client.ok("Dlq", json!({"queue": queue}))["jobs"].clone();
+    assert_eq!(dead[0]["failedReason"], "Job stalled 3 times");
+}
+
+#[test]
+fn a_stall_with_no_attempts_left_sends_a_job_to_the_dead_letter_queue() {
+    let (mut client, queue) = (client(), queue("stall-last"));
+    let id = client.push_with(&queue, 1, json!({"maxAttempts": 1}));
+    client.pull_owned(&queue, 40);
+    until("the job to be failed", || (client.state(&id) == "failed").then_some(()));
+}
+
+#[test]
+fn a_heartbeat_renews_the_lock_for_its_full_time() {
+    let (mut client, queue) = (client(), queue("heartbeat"));
+    let id = client.push(&queue, 1);
+    let (_, token) = client.pull_owned(&queue, 800);
+    let start = std::time::Instant::now();
+    // From another connection, as official workers do it.
+    let mut heart = crate::client();
+    while start.elapsed().as_millis() < 2000 {
+        let reply = heart.ok("JobHeartbeat", json!({"id": id, "token": token}));
+        assert_eq!(reply["data"]["ok"], true);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(client.state(&id), "active");
+    client.ok("ACK", json!({"id": id, "token": token}));
+}
+
+#[test]
+fn a_heartbeat_with_a_wrong_token_is_refused() {
+    let (mut client, queue) = (client(), queue("heartbeat-wrong"));
+    let id = client.push(&queue, 1);
+    client.pull_owned(&queue, 30_000);
+    client.refused("JobHeartbeat", json!({"id": id, "token": "guess"}));
+    client.refused("JobHeartbeat", json!({"id": "nobody", "token": "guess"}));
+}
+
+#[test]
+fn a_batch_of_heartbeats_says_how_many_it_renewed() {
+    let (mut client, queue) = (client(), queue("heartbeats"));
+    for n in 0..3 {
+        client.push(&queue, n);
+    }
+    let pulled = client.ok("PULLB", json!({"queue": queue, "count": 3, "owner": "me"}));
+    let ids: Vec<&Value> =
+        pulled["jobs"].as_array().unwrap().iter().map(|job| &job["id"]).collect();
+    let mut tokens = pulled["tokens"].clone();
+    let reply = client.ok("JobHeartbeatB", json!({"ids": ids, "tokens": tokens}));
+    assert_eq!(reply["data"]["count"], 3);
+    tokens[1] = json!("guess");
+    let reply = client.ok("JobHeartbeatB", json!({"ids": ids, "tokens": tokens}));
+    assert_eq!(reply["data"]["count"], 2);
+}
+
+#[test]
+fn progress_counts_as_a_sign_of_life() {
+    let (mut client, queue) = (client(), queue("progress-life"));
+    let id = client.push(&queue, 1);
+    let (_, token) = client.pull_owned(&queue, 800);
+    let start = std::time::Instant::now();
+    while start.elapsed().as_millis() < 1600 {
+        client.ok("Progress", json!({"id": id, "progress": 50}));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    client.ok("ACK", json!({"id": id, "token": token}));
+}
+
+#[test]
+fn disconnecting_releases_jobs_at_once_with_their_attempts_unchanged() {
+    let (mut client, queue) = (client(), queue("disconnect"));
+    for n in 0..4 {
+        client.push(&queue, n);
+    }
+    let mut leaving = crate::client();
+    leaving.pull_owned(&queue, 60_000);
+    leaving.ok("PULLB", json!({"queue": queue, "count": 2}));
+    assert_eq!(client.counted(&queue, "active"), 3);
+    drop(leaving);
+    until("the release", || (client.counted(&queue, "waiting") == 4).then_some(()));
+    for _ in 0..4 {
+        assert_eq!(client.pull(&queue)["attempts"], 0);
+    }
+}
+
+#[test]
+fn a_job_released_by_a_disconnect_wakes_a_worker_that_waits() {
+    let (mut client, mut worker, queue) = (client(), crate::client(), queue("release-wake"));
+    let id = client.push(&queue, 1);
+    let mut leaving = crate::client();
+    leaving.pull_owned(&queue, 60_000);
+    worker.send("PULL", json!({"queue": queue, "timeout": 20_000})).unwrap();
+    drop(leaving);
+    assert_eq!(worker.recv().unwrap()["job"]["id"], json!(id));
+}
+
+#[test]
+fn a_detached_job_survives_its_connection() {
+    let (mut client, queue) = (client(), queue("detach"));
+    let (first, second) = (client.push(&queue, 1), client.push(&queue, 2));
+    let mut leaving = crate::client();
+    let fields = json!({"queue": queue, "owner": "me", "lockTtl": 60_000, "detach": true});
+    let reply = leaving.ok("PULL", fields);
+    leaving.pull_owned(&queue, 60_000);
+    drop(leaving);
+    // Once the other job is back, the disconnect has been dealt with.
+    until("the release", || (client.state(&second) == "waiting").then_some(()));
+    assert_eq!(client.state(&first), "active");
+    client.ok("ACK", json!({"id": first, "token": reply["token"]}));
+}
+
+#[test]
+fn a_job_renewed_from_another_connection_survives_the_one_that_pulled_it() {
+    let (mut client, queue) = (client(), queue("renewed"));
+    let (first, second) = (client.push(&queue, 1), client.push(&queue, 2));
+    let mut leaving = crate::client();
+    let (_, token) = leaving.pull_owned(&queue, 60_000);
+    leaving.pull_owned(&queue, 60_000);
+    client.ok("JobHeartbeat", json!({"id": first, "token": token}));
+    drop(leaving);
+    until("the release", || (client.state(&second) == "waiting").then_some(()));
+    assert_eq!(client.state(&first), "active");
+    client.ok("ACK", json!({"id": first, "token": token}));
+}
+
+#[test]
+fn a_job_done_before_the_disconnect_stays_done() {
+    let (mut client, queue) = (client(), queue("done"));
+    let (done, open) = (client.push(&queue, 1), client.push(&queue, 2));
+    let mut leaving = crate::client();
+    let (_, token) = leaving.pull_owned(&queue, 60_000);
+    leaving.pull_owned(&queue, 60_000);
+    leaving.ok("ACK", json!({"id": done, "token": token}));
+    drop(leaving);
+    until("the release", || (client.state(&open) == "waiting").then_some(()));
+    assert_eq!(client.state(&done), "completed");
+}
+
+#[test]
+fn a_job_passed_on_is_not_released_by_the_worker_that_lost_it() {
+    let (mut client, queue) = (client(), queue("passed-on"));
+    let id = client.push(&queue, 1);
+    let mut lost = crate::client();
+    lost.pull_owned(&queue, 60);
+    let (job, token) = client.pull_owned(&queue, 60_000);
+    assert_eq!(job["id"], json!(id));
+    drop(lost);
+    // A second connection that leaves behind it shows that the first has been dealt with.
+    let other = client.push(&queue, 2);
+    let mut leaving = crate::client();
+    leaving.pull_owned(&queue, 60_000);
+    drop(leaving);
+    until("the release", || (client.state(&other) == "waiting").then_some(()));
+    assert_eq!(client.state(&id), "active");
+    client.ok("ACK", json!({"id": id, "token": token}));
+}

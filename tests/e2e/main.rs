@@ -1,0 +1,48 @@
+//! The promises of the server, tried over TCP against the real program. Each test is one promise
+//! and bears its name; what a test does not say about the server is not promised.
+//!
+//! Most tests share one server and keep to queues of their own, so that they can run at once.
+//! Those about settings, restarts and totals start their own.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod auth;
+mod dependency;
+mod finish;
+mod ids;
+mod leases;
+mod limits;
+mod longpoll;
+mod order;
+mod push;
+mod queries;
+mod queues;
+mod restart;
+mod retry;
+mod session;
+mod settings;
+mod timing;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use support::{Client, Server};
+
+/// The server that tests share. It ends with this process, by its watchdog.
+fn shared() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(Server::start_default)
+}
+
+/// A connection to the shared server.
+fn client() -> Client {
+    shared().client()
+}
+
+/// A queue name that no other test uses.
+fn queue(topic: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{topic}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}

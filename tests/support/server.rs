@@ -1,0 +1,265 @@
+//! The real program, started the way an operator starts it: by environment, on ports of its own,
+//! its output in a file that a failing test shows.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{Client, DEADLINE, until};
+
+/// How a server is to be started.
+#[derive(Clone)]
+pub(crate) struct Start {
+    env: Vec<(String, String)>,
+    arguments: Vec<String>,
+    memory: bool,
+}
+
+impl Start {
+    /// Two shards, so that what crosses shards is tried everywhere.
+    pub(crate) fn new() -> Self {
+        Self { env: Vec::new(), arguments: vec!["serve".to_owned()], memory: false }
+            .env("HOST", "127.0.0.1")
+            .env("SHARDS", "2")
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // A text or a number, whichever the test has.
+    pub(crate) fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.env.retain(|(known, _)| known != name);
+        self.env.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// No data directory at all.
+    pub(crate) fn memory(mut self) -> Self {
+        self.memory = true;
+        self.argument("--memory")
+    }
+
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts a server on a data directory of its own and waits until it serves.
+    pub(crate) fn start(self) -> Server {
+        let dir = tempfile::tempdir().expect("the system has a temporary directory");
+        let data = dir.path().join("data");
+        self.start_on(dir, data)
+    }
+
+    fn start_on(self, dir: TempDir, data: PathBuf) -> Server {
+        let (tcp, http) = (free_port(), free_port());
+        let mut server = Server { start: self, tcp, http, data, dir, child: None, watchdog: None };
+        server.start();
+        server
+    }
+
+    /// Starts a server that is expected to end by itself; answers its status and its output.
+    pub(crate) fn run_to_its_end(self, data: &Path) -> (ExitStatus, String) {
+        let dir = tempfile::tempdir().expect("the system has a temporary directory");
+        let log = dir.path().join("server.log");
+        let mut child = self.spawn(free_port(), free_port(), data, &log);
+        let status = wait(&mut child);
+        let output = fs::read_to_string(&log).unwrap_or_default();
+        match status {
+            Some(status) => (status, output),
+            None => panic!("the server went on running; it said:\n{output}"),
+        }
+    }
+
+    fn spawn(&self, tcp: u16, http: u16, data: &Path, log: &Path) -> Child {
+        let open = || {
+            File::options()
+                .create(true)
+                .append(true)
+                .open(log)
+                .unwrap_or_else(|error| panic!("{}: {error}", log.display()))
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corq"));
+        // Nothing of the developer's own environment may decide a test.
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        if !self.memory {
+            command.env("DATA_PATH", data);
+        }
+        command
+            .env("TCP_PORT", tcp.to_string())
+            .env("HTTP_PORT", http.to_string())
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .args(&self.arguments)
+            .current_dir(log.parent().unwrap_or(Path::new("/")))
+            .stdin(Stdio::null())
+            .stdout(open())
+            .stderr(open())
+            .spawn()
+            .expect("the program has been built for this test")
+    }
+}
+
+/// A running server; killed when it goes out of scope.
+pub(crate) struct Server {
+    start: Start,
+    pub(crate) tcp: u16,
+    pub(crate) http: u16,
+    pub(crate) data: PathBuf,
+    dir: TempDir,
+    child: Option<Child>,
+    watchdog: Option<Child>,
+}
+
+impl Server {
+    /// A server with the settings that most tests use.
+    pub(crate) fn start_default() -> Self {
+        Start::new().start()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.tcp)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// Starts the program again on the same data directory and ports.
+    pub(crate) fn start(&mut self) {
+        assert!(self.child.is_none(), "the server is running");
+        let log = self.log();
+        let child = self.start.spawn(self.tcp, self.http, &self.data, &log);
+        self.watchdog = Some(watchdog(child.id(), self.dir.path()));
+        self.child = Some(child);
+        let start = Instant::now();
+        while !self.serves() {
+            let child = self.child.as_mut().expect("it was put there above");
+            let ended = child.try_wait().ok().flatten();
+            let waits = ended.is_none() && start.elapsed() < DEADLINE;
+            assert!(waits, "the server does not serve ({ended:?}); it said:\n{}", self.output());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// As `start`, with a setting changed.
+    pub(crate) fn start_with(&mut self, name: &str, value: impl ToString) {
+        self.start = self.start.clone().env(name, value);
+        self.start();
+    }
+
+    /// SIGKILL, and wait until the process is gone.
+    pub(crate) fn kill(&mut self) {
+        self.call_off_watchdog();
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a child can be waited for");
+        }
+    }
+
+    /// SIGTERM; answers the status with which the server ends.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait_for_end()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().map(Pid::from_child).expect("the server is running");
+        kill_process(pid, signal).expect("a child can be signalled");
+    }
+
+    pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
+        self.call_off_watchdog();
+        let mut child = self.child.take().expect("the server is running");
+        match wait(&mut child) {
+            Some(status) => status,
+            None => panic!("the server does not end; it said:\n{}", self.output()),
+        }
+    }
+
+    /// What the server has printed so far, over all of its starts.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("server.log")
+    }
+
+    fn serves(&self) -> bool {
+        get(self.http, "/healthz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    fn call_off_watchdog(&mut self) {
+        if let Some(mut watchdog) = self.watchdog.take() {
+            let _ = watchdog.kill();
+            let _ = watchdog.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the server on port {} said:\n{}", self.tcp, self.output());
+        }
+        self.kill();
+    }
+}
+
+/// An HTTP GET; answers everything that came back.
+pub(crate) fn get(port: u16, path: &str) -> Option<String> {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    socket.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Kills the server and removes its directory when this process is gone, however it went: a
+/// server that tests share is never dropped, and an interrupted run drops nothing. The watchdog
+/// waits on a pipe that ends with this process.
+fn watchdog(pid: u32, dir: &Path) -> Child {
+    Command::new("sh")
+        .args(["-c", "read _; kill -9 \"$1\"; sleep 1; rm -rf \"$2\"", "watchdog"])
+        .arg(pid.to_string())
+        .arg(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("every Linux has a shell")
+}
+
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < DEADLINE {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+/// A port that nobody listens on. Outside of the range from which the kernel takes the ports of
+/// outgoing connections, so that none of those is in the way when a server comes back to it.
+pub(crate) fn free_port() -> u16 {
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 22_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = (std::process::id().wrapping_mul(613) % u32::from(COUNT)) as u16;
+    until("a free port", || {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + ((u32::from(own) + u32::from(step)) % u32::from(COUNT)) as u16;
+        TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
+    })
+}
