@@ -22,6 +22,13 @@ pub fn decode(frame: &[u8]) -> Result<Request<'_>, Refused<'_>> {
     decode_map(frame).map_err(|error| Refused { req_id: find_req_id(frame), error })
 }
 
+/// Whether a frame that was refused is an attempt to authenticate.
+pub fn is_auth(frame: &[u8]) -> bool {
+    let mut reader = Reader::new(frame);
+    let Ok(Some(entries)) = reader.map() else { return false };
+    find_command(reader, entries).is_ok_and(|spec| spec.op == Op::Auth)
+}
+
 fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
     let mut reader = Reader::new(frame);
     let Some(entries) = reader.map()? else {

@@ -4,7 +4,7 @@ use super::core::Core;
 use super::message::{Message, Origin};
 use super::route::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
-use crate::protocol::decode::decode;
+use crate::protocol::decode::{decode, is_auth};
 use crate::protocol::{reply, uuid_text};
 use corq_io::net::{ConnId, Connections};
 use corq_shards::id::JobId;
@@ -68,7 +68,10 @@ impl Core {
             }
             Err(refused) if trusted => self.refuse(conns, origin, refused.req_id, &refused.error),
             Ok(Request { req_id, .. }) => self.refuse(conns, origin, req_id, "Not authenticated"),
-            Err(refused) => self.refuse(conns, origin, refused.req_id, "Not authenticated"),
+            Err(refused) => {
+                let text = if is_auth(frame) { "Invalid token" } else { "Not authenticated" };
+                self.refuse(conns, origin, refused.req_id, text);
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
 /// leaves a hole.
 pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes: &mut Vec<Hole>) {
     let view = engine.shard.view(job);
-    writer.map(9);
+    writer.map(11);
     writer.str("id");
     write_id(writer, &view);
     writer.str("queue");
@@ -36,12 +36,16 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.int(i64::from(view.job.priority));
     writer.str("createdAt");
     writer.uint(view.job.id.made_at_ms());
+    writer.str("runAt");
+    writer.uint(view.job.run_at_ms);
     writer.str("startedAt");
     writer.uint_or_nil(view.lease.map(|lease| lease.started_at_ms));
     writer.str("attempts");
     writer.uint(u64::from(view.job.attempts));
     writer.str("maxAttempts");
     writer.uint(u64::from(view.job.max_attempts));
+    writer.str("stallCount");
+    writer.uint(u64::from(view.job.stalls));
     writer.str("progress");
     writer.uint(0);
 }

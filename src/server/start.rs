@@ -20,11 +20,12 @@ use corq_io::store::Store;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why the server did not start, or did not end well. One line each.
 #[derive(Debug)]
@@ -52,6 +53,11 @@ impl fmt::Display for StartError {
 fn other(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
     StartError::Other(format!("{what}: {error}"))
 }
+
+/// How long a start waits for a port that is in use.
+const PORT_PATIENCE: Duration = Duration::from_secs(3);
+/// How often it tries.
+const PORT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What one shard is given.
 struct Seed {
@@ -119,7 +125,7 @@ fn bind(
             |error: std::io::Error| other(format!("{setting}: cannot listen on {wished}"), error);
         // Shards share a port by SO_REUSEPORT, which would let a second server share it as well:
         // a socket without it finds out first.
-        let probe = net::listen(wished, false).map_err(fail)?;
+        let probe = listen_patiently(wished).map_err(fail)?;
         let address = probe.local_addr().map_err(fail)?;
         drop(probe);
         let sockets: Result<Vec<_>, _> =
@@ -129,6 +135,20 @@ fn bind(
     let (frames, tcp) = bind_all(config.tcp_port, "TCP_PORT")?;
     let (https, http) = bind_all(config.http_port, "HTTP_PORT")?;
     Ok((frames.into_iter().zip(https).collect(), (tcp, http)))
+}
+
+/// Listens once the address is free. A server that was just killed keeps its port until the kernel
+/// has taken down its ring, some milliseconds after the process is gone.
+fn listen_patiently(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let give_up = Instant::now() + PORT_PATIENCE;
+    loop {
+        match net::listen(address, false) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up => {
+                std::thread::sleep(PORT_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 fn spawn(

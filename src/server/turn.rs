@@ -21,6 +21,9 @@ const FRAMES: u32 = 0;
 /// Tag of the listener for HTTP.
 const HTTP: u32 = 1;
 
+/// How often a shard that ends looks whether it may.
+const ENDING_PAUSE_MS: u64 = 5;
+
 /// Batches of mail read in one turn: what remains waits for the next, behind the sockets.
 const BATCHES_PER_TURN: usize = 64;
 
@@ -135,7 +138,10 @@ impl Turn {
                     break;
                 }
             }
-            self.sleep(next_ms.min(give_up_ms)).await?;
+            // Nothing else tells of output that has been sent, which the end waits for.
+            let ending_ms =
+                if self.core.stopping { self.core.now_ms + ENDING_PAUSE_MS } else { u64::MAX };
+            self.sleep(next_ms.min(ending_ms)).await?;
         }
         self.close_log().await
     }
