@@ -44,8 +44,8 @@ impl Control {
     pub(crate) fn call(&mut self, cmd: &str, fields: &[Field]) -> Result<Vec<u8>, String> {
         let frame = encode(cmd, fields);
         let body = self.exchange(&frame).map_err(|error| format!("{cmd}: {error}"))?;
-        let reply =
-            crate::reply::parse(&body, &mut Vec::new()).map_err(|e| format!("{cmd}: {}", e.0))?;
+        let reply = crate::reply::parse(&body, &mut crate::reply::Scratch::default())
+            .map_err(|e| format!("{cmd}: {}", e.0))?;
         if reply.ok {
             return Ok(body);
         }

@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 
 use crate::lane::{Connection, IN_FLIGHT_MAX};
 use crate::phase::{Phase, Plan};
-use crate::reply::{self, Answer, PulledJob};
+use crate::reply::{self, Answer, Scratch};
 use crate::seen::Seen;
 use crate::tally::Tally;
 use crate::wire::Templates;
@@ -73,7 +73,7 @@ impl Engine {
             self.flush(index)?;
         }
         let mut events = Vec::with_capacity(self.connections.len().max(16));
-        let mut jobs = Vec::new();
+        let mut scratch = Scratch::default();
         loop {
             let now = self.now();
             self.release_due_pushes(&mut phase, now)?;
@@ -86,7 +86,7 @@ impl Engine {
                 break;
             }
             self.show(&phase, &mut shown, start, now, false);
-            self.turn(&mut phase, &mut events, &mut jobs)?;
+            self.turn(&mut phase, &mut events, &mut scratch)?;
         }
         self.show(&phase, &mut shown, start, phase.progressed_ns, true);
         Ok(phase.finish(start))
@@ -96,7 +96,7 @@ impl Engine {
         &mut self,
         phase: &mut Phase,
         events: &mut Vec<epoll::Event>,
-        jobs: &mut Vec<PulledJob>,
+        scratch: &mut Scratch,
     ) -> Result<(), String> {
         let wait_ns = phase.next_due_ns(self.now()).min(TURN_NS_MAX);
         let timeout = Timespec {
@@ -112,7 +112,7 @@ impl Engine {
             let index = event.data.u64() as usize;
             let flags = event.flags;
             if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                self.receive(index, phase, jobs)?;
+                self.receive(index, phase, scratch)?;
             }
             self.flush(index)?;
         }
@@ -124,15 +124,15 @@ impl Engine {
         &mut self,
         index: usize,
         phase: &mut Phase,
-        jobs: &mut Vec<PulledJob>,
+        scratch: &mut Scratch,
     ) -> Result<(), String> {
         self.connections[index].receive()?;
         let now = self.now();
         let connection = &mut self.connections[index];
         while let Some((begin, end)) = connection.input.next_frame()? {
             let body = &connection.input.bytes()[begin..end];
-            let reply = reply::parse(body, jobs).map_err(|malformed| malformed.0.to_owned())?;
-            let answer = Answer { reply: &reply, jobs, body };
+            let reply = reply::parse(body, scratch).map_err(|malformed| malformed.0.to_owned())?;
+            let answer = Answer { reply: &reply, jobs: &scratch.jobs, body };
             phase.on_reply(&mut connection.lane, &mut self.ledger, answer, now)?;
         }
         Ok(())

@@ -124,9 +124,12 @@ impl Input {
 
     /// Moves what is left to the front and makes room for at least the frame that has begun.
     fn make_room(&mut self) {
-        self.bytes.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
+        // Moving bytes to where they are is not free, and a large frame comes in many reads.
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
         let wanted = self.frame_bytes().map_or(0, |length| length.min(FRAME_BYTES_MAX) + 4);
         if wanted > self.bytes.len() {
             self.bytes.resize(wanted.next_power_of_two(), 0);

@@ -1,6 +1,10 @@
 //! Replies, read with as little work as a correct answer allows: keys may come in any order and
 //! in any number, so every value is stepped over, but only the few that the generator needs are
 //! looked at. Nothing is copied and nothing is allocated: a job is a pair of offsets.
+//!
+//! Most of a pulled job is fields that the generator does not need, and they look alike from job
+//! to job. Stepping over them one by one is what would cost most, so the bytes that decide where
+//! a value ends (`Tail`) are compared with those of the job before, all at once.
 
 use std::ops::Range;
 
@@ -45,8 +49,36 @@ pub(crate) struct PulledJob {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// Reads one reply; its jobs go into `jobs`, which is emptied first.
-pub(crate) fn parse(body: &[u8], jobs: &mut Vec<PulledJob>) -> Result<Reply, Malformed> {
+/// What the reading of one reply leaves for the next: the jobs, and how the last one ended.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) jobs: Vec<PulledJob>,
+    tail: Tail,
+}
+
+/// The end of a job's record, behind the fields that are needed.
+#[derive(Default)]
+struct Tail {
+    pairs: usize,
+    bytes: Vec<u8>,
+    /// `0xff` where a byte says what comes next or how long it is, 0 within numbers and texts.
+    mask: Vec<u8>,
+}
+
+impl Tail {
+    /// Whether `bytes` begins with `pairs` fields of exactly this layout. Two encodings that agree
+    /// in every byte that decides a length have the same length.
+    fn fits(&self, pairs: usize, bytes: &[u8]) -> bool {
+        let Some(bytes) = bytes.get(..self.bytes.len()) else { return false };
+        let decides = bytes.iter().zip(&self.bytes).zip(&self.mask);
+        let differs = decides.fold(0, |sum, ((new, old), mask)| sum | ((new ^ old) & mask));
+        self.pairs == pairs && differs == 0
+    }
+}
+
+/// Reads one reply; its jobs go into `scratch`, which is emptied of the last one's first.
+pub(crate) fn parse(body: &[u8], scratch: &mut Scratch) -> Result<Reply, Malformed> {
+    let Scratch { jobs, tail } = scratch;
     jobs.clear();
     let mut reply = Reply::default();
     let mut cursor = Cursor { bytes: body, at: 0 };
@@ -67,12 +99,12 @@ pub(crate) fn parse(body: &[u8], jobs: &mut Vec<PulledJob>) -> Result<Reply, Mal
                 if cursor.peek()? == NIL {
                     cursor.skip(1)?;
                 } else {
-                    jobs.push(cursor.job()?);
+                    jobs.push(cursor.job(tail)?);
                 }
             }
             b"jobs" => {
                 for _ in 0..cursor.array()? {
-                    jobs.push(cursor.job()?);
+                    jobs.push(cursor.job(tail)?);
                 }
             }
             b"token" => reply.token = cursor.raw()?,
@@ -139,6 +171,47 @@ impl<'a> Cursor<'a> {
         if self.at > self.bytes.len() {
             return Err(Malformed("a value reaches past the end of its reply"));
         }
+        Ok(())
+    }
+
+    /// Steps over the last fields of a job: at once where they are laid out as those of the last
+    /// job were, else one by one, noting the layout.
+    fn skip_tail(&mut self, pairs: usize, tail: &mut Tail) -> Result<(), Malformed> {
+        if tail.fits(pairs, &self.bytes[self.at..]) {
+            self.at += tail.bytes.len();
+            return Ok(());
+        }
+        let start = self.at;
+        tail.mask.clear();
+        let mut left = 2 * pairs;
+        while left > 0 {
+            let begin = self.at;
+            let head = self.peek()?;
+            // What a value of a fixed length holds behind its first byte decides nothing.
+            let (inside, deciding) = match head {
+                0x80..=0x9f => (self.skip_head(head)?, 1),
+                0xdc..=0xdf => {
+                    let inside = self.skip_head(head)?;
+                    (inside, self.at - begin)
+                }
+                0xc4 | 0xd9 | 0xc7 => (self.skip_head(head)?, 2),
+                0xc5 | 0xda | 0xc8 => (self.skip_head(head)?, 3),
+                0xc6 | 0xdb | 0xc9 => (self.skip_head(head)?, 5),
+                _ => {
+                    self.skip(1)?;
+                    (0, 1)
+                }
+            };
+            if self.at > self.bytes.len() {
+                return Err(Malformed("a value reaches past the end of its reply"));
+            }
+            left = left - 1 + inside;
+            tail.mask.resize(begin - start + deciding, 0xff);
+            tail.mask.resize(self.at - start, 0);
+        }
+        tail.pairs = pairs;
+        tail.bytes.clear();
+        tail.bytes.extend_from_slice(&self.bytes[start..self.at]);
         Ok(())
     }
 
@@ -263,7 +336,7 @@ impl<'a> Cursor<'a> {
         }))
     }
 
-    fn job(&mut self) -> Result<PulledJob, Malformed> {
+    fn job(&mut self, tail: &mut Tail) -> Result<PulledJob, Malformed> {
         let mut job = PulledJob::default();
         let fields = self.map()?;
         let mut missing = 2;
@@ -280,7 +353,7 @@ impl<'a> Cursor<'a> {
                 _ => self.skip(1)?,
             }
             if missing == 0 {
-                self.skip(2 * (fields - index - 1))?;
+                self.skip_tail(fields - index - 1, tail)?;
                 return Ok(job);
             }
         }
@@ -314,8 +387,9 @@ mod tests {
 
     #[test]
     fn keys_may_come_in_any_order_and_numbers_in_any_width() {
-        let mut jobs = Vec::new();
-        let reply = parse(UNUSUAL, &mut jobs).expect("a sound reply");
+        let mut scratch = Scratch::default();
+        let reply = parse(UNUSUAL, &mut scratch).expect("a sound reply");
+        let jobs = scratch.jobs;
         assert!(reply.ok);
         assert_eq!(reply.request, Some(300));
         assert_eq!(jobs.len(), 1);
@@ -328,19 +402,52 @@ mod tests {
 
     #[test]
     fn a_reply_cut_anywhere_is_refused_and_never_read_past_its_end() {
-        let mut jobs = Vec::new();
+        let mut scratch = Scratch::default();
         for end in 0..UNUSUAL.len() {
-            assert!(parse(&UNUSUAL[..end], &mut jobs).is_err(), "cut at {end}");
+            assert!(parse(&UNUSUAL[..end], &mut scratch).is_err(), "cut at {end}");
         }
     }
 
     #[test]
     fn an_error_keeps_its_text() {
-        let mut jobs = Vec::new();
+        let mut scratch = Scratch::default();
         let body = b"\x83\xa2ok\xc2\xa5error\xa6broken\xa5reqId\x05";
-        let reply = parse(body, &mut jobs).expect("a sound reply");
+        let reply = parse(body, &mut scratch).expect("a sound reply");
         assert!(!reply.ok);
         assert_eq!(&body[reply.error.expect("a text")], b"broken");
         assert_eq!(reply.request, Some(5));
+    }
+
+    /// A reply with jobs whose last fields are the given encodings.
+    fn with_tails(tails: &[&[u8]]) -> Vec<u8> {
+        let mut body = vec![0x81, 0xa4];
+        body.extend_from_slice(b"jobs");
+        body.push(0x90 | tails.len() as u8);
+        for tail in tails {
+            body.extend_from_slice(b"\x84\xa2id\xa1a\xa4data\x81\xa1s\x07\xa1x");
+            body.extend_from_slice(tail);
+        }
+        body
+    }
+
+    #[test]
+    fn a_tail_is_taken_at_once_only_where_it_is_laid_out_alike() {
+        let alike: &[&[u8]] = &[b"\xcd\x01\x02\xa1y\xa2ab", b"\xcd\xa2\xff\xa1y\xa2zz"];
+        let longer: &[u8] = b"\xcd\x01\x02\xa1y\xa3abc";
+        let shorter: &[u8] = b"\x05\xa1y\xa1a";
+        let nested: &[u8] = b"\x92\x81\xa1k\xc0\xd9\x03abc\xa1y\xc4\x02\x81\x81";
+        let key: &[u8] = b"\xcd\x01\x02\xa2yy\xa1a";
+        let all = [alike[0], alike[1], longer, shorter, nested, nested, key, alike[0], alike[1]];
+        let body = with_tails(&all);
+        let mut scratch = Scratch::default();
+        for _ in 0..2 {
+            parse(&body, &mut scratch).expect("a sound reply");
+            assert_eq!(scratch.jobs.len(), all.len());
+            assert!(scratch.jobs.iter().all(|job| job.sequence == Some(7)));
+            assert!(scratch.jobs.iter().all(|job| body[job.id.clone()] == *b"\xa1a"));
+        }
+        for end in 0..body.len() {
+            assert!(parse(&body[..end], &mut scratch).is_err(), "cut at {end}");
+        }
     }
 }
