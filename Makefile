@@ -1,0 +1,49 @@
+# The index of commands. `make` prints it.
+.DEFAULT_GOAL := help
+.PHONY: help run test lint fmt docs ci bench release crash hang sim fuzz judges
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Build and run the server (settings are environment variables, see README)
+	@scripts/setup.sh
+	cargo run --release --bin corq -- serve
+
+test: ## Run every test: unit, protocol, end to end, crash, other people's clients
+	@scripts/setup.sh
+	cargo test --workspace
+
+lint: ## Check format and lints; warnings are errors
+	@scripts/setup.sh
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+docs: ## Build the documentation of the code; warnings are errors
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+fmt: ## Format the code
+	cargo fmt --all
+
+ci: lint docs test ## All that a change must pass
+
+release: ## Build the binaries with all optimisations into target/release
+	@scripts/setup.sh
+	cargo build --release --workspace
+
+bench: ## Measure the standing figures on this machine (quiet, about ten minutes)
+	scripts/bench.sh
+
+crash: ## Kill the server 20 times per setting under load and reconcile every job
+	CORQ_CRASH_ROUNDS=20 cargo test --release --test crash
+
+hang: ## Load two shards for five minutes without a single late answer
+	CORQ_HANG_SECONDS=300 cargo test --release --test hang -- --nocapture
+
+sim: ## Simulate SEEDS schedules with crashes (default 2000)
+	CORQ_SIM_SEEDS=$${SEEDS:-2000} cargo test --release --test sim
+
+fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
+	scripts/fuzz.sh
+
+judges: ## Run the official clients of the protocol against the server
+	cargo test --test clients
