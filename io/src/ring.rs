@@ -98,6 +98,29 @@ impl Ring {
         self.spill.push_back(entry);
     }
 
+    /// As `push`, for an operation that is over as soon as it is submitted and completes only if it
+    /// fails: a sleep does not end for it. Once nothing waits to be submitted any more
+    /// ([`Self::is_submitted`]), those without a completion have succeeded; each is to be told of by
+    /// [`Self::succeeded`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::push`].
+    pub(crate) unsafe fn push_prompt(&mut self, entry: squeue::Entry) {
+        // SAFETY: the caller's word.
+        unsafe { self.push(entry.flags(squeue::Flags::SKIP_SUCCESS)) };
+    }
+
+    /// Whether the kernel has taken everything that was pushed.
+    pub(crate) fn is_submitted(&mut self) -> bool {
+        self.spill.is_empty() && self.uring.submission().is_empty()
+    }
+
+    /// A prompt operation has succeeded without a completion.
+    pub(crate) fn succeeded(&mut self) {
+        self.in_flight -= 1;
+    }
+
     fn try_push(uring: &mut IoUring, entry: &squeue::Entry) -> bool {
         // SAFETY: `push` has its caller's word for the memory that the entry names.
         unsafe { uring.submission().push(entry).is_ok() }

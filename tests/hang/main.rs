@@ -33,12 +33,14 @@ fn keep_busy(mut client: Client, number: usize, end: Instant) -> u64 {
             let queue = format!("hang-{}", (number + open.len()) % 4);
             let sent = match open.len() % 3 {
                 0 => client.send("Ping", json!({})),
-                1 => client.send("PUSH", json!({"queue": queue, "data": 1, "removeOnComplete": true})),
+                1 => client
+                    .send("PUSH", json!({"queue": queue, "data": 1, "removeOnComplete": true})),
                 _ => client.send("PULL", json!({"queue": queue, "timeout": 20})),
             };
             open.insert(sent.unwrap());
         }
-        let reply = client.recv().unwrap_or_else(|error| panic!("{answered} answers, then {error}"));
+        let reply =
+            client.recv().unwrap_or_else(|error| panic!("{answered} answers, then {error}"));
         assert_eq!(reply["ok"], true, "{reply}");
         assert!(open.remove(reply["reqId"].as_str().unwrap()), "an answer to nothing: {reply}");
         if let Some(id) = reply["job"]["id"].as_str() {

@@ -48,6 +48,10 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// In the list of connections that wait for a receive buffer.
     pub(super) starved: bool,
+    /// The socket was full at the last send: the next one waits for room.
+    pub(super) full: bool,
+    /// The send under way may not wait: without a completion it has succeeded.
+    pub(super) prompt_send: bool,
     pub(super) output: Output,
 }
 
@@ -62,6 +66,8 @@ impl Connection {
             broken: false,
             dirty: false,
             starved: false,
+            full: false,
+            prompt_send: false,
             output: Output::default(),
         }
     }

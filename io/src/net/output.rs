@@ -38,6 +38,8 @@ pub(super) struct Output {
     /// How much of `flight` is sent.
     flight_sent: usize,
     in_flight: bool,
+    /// Bytes of the send under way.
+    in_flight_bytes: usize,
     /// What is appended behind `flight`.
     filling: Vec<u8>,
     /// The position at which `filling` begins.
@@ -72,6 +74,16 @@ impl Output {
         self.in_flight
     }
 
+    /// Bytes of the send under way.
+    pub(super) fn in_flight_bytes(&self) -> usize {
+        self.in_flight_bytes
+    }
+
+    /// Whether nothing more may be sent once the send under way is over.
+    pub(super) fn is_last_send(&self) -> bool {
+        self.allowed <= self.sent() + self.in_flight_bytes as u64
+    }
+
     /// True if nothing is being sent and nothing more may be.
     pub(super) fn is_drained(&self) -> bool {
         !self.in_flight && self.allowed <= self.sent()
@@ -103,6 +115,7 @@ impl Output {
         let allowed = self.flight.len() - self.filling_at.saturating_sub(self.allowed) as usize;
         let end = allowed.min(self.flight_sent + SEND_BYTES_MAX);
         self.in_flight = true;
+        self.in_flight_bytes = end - self.flight_sent;
         Some(&self.flight[self.flight_sent..end])
     }
 

@@ -45,6 +45,8 @@ pub struct Reactor {
     alarm: Option<Arc<Alarm>>,
     alarm_armed: bool,
     starved: Vec<ConnId>,
+    /// Connections with a send that may not wait, since the last look.
+    prompt_sends: Vec<ConnId>,
     /// Scratch space of a wait.
     reaped: Vec<cqueue::Entry>,
     config: Config,
@@ -75,6 +77,7 @@ impl Reactor {
             alarm: None,
             alarm_armed: false,
             starved: Vec::new(),
+            prompt_sends: Vec::new(),
             reaped: Vec::new(),
             config,
         })
@@ -273,11 +276,24 @@ impl Reactor {
             && let Some(bytes) = conn.output.next_send()
         {
             self.counters.sends += 1;
+            let token = Token::Send(id).pack();
             let send = opcode::Send::new(fd, bytes.as_ptr(), bytes.len() as u32);
-            let send = send.flags(libc::MSG_NOSIGNAL).build().user_data(Token::Send(id).pack());
+            // Nobody may wait for news of a send that says nothing.
+            let last = conn.life == Life::Open && !conn.paused && conn.output.is_last_send();
             // SAFETY: `next_send` promises that the bytes stay; the descriptor is closed only after
-            // the completion.
-            unsafe { self.ring.push(send) };
+            // the completion, or after `finish_prompt_sends` has found the send done without one.
+            unsafe {
+                if conn.full || !last {
+                    self.ring.push(send.flags(libc::MSG_NOSIGNAL).build().user_data(token));
+                } else {
+                    // Almost every socket has room: such a send is over when it is submitted, and
+                    // says nothing if all of it went.
+                    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
+                    self.ring.push_prompt(send.flags(flags).build().user_data(token));
+                    conn.prompt_send = true;
+                    self.prompt_sends.push(id);
+                }
+            }
         }
         let lingers = conn.advance(pool);
         match (conn.receive, conn.wants_receive()) {
@@ -338,6 +354,7 @@ impl Reactor {
         if woken {
             events.push(Event::Woken);
         }
+        self.finish_prompt_sends(events);
         self.reaped = reaped;
         self.counters.enters = self.ring.enters;
     }
@@ -418,12 +435,31 @@ impl Reactor {
         }
     }
 
+    /// Sends that may not wait and of which nothing was heard have gone out whole.
+    fn finish_prompt_sends(&mut self, events: &mut Vec<Event>) {
+        if self.prompt_sends.is_empty() || !self.ring.is_submitted() {
+            return;
+        }
+        let mut sends = std::mem::take(&mut self.prompt_sends);
+        for id in sends.drain(..) {
+            let Some((conn, _)) = self.conns.get_mut(id) else { continue };
+            if conn.prompt_send {
+                let bytes = conn.output.in_flight_bytes();
+                self.ring.succeeded();
+                self.sent(id, bytes as i32, events);
+            }
+        }
+        self.prompt_sends = sends;
+    }
+
     fn sent(&mut self, id: ConnId, result: i32, events: &mut Vec<Event>) {
         let Some((conn, pool)) = self.conns.get_mut(id) else {
             self.counters.stray += 1;
             return;
         };
+        conn.prompt_send = false;
         conn.output.complete(result.max(0) as usize, pool);
+        conn.full = !conn.output.is_drained();
         self.counters.sent_bytes += result.max(0) as u64;
         let again = [libc::EINTR, libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM].contains(&-result);
         if result < 0 && !again && !conn.broken {
