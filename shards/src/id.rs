@@ -37,6 +37,13 @@ impl JobId {
         (self.0 >> 80) as u64
     }
 
+    /// Its number among the ids of the shard that made it. Wraps after four billion.
+    pub fn sequence(self) -> u32 {
+        let high = (self.0 >> 64) as u32 & 0xfff;
+        let low = (self.0 >> 42) as u32 & ((1 << SEQUENCE_LOW_BITS) - 1);
+        (high << SEQUENCE_LOW_BITS) | low
+    }
+
     /// Whether the bits are those of a version 7 UUID, the only form corq gives out.
     pub fn is_v7(self) -> bool {
         (self.0 >> 76) & 0xf == 7 && (self.0 >> 62) & 0b11 == 0b10
@@ -54,22 +61,23 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
 
 /// Makes ids that rise strictly within a shard, from the time and a seeded generator.
 ///
-/// Layout below the 48 bits of time: 12 + 2 bits of a counter within the millisecond's run, then
-/// chance, then the slot. The counter never wraps into the time: when it is used up the time moves
-/// on by one, which keeps ids rising at more than sixteen thousand a millisecond.
+/// Layout behind the version and variant bits: 48 bits of time, 32 of a sequence that counts every
+/// id of the shard, 30 of chance, 12 of the slot. The sequence never starts over with the time, so
+/// that ids made one after the other have neighbouring sequences, which the index of jobs builds on.
+/// When it wraps within a millisecond the time moves on by one, so ids still rise.
 pub struct IdMaker {
     last_ms: u64,
-    counter: u64,
+    sequence: u32,
     chance: Chance,
 }
 
-/// Bits of the counter that rises within one millisecond.
-const COUNTER_BITS: u32 = 24;
+/// Bits of the sequence that stand behind the variant.
+const SEQUENCE_LOW_BITS: u32 = 20;
 
 impl IdMaker {
     /// A maker whose ids all rise above `floor`.
     pub fn new(seed: u64, floor: JobId) -> Self {
-        let mut maker = Self { last_ms: 0, counter: 0, chance: Chance::new(seed) };
+        let mut maker = Self { last_ms: 0, sequence: 0, chance: Chance::new(seed) };
         maker.rise_above(floor);
         maker
     }
@@ -78,31 +86,26 @@ impl IdMaker {
     pub fn rise_above(&mut self, floor: JobId) {
         if floor.made_at_ms() >= self.last_ms {
             self.last_ms = floor.made_at_ms() + 1;
-            self.counter = 0;
+            self.sequence = floor.sequence();
         }
     }
 
     /// The next id for a queue in `slot`.
     pub fn make(&mut self, now_ms: u64, slot: Slot) -> JobId {
+        self.sequence = self.sequence.wrapping_add(1);
         if now_ms > self.last_ms {
             self.last_ms = now_ms;
-            self.counter = 0;
-        } else {
-            self.counter += 1;
-            if self.counter >> COUNTER_BITS != 0 {
-                self.last_ms += 1;
-                self.counter = 0;
-            }
+        } else if self.sequence == 0 {
+            self.last_ms += 1;
         }
-        let high = u128::from(self.counter >> (COUNTER_BITS - 12));
-        let low = u128::from(self.counter & ((1 << (COUNTER_BITS - 12)) - 1));
-        // 62 bits follow the variant: 12 of the counter, 38 of chance, 12 of the slot.
-        let chance = u128::from(self.chance.draw() >> 26);
+        let high = u128::from(self.sequence >> SEQUENCE_LOW_BITS);
+        let low = u128::from(self.sequence & ((1 << SEQUENCE_LOW_BITS) - 1));
+        let chance = u128::from(self.chance.draw() >> 34);
         let bits = (u128::from(self.last_ms) << 80)
             | (7 << 76)
             | (high << 64)
             | (0b10 << 62)
-            | (low << 50)
+            | (low << 42)
             | (chance << 12)
             | u128::from(slot.0);
         JobId(bits)
@@ -144,6 +147,15 @@ mod tests {
             assert!(id > last && id.is_v7() && id.slot() == slot);
             last = id;
         }
+    }
+
+    #[test]
+    fn ids_rise_through_the_end_of_the_sequence() {
+        let mut maker = IdMaker { last_ms: 5, sequence: u32::MAX - 2, chance: Chance::new(3) };
+        let ids: Vec<JobId> = (0..6).map(|_| maker.make(5, Slot::default())).collect();
+        assert!(ids.is_sorted() && ids.iter().all(|id| id.is_v7()));
+        assert_eq!(ids[1].sequence(), u32::MAX);
+        assert_eq!(ids[3].sequence(), 1);
     }
 
     #[test]

@@ -233,45 +233,50 @@ impl Timed for Slab<Job> {
 
 /// Ids to indices, in parts that grow one at a time: a table of ten million entries that doubled at
 /// once would stop the shard for a third of a second.
+///
+/// Where an id goes follows from its sequence, not from chance: jobs pushed one after the other, which
+/// are mostly pulled and acknowledged one after the other, too, share cache lines here.
 struct Index {
     parts: Box<[HashTable<u32>]>,
 }
 
-const PARTS: usize = 512;
+/// Ids in a row that go to one part, as a power of two.
+const RUN_BITS: u32 = 12;
+/// Number of parts, as a power of two.
+const PART_BITS: u32 = 9;
 
 impl Default for Index {
     fn default() -> Self {
-        Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
+        Self { parts: (0..1 << PART_BITS).map(|_| HashTable::new()).collect() }
     }
 }
 
 impl Index {
+    /// The table takes its bucket from the lowest bits and its tag from the highest seven.
     fn hash(id: JobId) -> u64 {
-        let folded = (id.0 as u64) ^ ((id.0 >> 64) as u64).rotate_left(29);
-        let mixed = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 32)
+        let sequence = id.sequence();
+        let run = u64::from(sequence & ((1 << RUN_BITS) - 1));
+        let round = u64::from(sequence >> (RUN_BITS + PART_BITS));
+        let chance = (id.0 >> 12) as u64 & 0x3fff_ffff;
+        (chance << 34) | (round << RUN_BITS) | run
     }
 
-    fn part(hash: u64) -> usize {
-        // The table takes its control bits from the top and its bucket from the bottom.
-        (hash >> 40) as usize % PARTS
+    fn part(id: JobId) -> usize {
+        (id.sequence() >> RUN_BITS) as usize & ((1 << PART_BITS) - 1)
     }
 
     fn find(&self, id: JobId, jobs: &Slab<Job>) -> Option<u32> {
-        let hash = Self::hash(id);
-        self.parts[Self::part(hash)].find(hash, |&index| jobs[index].id == id).copied()
+        self.parts[Self::part(id)].find(Self::hash(id), |&index| jobs[index].id == id).copied()
     }
 
     fn insert(&mut self, id: JobId, index: u32, jobs: &Slab<Job>) {
-        let hash = Self::hash(id);
-        self.parts[Self::part(hash)]
-            .insert_unique(hash, index, |&other| Self::hash(jobs[other].id));
+        self.parts[Self::part(id)]
+            .insert_unique(Self::hash(id), index, |&other| Self::hash(jobs[other].id));
     }
 
     fn remove(&mut self, id: JobId, jobs: &Slab<Job>) {
-        let hash = Self::hash(id);
-        let part = &mut self.parts[Self::part(hash)];
-        if let Ok(entry) = part.find_entry(hash, |&index| jobs[index].id == id) {
+        let part = &mut self.parts[Self::part(id)];
+        if let Ok(entry) = part.find_entry(Self::hash(id), |&index| jobs[index].id == id) {
             entry.remove();
         }
     }
