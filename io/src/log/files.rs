@@ -54,10 +54,10 @@ impl FileDisk {
 
     fn file(&mut self, segment: u64) -> io::Result<&mut SegmentFile> {
         use std::collections::btree_map::Entry;
-        let path = self.path_of(segment);
         match self.files.entry(segment) {
             Entry::Occupied(file) => Ok(file.into_mut()),
             Entry::Vacant(place) => {
+                let path = self.path.join(file_name(segment));
                 let buffered = OpenOptions::new().read(true).write(true).open(path)?;
                 Ok(place.insert(SegmentFile { buffered, direct: None }))
             }
