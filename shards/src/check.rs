@@ -96,6 +96,13 @@ impl Shard {
 
     fn audit_lists(&self, queue: u32) -> Result<(), String> {
         let about = &self.queues[queue];
+        let ids = || about.roll.from(0).map(|job| self.jobs.slab[job].id);
+        if about.roll.len() as u64 != about.total() || !ids().is_sorted() {
+            return Err(format!("queue {queue}: its roll does not match its jobs"));
+        }
+        if ids().any(|id| self.jobs.find(id).is_none_or(|job| self.jobs.slab[job].queue != queue)) {
+            return Err(format!("queue {queue}: its roll names another queue's job"));
+        }
         for (list, state) in [(about.completed, State::Completed), (about.failed, State::Failed)] {
             let listed =
                 std::iter::successors(list.front(), |&job| List::after(&self.jobs.slab, job));

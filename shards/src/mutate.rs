@@ -34,6 +34,7 @@ impl Shard {
                 | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL),
             ..Job::default()
         });
+        self.queues[queue].roll.insert(&self.jobs.slab, index);
         if options != NONE {
             self.unique.take(&self.jobs, index);
             self.note_name(index, true);
@@ -177,6 +178,8 @@ impl Shard {
 
     fn forget(&mut self, job: u32) {
         self.note_name(job, false);
+        let queue = self.jobs.slab[job].queue;
+        self.queues[queue].roll.remove(&self.jobs.slab, job);
         self.jobs.remove(job);
     }
 

@@ -2,7 +2,9 @@
 
 use crate::id::{Slot, fnv1a};
 use crate::job::{InQueue, State};
+use crate::listing::States;
 use crate::ready::Ready;
+use crate::roll::Roll;
 use crate::slab::{List, NONE, Slab};
 use crate::waiter::AtQueue;
 use hashbrown::HashTable;
@@ -16,6 +18,8 @@ pub struct Queue {
     pub slot: Slot,
     /// The waiting jobs.
     pub ready: Ready,
+    /// All jobs, in the order they were made.
+    pub roll: Roll,
     /// The completed jobs, oldest first.
     pub completed: List<InQueue>,
     /// The dead-letter queue, oldest first.
@@ -31,6 +35,12 @@ impl Queue {
     /// Jobs in a state.
     pub fn count(&self, state: State) -> u64 {
         u64::from(self.counts[state as usize])
+    }
+
+    /// Jobs in any of these states.
+    pub fn count_of(&self, states: States) -> u64 {
+        let counted = State::ALL.iter().filter(|&&state| states.has(state));
+        counted.map(|&state| self.count(state)).sum()
     }
 
     /// Jobs in any state.

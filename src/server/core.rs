@@ -4,6 +4,7 @@
 use super::auth::Guard;
 use super::engine::Engine;
 use super::hole::{ColdReplies, Hole, Then};
+use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::names::WaitingClaim;
 use super::post::Post;
@@ -71,6 +72,7 @@ pub struct Core {
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
     pub(super) cold: ColdReplies,
+    pub(super) lookings: Lookings,
     pub(super) post: Post,
     pub(super) workers: Workers,
     pub(super) rates: Rates,
@@ -120,6 +122,7 @@ impl Core {
             parked: Slab::new(),
             tasks: Tasks::default(),
             cold: ColdReplies::default(),
+            lookings: Lookings::default(),
             post,
             workers: Workers::default(),
             rates: Rates::default(),
@@ -147,6 +150,7 @@ impl Core {
     pub fn is_quiet(&self, sent: impl Fn(ConnId) -> bool) -> bool {
         self.tasks.is_empty()
             && self.cold.is_empty()
+            && self.lookings.is_empty()
             && self.parked.is_empty()
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
     }
@@ -325,7 +329,7 @@ impl Core {
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.answer_parked(conns);
         self.tell_names();
-        next_ms
+        if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 
     fn answer_parked(&mut self, conns: &mut Connections) {
@@ -427,7 +431,7 @@ impl Core {
         for hole in &mut holes {
             hole.at -= start;
         }
-        self.read_first(origin, Then::Send { frame, holes }, &records);
+        self.read_first(origin, Then::Send { frame, holes }, &records, Vec::new());
     }
 
     /// Copies a finished frame to where it belongs.

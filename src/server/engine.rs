@@ -13,7 +13,7 @@ pub struct Engine {
 }
 
 /// A record that had to be read back from the disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Fetched {
     /// Which.
     pub stored: Stored,

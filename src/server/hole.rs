@@ -5,6 +5,7 @@
 use super::dispatch::Lookup;
 use super::engine::Fetched;
 use super::message::Origin;
+use super::show::Show;
 use corq_shards::job::Stored;
 use slab::Slab;
 
@@ -34,6 +35,8 @@ pub enum Then {
         /// What the directory knows of its job.
         lookup: Lookup,
     },
+    /// Show these jobs.
+    Show(Show),
 }
 
 /// A reply that waits.
@@ -62,9 +65,16 @@ pub struct ColdReplies {
 }
 
 impl ColdReplies {
-    /// Takes in a reply and says which reads to start, each with its token.
-    pub fn wait(&mut self, origin: Origin, then: Then, records: &[Stored]) -> Vec<(u64, Stored)> {
-        let fetched = Vec::with_capacity(records.len());
+    /// Takes in a reply and says which reads to start, each with its token. `fetched` is what has been
+    /// read for it before: it is kept, so that every round needs less than the last.
+    pub fn wait(
+        &mut self,
+        origin: Origin,
+        then: Then,
+        records: &[Stored],
+        mut fetched: Vec<Fetched>,
+    ) -> Vec<(u64, Stored)> {
+        fetched.reserve(records.len());
         let waiting =
             self.waiting.insert(Waiting { origin, then, fetched, missing: records.len() });
         let read = |&stored: &Stored| (self.reads.insert(Read { waiting, stored }) as u64, stored);

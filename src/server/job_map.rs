@@ -51,7 +51,7 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
 }
 
 /// The records that the long form needs besides what is in memory.
-pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = Stored> {
+pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = Stored> + use<> {
     let ended = view.outcome.map(|outcome| outcome.stored);
     std::iter::once(view.job.stored).chain(ended.filter(|stored| stored.payload_bytes > 0))
 }

@@ -5,6 +5,7 @@
 //! core     connections and replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
+//! list     pages of jobs      show     jobs in full
 //! names    custom ids     many  commands on many jobs     all  questions to all shards
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
@@ -21,6 +22,7 @@ mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod list;
 mod many;
 mod message;
 mod names;
@@ -28,6 +30,7 @@ mod post;
 mod query;
 mod route;
 mod session;
+mod show;
 mod start;
 mod task;
 mod turn;

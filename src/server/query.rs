@@ -4,13 +4,13 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::engine::{Absent, Fetched, Records};
-use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
+use super::execute::{DAMAGED, NOT_FOUND, framed};
 use super::hole::{Then, Waiting};
-use super::job_map::{records_of, write_job};
 use super::message::Origin;
+use super::show::Show;
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::decode;
-use crate::protocol::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
+use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
@@ -27,13 +27,16 @@ impl Core {
         fetched: &[Fetched],
     ) {
         match body {
-            Body::GetJob(job) => self.get_job(conns, asked, body, *job, fetched),
+            Body::GetJob(job) => self.get_job(conns, asked, body, *job),
             Body::GetJobByCustomId(name) => {
-                self.get_job(conns, asked, body, JobRef::Custom(name), fetched);
+                self.get_job(conns, asked, body, JobRef::Custom(name));
+            }
+            Body::GetJobs { queue, states, limit, offset } => {
+                self.get_jobs(conns, asked, queue, *states, (*offset, *limit));
             }
             Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
             Body::GetState(job) => self.get_state(conns, asked, body, *job),
-            Body::Dlq { queue, count } => self.dead_letters(conns, asked, queue, *count, fetched),
+            Body::Dlq { queue, count } => self.dead_letters(conns, asked, queue, *count),
             Body::GetJobCounts(queue) => self.job_counts(conns, asked, queue),
             Body::Count(queue) => {
                 let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
@@ -56,15 +59,26 @@ impl Core {
     }
 
     /// Asks for records, after which the question is asked again.
-    fn read_then_ask(&mut self, asked: Asked<'_>, records: &[Stored]) {
+    pub(super) fn read_then_ask(
+        &mut self,
+        asked: Asked<'_>,
+        records: &[Stored],
+        fetched: &[Fetched],
+    ) {
         let then = Then::Ask { frame: asked.frame.into(), lookup: asked.lookup };
-        self.read_first(asked.origin, then, records);
+        self.read_first(asked.origin, then, records, fetched.to_vec());
     }
 
     /// Starts reads, after which `then` follows.
-    pub(super) fn read_first(&mut self, origin: Origin, then: Then, records: &[Stored]) {
+    pub(super) fn read_first(
+        &mut self,
+        origin: Origin,
+        then: Then,
+        records: &[Stored],
+        fetched: Vec<Fetched>,
+    ) {
         self.deferred(origin);
-        for (token, stored) in self.cold.wait(origin, then, records) {
+        for (token, stored) in self.cold.wait(origin, then, records, fetched) {
             let position = corq_io::log::Position(stored.position);
             self.engine.book.0.read_cold(position, stored.record_bytes as usize, token);
         }
@@ -94,6 +108,7 @@ impl Core {
                     self.query(conns, asked, &request.body, &fetched);
                 }
             }
+            Then::Show(show) => self.show(conns, origin, show, fetched),
         }
     }
 
@@ -109,76 +124,20 @@ impl Core {
         asked: Asked<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
-        fetched: &[Fetched],
     ) {
         if self.try_as_name(conns, asked, body, job) {
             return;
         }
-        let Some(index) = asked.id_of(job).and_then(|id| self.engine.shard.find(id)) else {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
-            return;
-        };
-        self.answer_jobs(conns, asked, &[index], fetched, false);
+        let jobs = asked.id_of(job).into_iter().collect();
+        let show = Show { req_id: asked.req_id.map(Into::into), jobs, many: false };
+        self.show(conns, asked.origin, show, Vec::new());
     }
 
-    fn dead_letters(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        queue: &str,
-        count: u32,
-        fetched: &[Fetched],
-    ) {
-        let jobs: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
-        self.answer_jobs(conns, asked, &jobs, fetched, true);
-    }
-
-    /// Answers with jobs in full, once their records are at hand.
-    fn answer_jobs(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        jobs: &[u32],
-        fetched: &[Fetched],
-        many: bool,
-    ) {
-        let missing = self.missing_records(jobs, fetched);
-        if missing.iter().map(|stored| u64::from(stored.record_bytes)).sum::<u64>()
-            > FRAME_BYTES_MAX as u64
-        {
-            self.refuse(conns, asked.origin, asked.req_id, TOO_LARGE);
-            return;
-        }
-        if !missing.is_empty() {
-            self.read_then_ask(asked, &missing);
-            return;
-        }
-        self.respond(conns, asked.origin, |engine, pen| {
-            let records = Records::new(&engine.book, fetched);
-            let start = pen.out.len();
-            let mut written = Ok(());
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
-                writer.str(if many { "jobs" } else { "job" });
-                if many {
-                    writer.array(jobs.len());
-                }
-                written = jobs
-                    .iter()
-                    .try_for_each(|&job| write_job(&mut writer, &engine.shard.view(job), &records));
-            });
-            if written.is_err() {
-                pen.out.truncate(start);
-                reply::error(pen.out, asked.req_id, DAMAGED);
-            }
-        });
-    }
-
-    fn missing_records(&self, jobs: &[u32], fetched: &[Fetched]) -> Vec<Stored> {
-        let records = Records::new(&self.engine.book, fetched);
-        let views = jobs.iter().map(|&job| self.engine.shard.view(job));
-        let needed = views.flat_map(|view| records_of(&view).collect::<Vec<_>>());
-        needed.filter(|stored| records.record(stored) == Err(Absent::Cold)).collect()
+    fn dead_letters(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, count: u32) {
+        let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
+        let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
+        let show = Show { req_id: asked.req_id.map(Into::into), jobs, many: true };
+        self.show(conns, asked.origin, show, Vec::new());
     }
 
     fn get_result(
@@ -201,7 +160,7 @@ impl Core {
         let stored = completed.map(|outcome| outcome.stored).filter(|at| at.payload_bytes > 0);
         let records = Records::new(&self.engine.book, fetched);
         match stored.map(|stored| (stored, records.payload(&stored))) {
-            Some((stored, Err(Absent::Cold))) => self.read_then_ask(asked, &[stored]),
+            Some((stored, Err(Absent::Cold))) => self.read_then_ask(asked, &[stored], fetched),
             Some((_, Err(Absent::Damaged))) => {
                 self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
             }

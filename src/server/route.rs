@@ -79,6 +79,7 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::PushBatch { queue, .. }
         | Body::Dlq { queue, .. }
         | Body::RetryDlq { queue, job: None, .. }
+        | Body::GetJobs { queue, .. }
         | Body::GetJobCounts(queue)
         | Body::Count(queue)
         | Body::Pause(queue)

@@ -19,7 +19,6 @@ fn an_unknown_job_is_an_error_for_get_and_a_state_for_get_state() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_listing_of_jobs_keeps_to_state_offset_and_limit() {
     let (mut client, queue) = (client(), queue("list"));
     for n in 0..10 {

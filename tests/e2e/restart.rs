@@ -51,7 +51,6 @@ fn check_after_restart(server: &mut Server, before: &Value) {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_kill_loses_nothing_that_was_answered() {
     for durability in ["written", "synced"] {
         for shards in [1, 2] {
@@ -68,7 +67,6 @@ fn a_kill_loses_nothing_that_was_answered() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_stop_by_sigterm_ends_with_0_and_loses_nothing() {
     let mut server = Server::start_default();
     let mut client = server.client();
@@ -92,7 +90,6 @@ fn a_stop_by_sigint_ends_with_0_even_with_workers_waiting() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn many_restarts_change_nothing() {
     let mut server = Server::start_default();
     fill(&mut server.client());
@@ -109,7 +106,6 @@ fn many_restarts_change_nothing() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn another_number_of_shards_finds_every_job() {
     let mut server = Start::new().env("SHARDS", 1).start();
     fill(&mut server.client());

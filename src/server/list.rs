@@ -1,0 +1,71 @@
+//! `GetJobs`: looks through a queue slice by slice, a slice a turn, and shows what it has found.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::message::Origin;
+use super::show::Show;
+use crate::api::request::StateFilter;
+use crate::api::spec::STATES;
+use corq_io::net::Connections;
+use corq_shards::job::State;
+use corq_shards::listing::{Listing, States};
+use std::collections::VecDeque;
+
+/// A listing that goes on. One per command, so the connections bound their number.
+pub struct Looking {
+    origin: Origin,
+    req_id: Option<Box<[u8]>>,
+    listing: Listing,
+}
+
+/// The listings of a shard, each in its turn.
+pub type Lookings = VecDeque<Looking>;
+
+impl Core {
+    /// Begins a listing; most are complete with their first slice.
+    pub(super) fn get_jobs(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+        states: Option<StateFilter>,
+        (offset, limit): (u64, u32),
+    ) {
+        let states = states.map_or_else(States::all, states_of);
+        let listing = Listing::new(queue, states, offset, limit as usize);
+        let req_id = asked.req_id.map(Into::into);
+        let looking = Looking { origin: asked.origin, req_id, listing };
+        if let Some(looking) = self.look_on(conns, looking) {
+            self.deferred(asked.origin);
+            self.lookings.push_back(looking);
+        }
+    }
+
+    /// One slice of the listing whose turn it is. True if there is more to do.
+    pub(super) fn look_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+        let Some(looking) = self.lookings.pop_front() else { return false };
+        let origin = looking.origin;
+        match self.look_on(conns, looking) {
+            Some(looking) => self.lookings.push_back(looking),
+            None => self.answered(origin),
+        }
+        !self.lookings.is_empty()
+    }
+
+    fn look_on(&mut self, conns: &mut Connections, mut looking: Looking) -> Option<Looking> {
+        if !self.engine.shard.look_for(&mut looking.listing) {
+            return Some(looking);
+        }
+        let Looking { origin, req_id, listing } = looking;
+        self.show(conns, origin, Show { req_id, jobs: listing.found(), many: true }, Vec::new());
+        None
+    }
+}
+
+fn states_of(filter: StateFilter) -> States {
+    let named = |state: &State| {
+        let at = STATES.iter().position(|name| *name == state.name());
+        at.is_some_and(|at| filter.has(1 << at))
+    };
+    State::ALL.into_iter().filter(named).collect()
+}
