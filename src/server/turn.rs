@@ -160,9 +160,11 @@ impl Turn {
         while self.core.go_on_unblocked(&mut self.reactor.conns) {}
         self.core.cut_off_slow_readers(&mut self.reactor.conns);
         self.core.post.send_asks();
-        self.core.engine.book.0.flush(self.core.now_ms)?;
-        self.pump.submit(&mut self.core.engine.book.0, &mut self.reactor);
-        self.take_cold_reads();
+        self.flush_log()?;
+        // Each record that was read makes room for the next one to be.
+        while self.take_cold_reads() {
+            self.flush_log()?;
+        }
         self.hold_back();
         self.release();
         let stuck = self.core.post.flush();
@@ -198,9 +200,19 @@ impl Turn {
         Ok(())
     }
 
-    fn take_cold_reads(&mut self) {
-        let Self { core, reactor, pump, .. } = self;
+    fn flush_log(&mut self) -> Result<(), Fatal> {
+        let log = &mut self.core.engine.book.0;
+        log.flush(self.core.now_ms)?;
+        self.pump.submit(log, &mut self.reactor);
+        Ok(())
+    }
+
+    /// Hands on the records that have been read back. True if there were any.
+    fn take_cold_reads(&mut self) -> bool {
+        let Self { core, reactor, .. } = self;
+        let mut any = false;
         while let Some(read) = core.engine.book.0.take_read() {
+            any = true;
             let token = read.token;
             let bytes = match read.body {
                 Ok(body) => Some(body.into()),
@@ -211,7 +223,7 @@ impl Turn {
             };
             core.record_arrived(&mut reactor.conns, token, bytes);
         }
-        pump.submit(&mut core.engine.book.0, reactor);
+        any
     }
 
     /// Keeps this turn's output and news until the log has what they tell of.
