@@ -11,6 +11,7 @@ use super::post::Post;
 use super::route::Slots;
 use super::session::{
     IN_FLIGHT_MAX, PENDING_BYTES_MAX, Session, Sessions, Speech, UNSENT_BYTES_MAX,
+    UNWRITTEN_BYTES_MAX,
 };
 use super::task::Tasks;
 use super::workers::Workers;
@@ -84,6 +85,8 @@ pub struct Core {
     pub(super) unblocked: Vec<ConnId>,
     pub(super) started_at_ms: u64,
     pub(super) stopping: bool,
+    /// Whether the disk is so far behind that no more commands are taken.
+    pub(super) saturated: bool,
     /// Shards that have not said [`Message::Open`] yet.
     pub(super) closed_shards: usize,
     /// Whether the others know that everybody here has an answer.
@@ -131,6 +134,7 @@ impl Core {
             unblocked: Vec::new(),
             started_at_ms: now_ms,
             stopping: false,
+            saturated: false,
             counted_quiet: false,
         }
     }
@@ -138,6 +142,16 @@ impl Core {
     /// Notes what has been done so far, for rates.
     pub fn note_rates(&mut self) {
         self.rates.note(self.now_ms, self.engine.shard.totals());
+    }
+
+    /// Looks how far the disk is behind. Once it has caught up, everybody goes on.
+    pub fn note_saturation(&mut self) {
+        let was = self.saturated;
+        self.saturated = self.engine.book.0.unwritten_bytes() > UNWRITTEN_BYTES_MAX;
+        if was && !self.saturated {
+            let blocked = self.sessions.iter().filter(|session| session.blocked);
+            self.unblocked.extend(blocked.map(|session| session.conn));
+        }
     }
 
     /// Takes no more commands; pulls that wait get their empty answer.
@@ -226,7 +240,8 @@ impl Core {
         let mut left = bytes;
         loop {
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            session.blocked = session.in_flight >= IN_FLIGHT_MAX || self.stopping;
+            let busy = self.stopping || self.saturated;
+            session.blocked = session.in_flight >= IN_FLIGHT_MAX || busy;
             if session.blocked {
                 return bytes.len() - left.len();
             }

@@ -11,6 +11,10 @@ pub const PENDING_BYTES_MAX: usize = 256 * 1024;
 /// Unsent replies of one connection beyond which it is closed.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
+/// Records that may wait for the disk before no more commands are taken: what a slow disk may cost in
+/// memory.
+pub const UNWRITTEN_BYTES_MAX: u64 = 32 << 20;
+
 /// What a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speech {

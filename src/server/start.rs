@@ -171,6 +171,7 @@ fn spawn(
         let outcome = run_shard(&common, index, seed).await;
         if let Err(reason) = &outcome {
             tracing::error!("shard {index}: {reason}");
+            common.ending.failed.store(true, Ordering::Release);
             // The others hold jobs whose answers need this shard: the process ends as a whole.
             signal::request_stop();
         }

@@ -64,6 +64,8 @@ impl From<io::Error> for Fatal {
 pub struct Ending {
     /// Somebody wants it.
     pub wanted: AtomicBool,
+    /// A shard has ended by itself: nobody waits for it.
+    pub failed: AtomicBool,
     /// Shards that have answered all they had.
     pub quiet: AtomicUsize,
 }
@@ -151,6 +153,7 @@ impl Turn {
     fn turn(&mut self) -> Result<u64, Fatal> {
         self.core.now_ms = self.clock.read();
         self.core.note_rates();
+        self.core.note_saturation();
         self.take_events()?;
         let mut mail_left = BATCHES_PER_TURN;
         while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
@@ -296,7 +299,8 @@ impl Turn {
             self.ending.quiet.fetch_add(1, Ordering::AcqRel);
             self.core.wake_others();
         }
-        self.ending.quiet.load(Ordering::Acquire) >= self.core.slots.shards()
+        self.ending.failed.load(Ordering::Acquire)
+            || self.ending.quiet.load(Ordering::Acquire) >= self.core.slots.shards()
     }
 
     async fn close_log(mut self) -> Result<(), Fatal> {
