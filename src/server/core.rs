@@ -264,7 +264,7 @@ impl Core {
     /// Handles nothing more of a connection, and closes it once its output is sent.
     pub(super) fn finish_connection(&mut self, conns: &mut Connections, conn: ConnId) {
         self.forget_session(conns, conn);
-        self.touched.push(conn);
+        self.touch(conn);
         self.finishing.push(conn);
     }
 
@@ -435,7 +435,7 @@ impl Core {
         if holes.is_empty() {
             let frame = start..out.len();
             if dest == self.me {
-                self.touched.push(origin.conn);
+                self.touch(origin.conn);
             } else {
                 self.post.tell(dest).messages.push(Message::Reply { origin, frame });
             }
@@ -447,6 +447,13 @@ impl Core {
             hole.at -= start;
         }
         self.read_first(origin, Then::Send { frame, holes }, &records, Vec::new());
+    }
+
+    /// Notes that a connection has new output. It may be noted twice.
+    fn touch(&mut self, conn: ConnId) {
+        if self.touched.last() != Some(&conn) {
+            self.touched.push(conn);
+        }
     }
 
     /// Copies a finished frame to where it belongs.

@@ -50,6 +50,16 @@ impl Post {
         taken
     }
 
+    /// Sends this turn's answers and news at once.
+    pub fn send_tells(&mut self) {
+        for dest in 0..self.tells.len() {
+            if !self.tells[dest].messages.is_empty() {
+                let batch = std::mem::take(&mut self.tells[dest]);
+                self.send(dest, batch);
+            }
+        }
+    }
+
     /// Sends the questions and commands of this turn.
     pub fn send_asks(&mut self) {
         for dest in 0..self.asks.len() {
