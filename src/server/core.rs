@@ -169,6 +169,17 @@ impl Core {
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
     }
 
+    /// What still keeps [`Core::is_quiet`] from being true, for people.
+    pub fn unfinished(&self) -> String {
+        let unanswered: u32 = self.sessions.iter().map(|session| session.in_flight).sum();
+        format!(
+            "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine",
+            self.me,
+            self.tasks.len(),
+            self.parked.len(),
+        )
+    }
+
     /// Makes the other shards look around, by mail that says nothing.
     pub fn wake_others(&mut self) {
         for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {

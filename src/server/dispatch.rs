@@ -179,6 +179,9 @@ impl Core {
 
     /// A command from another shard.
     pub(super) fn requested(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        // By way of its name's keeper a command can come back to where it was asked: there it counts
+        // from the beginning, as it is answered without another message.
+        self.answered(asked.origin);
         match decode(asked.frame) {
             Ok(request) => {
                 let asked = Asked { req_id: request.req_id, ..asked };

@@ -122,6 +122,11 @@ impl Tasks {
         self.0.try_remove(step.task as usize)
     }
 
+    /// How many go on.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether none goes on.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

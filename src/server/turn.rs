@@ -136,7 +136,11 @@ impl Turn {
                     self.begin_to_end();
                     continue;
                 }
-                if self.may_end() || self.core.now_ms >= give_up_ms {
+                if self.may_end() {
+                    break;
+                }
+                if self.core.now_ms >= give_up_ms {
+                    tracing::warn!("stopping although {}", self.core.unfinished());
                     break;
                 }
             }

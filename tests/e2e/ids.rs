@@ -182,3 +182,16 @@ fn unique_keys_are_per_queue() {
     assert_eq!(ids[0], json!(one));
     assert_eq!(client.counted(&first, "waiting"), 2);
 }
+
+#[test]
+fn a_connection_goes_on_after_any_number_of_commands_by_custom_id() {
+    let server = crate::support::Start::new().env("SHARDS", 2).start();
+    let mut client = server.client();
+    for n in 0..20 {
+        let (queue, id) = (format!("queue-{n}"), format!("name-{n}"));
+        client.push_with(&queue, n, json!({"jobId": id}));
+        for _ in 0..40 {
+            assert_eq!(client.state(&id), "waiting");
+        }
+    }
+}
