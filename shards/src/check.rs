@@ -1,7 +1,7 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
 use crate::id::fnv1a;
-use crate::job::State;
+use crate::job::{State, flags};
 use crate::shard::Shard;
 use crate::slab::List;
 use std::fmt::Write;
@@ -35,7 +35,7 @@ impl Shard {
             job.attempts,
             job.max_attempts,
             job.stalls,
-            job.flags & 0x7f,
+            job.flags & !(flags::STRAY | flags::AWAITED),
         );
         let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
         // Writing to a string cannot fail.
@@ -86,6 +86,7 @@ impl Shard {
             }
             self.audit_lists(queue)?;
         }
+        self.audit_awaitings()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {

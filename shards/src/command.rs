@@ -3,6 +3,7 @@
 //! Everything is borrowed from the bytes the command came in; a shard keeps what it needs. Texts of
 //! the protocol, reply shapes and routing are not known here.
 
+use crate::change::Change;
 use crate::id::JobId;
 
 /// Who asked, for as long as it stays connected. Opaque to a shard; used only to group the leases
@@ -127,7 +128,7 @@ pub struct Ack<'a> {
 }
 
 /// Fails one attempt.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Fail<'a> {
     /// The active job.
     pub job: JobId,
@@ -135,6 +136,19 @@ pub struct Fail<'a> {
     pub token: Option<Token>,
     /// What went wrong, empty if not said.
     pub error: &'a str,
+    /// Where it went wrong.
+    pub stack: Stack<'a>,
+    /// Whether no other attempt can succeed.
+    pub unrecoverable: bool,
+}
+
+/// The lines of a stack trace, as MessagePack strings one after another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stack<'a> {
+    /// How many.
+    pub lines: u32,
+    /// The strings, not counted in front.
+    pub texts: &'a [u8],
 }
 
 /// A mutation of one shard.
@@ -172,6 +186,20 @@ pub enum Command<'a> {
     Heartbeats {
         /// Jobs and tokens.
         beats: &'a [(JobId, Option<Token>)],
+    },
+    /// Does something to one job.
+    Change {
+        /// The job.
+        job: JobId,
+        /// What.
+        change: Change<'a>,
+    },
+    /// Waits for the end of a job.
+    AwaitEnd {
+        /// The job.
+        job: JobId,
+        /// For how long; 0 answers at once.
+        timeout_ms: u64,
     },
     /// Stops or resumes delivery from a queue.
     Pause {

@@ -3,6 +3,7 @@
 
 use crate::command::{RequestId, Token};
 use crate::id::JobId;
+use crate::job::Stored;
 use std::ops::Range;
 
 /// Why a command was not carried out. Nothing was changed.
@@ -12,10 +13,29 @@ pub enum Refusal {
     NotFound,
     /// No job has this id, or it is not active.
     NotActive,
+    /// No job has this id, or it is active or has ended.
+    NotCancellable,
+    /// No job has this id, or it is neither waiting nor delayed.
+    NotPending,
+    /// No job has this id, or it is not delayed.
+    NotDelayed,
+    /// No job has this id, or it has ended.
+    Ended,
     /// The job is locked and no token was shown.
     TokenRequired,
     /// The token fits no living lock of the job.
     TokenInvalid,
+}
+
+/// How a job came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It was completed; the payload of this record is its result.
+    Completed(Stored),
+    /// It went to the dead-letter queue; the payload of this record says why.
+    Failed(Stored),
+    /// It was removed.
+    Removed,
 }
 
 /// The answer to one command.
@@ -36,7 +56,11 @@ pub enum Reply {
     Pulled(Range<usize>),
     /// How many jobs were meant.
     Count(u64),
-    /// The pull waits no longer: its connection is gone.
+    /// The job that was waited for has ended.
+    Ended(Ending),
+    /// It has not ended in time.
+    Unended,
+    /// The command waits no longer: its connection is gone.
     Dropped,
 }
 

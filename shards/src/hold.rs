@@ -1,6 +1,6 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
-use crate::command::{Ack, ClientId, Fail, Token};
+use crate::command::{Ack, ClientId, Fail, Stack, Token};
 use crate::effect::{Refusal, Reply};
 use crate::id::JobId;
 use crate::job::{State, flags};
@@ -8,6 +8,19 @@ use crate::lease::Lease;
 use crate::record::{Buried, Ended, Journal, Record, Retried};
 use crate::retry::backoff_ms;
 use crate::shard::{Caller, Out, Shard};
+
+/// Why an attempt failed.
+#[derive(Clone, Copy)]
+pub(crate) struct Reason<'a> {
+    error: &'a str,
+    stack: Stack<'a>,
+}
+
+impl<'a> From<&'a str> for Reason<'a> {
+    fn from(error: &'a str) -> Self {
+        Self { error, stack: Stack::default() }
+    }
+}
 
 impl Shard {
     /// The active job that `token` entitles to speak for, or why it does not.
@@ -95,7 +108,8 @@ impl Shard {
             }
             Ok(job) => {
                 let queue = self.jobs.slab[job].queue;
-                self.fail_attempt(now_ms, job, fail.error, out);
+                let reason = Reason { error: fail.error, stack: fail.stack };
+                self.fail_attempt(now_ms, job, reason, fail.unrecoverable, out);
                 out.effects.replies.push((caller.request, Reply::Done));
                 self.serve(now_ms, queue, out);
             }
@@ -107,47 +121,53 @@ impl Shard {
         &mut self,
         now_ms: u64,
         job: u32,
-        error: &str,
+        reason: Reason<'_>,
+        unrecoverable: bool,
         out: &mut Out<'_, J>,
     ) {
         self.totals.failed += 1;
         let about = &self.jobs.slab[job];
         let attempts = about.attempts + 1;
-        if attempts < about.max_attempts {
+        if attempts < about.max_attempts && !unrecoverable {
             let run_at_ms = now_ms + backoff_ms(about.backoff_ms, attempts, about.id);
-            let retried = Retried { id: about.id, at_ms: now_ms, run_at_ms, error };
+            let retried = Retried { id: about.id, at_ms: now_ms, run_at_ms, error: reason.error };
             out.journal.append(&Record::Retried(retried));
             self.retry(job, &retried);
         } else {
             let stalls = about.stalls;
-            self.bury(now_ms, job, attempts, stalls, error, out);
+            self.bury(now_ms, job, attempts, stalls, reason, out);
         }
     }
 
     /// Moves a job to the dead-letter queue, or forgets it if it was pushed so.
-    pub(crate) fn bury<J: Journal>(
+    pub(crate) fn bury<'r, J: Journal>(
         &mut self,
         now_ms: u64,
         job: u32,
         attempts: u16,
         stalls: u8,
-        error: &str,
+        reason: impl Into<Reason<'r>>,
         out: &mut Out<'_, J>,
     ) {
         let about = &self.jobs.slab[job];
         let id = about.id;
-        if about.has(flags::REMOVE_ON_FAIL) {
+        let removed = about.has(flags::REMOVE_ON_FAIL);
+        // Whoever waits for its end still learns why it failed, and a record has to hold that.
+        if !removed || about.has(flags::AWAITED) {
+            let started_at_ms = match about.state {
+                State::Active => self.leases[about.detail].started_at_ms,
+                _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),
+            };
+            let Reason { error, stack } = reason.into();
+            let buried =
+                Buried { id, at_ms: now_ms, started_at_ms, attempts, stalls, stack, error };
+            let stored = out.journal.append(&Record::Buried(buried));
+            self.inter(job, &buried, stored);
+        }
+        if removed {
             out.journal.append(&Record::Removed { id });
             self.remove(job);
-            return;
         }
-        let started_at_ms = match about.state {
-            State::Active => self.leases[about.detail].started_at_ms,
-            _ => 0,
-        };
-        let buried = Buried { id, at_ms: now_ms, started_at_ms, attempts, stalls, error };
-        let stored = out.journal.append(&Record::Buried(buried));
-        self.inter(job, &buried, stored);
     }
 
     pub(crate) fn renew(
@@ -163,11 +183,7 @@ impl Shard {
         if token.is_some() && self.leases[index].client.is_some_and(|puller| puller != client) {
             self.leave_client(index);
         }
-        let lease = &mut self.leases[index];
-        lease.expires_at_ms = now_ms + u64::from(lease.ttl_ms);
-        let (timer, deadline_ms) = (lease.timer, lease.deadline_ms());
-        self.lease_timers.remove(timer, &mut self.leases);
-        self.lease_timers.insert(deadline_ms, index, &mut self.leases);
+        self.extend_lease(now_ms, index);
         Ok(())
     }
 }

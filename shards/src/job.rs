@@ -4,6 +4,7 @@
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
 use crate::id::JobId;
+use crate::notes::Notes;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 use hashbrown::HashTable;
@@ -99,6 +100,8 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
+    /// Somebody waits for its end. Not persisted.
+    pub const AWAITED: u8 = 0x20;
     /// Waiting in the heap of strays, not in a lane's list.
     pub const STRAY: u8 = 0x80;
 }
@@ -158,6 +161,8 @@ pub struct Options {
     pub expires_at_ms: u64,
     /// Longest time one attempt may take; 0 for none.
     pub timeout_ms: u32,
+    /// Its progress and its log.
+    pub notes: Option<Box<Notes>>,
 }
 
 /// How a job ended.

@@ -12,6 +12,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod awaiting;
+pub mod change;
+pub mod changed;
 mod check;
 pub mod command;
 pub mod directory;
@@ -22,6 +25,7 @@ pub mod job;
 pub mod lease;
 pub mod listing;
 mod mutate;
+pub mod notes;
 mod pull;
 pub mod query;
 pub mod queue;

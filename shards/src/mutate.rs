@@ -4,7 +4,7 @@
 //! Nothing here refuses, reads a clock or answers anybody.
 
 use crate::command::{ClientId, Token};
-use crate::effect::NameChange;
+use crate::effect::{Ending, NameChange};
 use crate::job::{Job, Options, Outcome, State, Stored, flags};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
@@ -58,6 +58,7 @@ impl Shard {
             custom_id: given.custom_id.map(Into::into),
             expires_at_ms: given.ttl_ms.map_or(0, |ttl_ms| created_at_ms + ttl_ms),
             timeout_ms: given.timeout_ms.unwrap_or(0),
+            notes: None,
         })
     }
 
@@ -100,6 +101,7 @@ impl Shard {
     pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.tell_end(job, Ending::Completed(stored));
         if self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE) || self.config.completed_max == 0 {
             self.forget(job);
             return;
@@ -129,6 +131,7 @@ impl Shard {
     pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.tell_end(job, Ending::Failed(stored));
         let about = &mut self.jobs.slab[job];
         about.attempts = buried.attempts;
         about.stalls = buried.stalls;
@@ -158,6 +161,7 @@ impl Shard {
         about.attempts = 0;
         about.stalls = 0;
         about.run_at_ms = run_at_ms;
+        self.forget_progress(job);
         self.unique.take(&self.jobs, job);
         self.enter(job, State::Waiting);
     }
@@ -166,6 +170,7 @@ impl Shard {
     pub(crate) fn remove(&mut self, job: u32) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.tell_end(job, Ending::Removed);
         self.forget(job);
     }
 
@@ -195,7 +200,7 @@ impl Shard {
     }
 
     /// Puts a job, which is nowhere, where its state keeps it, and sets its deadline.
-    fn enter(&mut self, job: u32, state: State) {
+    pub(crate) fn enter(&mut self, job: u32, state: State) {
         let queue = self.jobs.slab[job].queue;
         self.jobs.slab[job].state = state;
         self.queues[queue].enter(state);
@@ -230,7 +235,7 @@ impl Shard {
     }
 
     /// Takes a job out of wherever its state keeps it, with its deadline, lease or outcome.
-    fn leave(&mut self, job: u32) {
+    pub(crate) fn leave(&mut self, job: u32) {
         let about = &self.jobs.slab[job];
         let (state, queue, timer, detail) = (about.state, about.queue, about.timer, about.detail);
         if state == State::Vacant {
@@ -265,7 +270,7 @@ impl Shard {
         let Some(client) = self.leases[lease].client.take() else { return };
         if let Some(held) = self.clients.get_mut(&client) {
             held.leases.remove(&mut self.leases, lease);
-            if held.leases.is_empty() && held.waiters.is_empty() {
+            if held.is_idle() {
                 self.clients.remove(&client);
             }
         }

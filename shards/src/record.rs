@@ -4,7 +4,8 @@
 //! version of the kind with the old one still decoded; `tests/compat` holds logs of every version.
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
 
-use crate::command::{NewJob, Repeat, Token};
+use crate::changed::Changed;
+use crate::command::{NewJob, Repeat, Stack, Token};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::wire::{Malformed, Reader, Writer};
@@ -55,6 +56,8 @@ pub enum Record<'a> {
         /// The job.
         id: JobId,
     },
+    /// Something else about one job has changed. Payload: see there.
+    Changed(Changed<'a>),
     /// A queue was paused or resumed.
     Paused {
         /// The queue.
@@ -127,6 +130,8 @@ pub struct Buried<'a> {
     pub attempts: u16,
     /// Times its worker went silent.
     pub stalls: u8,
+    /// Where it failed, if the worker said so.
+    pub stack: Stack<'a>,
     /// Why it failed.
     pub error: &'a str,
 }
@@ -176,6 +181,8 @@ mod kind {
     pub(super) const REVIVED: u8 = 8;
     pub(super) const REMOVED: u8 = 9;
     pub(super) const PAUSED: u8 = 10;
+    /// [`BURIED`] with a stack.
+    pub(super) const BURIED_AT: u8 = 26;
 }
 
 /// Bits that say which parts a pushed job has.
@@ -203,7 +210,11 @@ impl Record<'_> {
             Self::Leased(leased) => 12 + leased.entries.0.len(),
             Self::Completed(ended) => 32 + ended.result.len(),
             Self::Retried(retried) => 32 + retried.error.len(),
-            Self::Buried(buried) => 35 + buried.error.len(),
+            Self::Buried(buried) => {
+                let stack = if buried.stack.lines > 0 { 8 + buried.stack.texts.len() } else { 0 };
+                35 + stack + buried.error.len()
+            }
+            Self::Changed(changed) => changed.encoded_len(),
             Self::Stalled { .. } | Self::Released { .. } | Self::Removed { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
@@ -217,6 +228,7 @@ impl Record<'_> {
             Self::Completed(ended) => ended.result.len(),
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
+            Self::Changed(changed) => changed.payload_len(),
             _ => 0,
         }
     }
@@ -251,8 +263,14 @@ impl Record<'_> {
                 out.u64(buried.started_at_ms);
                 out.u16(buried.attempts);
                 out.u8(buried.stalls);
+                if buried.stack.lines > 0 {
+                    out.u32(buried.stack.lines);
+                    out.u32(buried.stack.texts.len() as u32);
+                    out.bytes(buried.stack.texts);
+                }
                 out.bytes(buried.error.as_bytes());
             }
+            Self::Changed(changed) => changed.encode(&mut out),
             Self::Stalled { id } | Self::Released { id } | Self::Removed { id } => out.id(*id),
             Self::Revived { id, run_at_ms } => {
                 out.id(*id);
@@ -272,7 +290,9 @@ impl Record<'_> {
             Self::Leased(_) => kind::LEASED,
             Self::Completed(_) => kind::COMPLETED,
             Self::Retried(_) => kind::RETRIED,
+            Self::Buried(buried) if buried.stack.lines > 0 => kind::BURIED_AT,
             Self::Buried(_) => kind::BURIED,
+            Self::Changed(changed) => changed.kind(),
             Self::Stalled { .. } => kind::STALLED,
             Self::Released { .. } => kind::RELEASED,
             Self::Revived { .. } => kind::REVIVED,
@@ -311,12 +331,19 @@ impl<'a> Record<'a> {
                 run_at_ms: from.u64()?,
                 error: utf8(from.rest())?,
             }),
-            kind::BURIED => Self::Buried(Buried {
+            kind::BURIED | kind::BURIED_AT => Self::Buried(Buried {
                 id: from.id()?,
                 at_ms: from.u64()?,
                 started_at_ms: from.u64()?,
                 attempts: from.u16()?,
                 stalls: from.u8()?,
+                stack: match kind {
+                    kind::BURIED_AT => {
+                        let (lines, bytes) = (from.u32()?, from.u32()?);
+                        Stack { lines, texts: from.bytes(bytes as usize)? }
+                    }
+                    _ => Stack::default(),
+                },
                 error: utf8(from.rest())?,
             }),
             kind::STALLED => Self::Stalled { id: from.id()? },
@@ -327,12 +354,15 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
-            _ => return Err(Malformed("its kind is not known to this release")),
+            _ => match Changed::decode(kind, from)? {
+                Some(changed) => Self::Changed(changed),
+                None => return Err(Malformed("its kind is not known to this release")),
+            },
         })
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed("text is not UTF-8"))
 }
 
@@ -366,7 +396,7 @@ impl<'a> Pushed<'a> {
         ]
     }
 
-    fn encoded_len(&self) -> usize {
+    pub(crate) fn encoded_len(&self) -> usize {
         let parts = self.parts();
         let mut len = 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2 + self.queue.len() + self.job.data.len();
         if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) == 0 {
@@ -378,7 +408,7 @@ impl<'a> Pushed<'a> {
         len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
     }
 
-    fn encode(&self, out: &mut Writer<'_>) {
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         let parts = self.parts();
         let job = &self.job;
         out.u16(parts);
@@ -416,7 +446,7 @@ impl<'a> Pushed<'a> {
         }
     }
 
-    fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let parts = from.u16()?;
         let has = |bit: u16| parts & bit != 0;
         let (id, run_at_ms) = (from.id()?, from.u64()?);

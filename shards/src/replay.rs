@@ -68,6 +68,11 @@ impl Shard {
                     self.remove(job);
                 }
             }
+            Record::Changed(changed) => {
+                if let Some(job) = self.jobs.find(changed.id()) {
+                    self.apply_change(job, changed, stored);
+                }
+            }
             Record::Paused { queue, paused } => {
                 self.set_paused(queue, *paused);
             }

@@ -3,6 +3,7 @@
 //! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
+use crate::awaiting::Awaitings;
 use crate::command::{ClientId, Command, NewJob, RequestId};
 use crate::effect::{Effects, NameChange, Reply};
 use crate::id::{Chance, IdMaker, JobId};
@@ -38,6 +39,14 @@ pub struct Config {
 pub(crate) struct Client {
     pub(crate) leases: List<OfClient>,
     pub(crate) waiters: List<OfClient>,
+    pub(crate) awaitings: List<OfClient>,
+}
+
+impl Client {
+    /// Whether nothing of it is left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.leases.is_empty() && self.waiters.is_empty() && self.awaitings.is_empty()
+    }
 }
 
 /// A long command, done in slices.
@@ -75,6 +84,7 @@ pub struct Shard {
     pub(crate) queues: Queues,
     pub(crate) leases: Slab<Lease>,
     pub(crate) waiters: Slab<Waiter>,
+    pub(crate) awaitings: Awaitings,
     pub(crate) clients: HashMap<ClientId, Client, BuildHasherDefault<ClientHasher>>,
     pub(crate) unique: UniqueKeys,
     pub(crate) job_timers: Timers,
@@ -118,6 +128,7 @@ impl Shard {
             queues: Queues::default(),
             leases: Slab::new(),
             waiters: Slab::new(),
+            awaitings: Awaitings::default(),
             clients: HashMap::default(),
             unique: UniqueKeys::default(),
             job_timers: Timers::default(),
@@ -164,13 +175,23 @@ impl Shard {
                     .count();
                 out.effects.replies.push((caller.request, Reply::Count(alive as u64)));
             }
+            Command::Change { job, change } => self.change(now_ms, caller, *job, change, out),
+            Command::AwaitEnd { job, timeout_ms } => {
+                self.await_end(now_ms, caller, *job, *timeout_ms, out);
+            }
             Command::Pause { queue, paused } => self.pause(now_ms, caller, queue, *paused, out),
             Command::RetryFailed { queue, job, count } => {
                 self.retry_failed(now_ms, caller, queue, *job, *count, out);
             }
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
-            Command::EndWaits => self.end_waits(u64::MAX, out),
+            Command::EndWaits => {
+                self.end_waits(u64::MAX, out);
+                while !self.awaitings.slab.is_empty() {
+                    self.end_awaitings(u64::MAX, out);
+                }
+            }
         }
+        out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
     }
 
@@ -270,6 +291,10 @@ impl Shard {
         while let Some(waiter) = self.clients.get(&client).and_then(|held| held.waiters.front()) {
             let waiter = self.stop_waiting(waiter);
             out.effects.replies.push((waiter.request, Reply::Dropped));
+        }
+        while let Some(wait) = self.clients.get(&client).and_then(|held| held.awaitings.front()) {
+            let request = self.stop_awaiting(wait);
+            out.effects.replies.push((request, Reply::Dropped));
         }
         while let Some(lease) = self.clients.get(&client).and_then(|held| held.leases.front()) {
             let job = self.leases[lease].job;

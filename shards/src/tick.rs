@@ -20,8 +20,10 @@ impl Shard {
         self.end_delays_and_lives(now_ms, out);
         self.end_leases(now_ms, out);
         self.end_waits(now_ms, out);
+        self.end_awaitings(now_ms, out);
         self.work_on_chores(now_ms, out);
         self.end_retention(now_ms);
+        out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
         self.next_deadline_ms().max(now_ms)
     }
@@ -34,6 +36,7 @@ impl Shard {
         next(self.job_timers.next_ms())
             .min(next(self.lease_timers.next_ms()))
             .min(next(self.waiter_timers.next_ms()))
+            .min(next(self.awaitings.timers.next_ms()))
             .min(self.retention_due_ms)
     }
 
@@ -63,7 +66,7 @@ impl Shard {
             let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
             let queue = self.jobs.slab[job].queue;
             if timed_out {
-                self.fail_attempt(now_ms, job, "Job timeout exceeded", out);
+                self.fail_attempt(now_ms, job, "Job timeout exceeded".into(), false, out);
             } else {
                 self.stall_one(now_ms, job, out);
             }
@@ -77,7 +80,7 @@ impl Shard {
         if stalls >= STALLS_MAX || attempts >= about.max_attempts {
             self.totals.failed += 1;
             let reason = format!("Job stalled {stalls} times");
-            self.bury(now_ms, job, attempts, stalls, &reason, out);
+            self.bury(now_ms, job, attempts, stalls, reason.as_str(), out);
         } else {
             out.journal.append(&Record::Stalled { id: about.id });
             self.stall(job);

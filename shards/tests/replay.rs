@@ -3,7 +3,9 @@
 
 mod support;
 
-use corq_shards::command::{Ack, Command, Fail, NewJob, Pull, Repeat, Token};
+use corq_shards::change::Change;
+use corq_shards::changed::Level;
+use corq_shards::command::{Ack, Command, Fail, NewJob, Pull, Repeat, Stack, Token};
 use corq_shards::effect::Reply;
 use corq_shards::id::{Chance, JobId};
 use corq_shards::record::{Pushed, Record};
@@ -13,7 +15,7 @@ use support::{Bed, config, locked};
 fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>)>) {
     let queue = ["a", "b", "c"][chance.draw() as usize % 3];
     let client = chance.draw() % 4;
-    match chance.draw() % 20 {
+    match chance.draw() % 26 {
         0..=6 => {
             let key = format!("k{}", chance.draw() % 5);
             let name = format!("id{}", bed.request);
@@ -49,7 +51,16 @@ fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>
         }
         15 if !held.is_empty() => {
             let (job, token) = held.swap_remove(chance.draw() as usize % held.len());
-            bed.run(client, &Command::Fail(Fail { job, token, error: "no" }));
+            bed.run(
+                client,
+                &Command::Fail(Fail {
+                    job,
+                    token,
+                    error: "no",
+                    stack: Stack { lines: 1, texts: b"\xa2at" },
+                    unrecoverable: chance.draw().is_multiple_of(4),
+                }),
+            );
         }
         16 if !held.is_empty() => {
             let (job, token) = held[chance.draw() as usize % held.len()];
@@ -63,6 +74,7 @@ fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>
             bed.run(client, &Command::Pause { queue, paused });
             bed.run(client, &Command::RetryFailed { queue, job: None, count: 3 });
         }
+        20..=24 => change(bed, chance, client),
         _ => {
             bed.pass(chance.draw() % 600);
         }
@@ -72,6 +84,30 @@ fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>
             held.push((bed.id(&delivery), delivery.token));
         }
     }
+}
+
+/// Something done to a job that may be in any state, or gone.
+fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
+    let known: Vec<JobId> = bed.known().collect();
+    let Some(&job) = known.get(chance.draw() as usize % known.len().max(1)) else { return };
+    let new = NewJob { data: b"\xa3new", unique_key: Some("not news"), ..NewJob::default() };
+    let change = match chance.draw() % 10 {
+        0 => Change::Cancel,
+        1 => Change::Update { job: &new },
+        2 => Change::Prioritize(chance.draw() as i32 % 4),
+        3 => Change::Promote,
+        4 => Change::PutOff(chance.draw() % 3 * 400),
+        5 => Change::Discard,
+        6 => Change::Progress { progress: 12.5, message: None },
+        7 => Change::Progress { progress: 99.0, message: Some("nearly") },
+        8 => Change::Log { level: Level::Warn, message: "look" },
+        _ => {
+            let timeout_ms = chance.draw() % 3 * 300;
+            bed.run(client, &Command::AwaitEnd { job, timeout_ms });
+            return;
+        }
+    };
+    bed.run(client, &Command::Change { job, change });
 }
 
 #[test]

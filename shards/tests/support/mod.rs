@@ -5,6 +5,7 @@ use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
+use corq_shards::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
 use corq_shards::{Caller, Config, Out, Shard};
 
@@ -116,7 +117,16 @@ impl Bed {
     }
 
     pub fn fail(&mut self, job: JobId, token: Option<Token>) -> Result<(), Refusal> {
-        outcome(self.ask(1, &Command::Fail(Fail { job, token, error: "boom" })))
+        outcome(self.ask(1, &Command::Fail(Fail { job, token, error: "boom", ..Fail::default() })))
+    }
+
+    /// Every job of the queues that tests use, oldest first within each.
+    pub fn known(&mut self) -> impl Iterator<Item = JobId> {
+        ["a", "b", "c", "q"].into_iter().flat_map(|queue| {
+            let mut listing = Listing::new(queue, States::all(), 0, usize::MAX);
+            while !self.shard.look_for(&mut listing) {}
+            listing.found()
+        })
     }
 
     pub fn state(&self, job: JobId) -> Option<State> {

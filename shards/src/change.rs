@@ -1,0 +1,220 @@
+//! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
+
+use crate::changed::{Changed, Level};
+use crate::command::NewJob;
+use crate::effect::{Refusal, Reply};
+use crate::id::JobId;
+use crate::job::{Options, State, Stored};
+use crate::lease::Lease;
+use crate::notes::{LogEntry, Notes};
+use crate::record::{Journal, Pushed, Record};
+use crate::shard::{Caller, Out, Shard};
+use crate::slab::NONE;
+
+/// Why a job is in the dead-letter queue that was sent there by hand.
+const DISCARDED: &str = "Job discarded";
+
+/// What is to be done to one job.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// Forgets it, unless a worker has it or it has ended.
+    Cancel,
+    /// Gives it another payload, unless it has ended.
+    Update {
+        /// The job as its record holds it, with the new payload.
+        job: &'a NewJob<'a>,
+    },
+    /// Gives it another priority while it waits or is delayed.
+    Prioritize(i32),
+    /// Ends its delay.
+    Promote,
+    /// Takes it from its worker, to be delivered again after so many milliseconds.
+    PutOff(u64),
+    /// Sends it to the dead-letter queue, wherever it is.
+    Discard,
+    /// Its worker tells how far it is, and that it is alive.
+    Progress {
+        /// 0 to 100.
+        progress: f64,
+        /// What the worker says.
+        message: Option<&'a str>,
+    },
+    /// Adds a line to its log.
+    Log {
+        /// How serious.
+        level: Level,
+        /// The line.
+        message: &'a str,
+    },
+}
+
+impl Change<'_> {
+    /// Why a job that is not known is refused.
+    fn refusal(&self) -> Refusal {
+        match self {
+            Self::Cancel => Refusal::NotCancellable,
+            Self::Update { .. } => Refusal::Ended,
+            Self::Prioritize(_) => Refusal::NotPending,
+            Self::Promote => Refusal::NotDelayed,
+            Self::PutOff(_) | Self::Progress { .. } => Refusal::NotActive,
+            Self::Discard | Self::Log { .. } => Refusal::NotFound,
+        }
+    }
+
+    /// Whether it is only for a job that a worker holds.
+    fn is_for_worker(&self) -> bool {
+        matches!(self, Self::PutOff(_) | Self::Progress { .. })
+    }
+
+    /// Whether it can be done to a job in `state`.
+    fn fits(&self, state: State) -> bool {
+        match self {
+            Self::Cancel | Self::Prioritize(_) => matches!(state, State::Waiting | State::Delayed),
+            Self::Update { .. } => !matches!(state, State::Completed | State::Failed),
+            Self::Promote => state == State::Delayed,
+            Self::PutOff(_) | Self::Progress { .. } => state == State::Active,
+            Self::Discard | Self::Log { .. } => true,
+        }
+    }
+}
+
+impl Shard {
+    pub(crate) fn change<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        id: JobId,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let found = self.jobs.find(id).filter(|&job| change.fits(self.jobs.slab[job].state));
+        let reply =
+            match found.filter(|&job| !change.is_for_worker() || !self.is_overdue(job, now_ms)) {
+                Some(job) => {
+                    let queue = self.jobs.slab[job].queue;
+                    self.change_one(now_ms, job, change, out);
+                    self.serve(now_ms, queue, out);
+                    Reply::Done
+                }
+                None => Reply::Refused { place: 0, refusal: change.refusal() },
+            };
+        out.effects.replies.push((caller.request, reply));
+    }
+
+    fn change_one<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let about = &self.jobs.slab[job];
+        let id = about.id;
+        let changed = match *change {
+            Change::Cancel => {
+                out.journal.append(&Record::Removed { id });
+                self.remove(job);
+                return;
+            }
+            Change::Discard => {
+                let (attempts, stalls) = (about.attempts, about.stalls);
+                if about.state != State::Failed {
+                    self.bury(now_ms, job, attempts, stalls, DISCARDED, out);
+                }
+                return;
+            }
+            Change::Update { job: new } => {
+                let (queue, run_at_ms) = (self.queues[about.queue].name.clone(), about.run_at_ms);
+                let updated = Pushed { id, queue: &queue, run_at_ms, job: new.clone() };
+                self.record_change(job, &Record::Changed(Changed::Updated(updated)), out);
+                if new.durable {
+                    out.journal.require_sync();
+                }
+                return;
+            }
+            Change::Prioritize(priority) => Changed::Prioritized { id, priority },
+            Change::Promote => Changed::Promoted { id, at_ms: now_ms },
+            Change::PutOff(delay_ms) => {
+                Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
+            }
+            Change::Progress { progress, message } => {
+                self.extend_lease(now_ms, about.detail);
+                Changed::Progressed { id, progress, message }
+            }
+            Change::Log { level, message } => Changed::Logged { id, at_ms: now_ms, level, message },
+        };
+        self.record_change(job, &Record::Changed(changed), out);
+    }
+
+    fn record_change<J: Journal>(&mut self, job: u32, record: &Record<'_>, out: &mut Out<'_, J>) {
+        let stored = out.journal.append(record);
+        if let Record::Changed(changed) = record {
+            self.apply_change(job, changed, stored);
+        }
+    }
+
+    /// [`Record::Changed`]: the mutation, for live commands and recovery alike.
+    pub(crate) fn apply_change(&mut self, job: u32, changed: &Changed<'_>, stored: Stored) {
+        match *changed {
+            Changed::Updated(_) => self.jobs.slab[job].stored = stored,
+            Changed::Prioritized { priority, .. } => {
+                let state = self.jobs.slab[job].state;
+                self.leave(job);
+                self.jobs.slab[job].priority = priority;
+                self.enter(job, state);
+            }
+            Changed::Promoted { at_ms, .. } => {
+                self.leave(job);
+                self.jobs.slab[job].run_at_ms = at_ms;
+                self.enter(job, State::Waiting);
+            }
+            Changed::PutOff { at_ms, run_at_ms, .. } => {
+                self.leave(job);
+                self.jobs.slab[job].run_at_ms = run_at_ms;
+                self.enter(job, if run_at_ms > at_ms { State::Delayed } else { State::Waiting });
+            }
+            Changed::Progressed { progress, message, .. } => {
+                let notes = self.notes_of(job);
+                notes.progress = progress;
+                notes.message = message.map(|_| stored);
+            }
+            Changed::Logged { at_ms, level, .. } => {
+                self.notes_of(job).log(LogEntry { at_ms, level, stored });
+            }
+        }
+    }
+
+    /// The notes about a job, made if it had none.
+    fn notes_of(&mut self, job: u32) -> &mut Notes {
+        if self.jobs.slab[job].options == NONE {
+            self.jobs.slab[job].options = self.jobs.options.insert(Options::default());
+        }
+        let options = self.jobs.slab[job].options;
+        self.jobs.options[options].notes.get_or_insert_default()
+    }
+
+    /// A job that is to be run anew has come nowhere yet. Its log stays.
+    pub(crate) fn forget_progress(&mut self, job: u32) {
+        if self.jobs.options_of(job).is_some_and(|has| has.notes.is_some()) {
+            let notes = self.notes_of(job);
+            notes.progress = 0.0;
+            notes.message = None;
+        }
+    }
+
+    /// Whether the hold on an active job has run out, though its timer has not been served yet: then
+    /// it is as good as stalled.
+    fn is_overdue(&self, job: u32, now_ms: u64) -> bool {
+        let about = &self.jobs.slab[job];
+        about.state == State::Active && self.leases[about.detail].expires_at_ms <= now_ms
+    }
+
+    /// Gives a lease its whole life again.
+    pub(crate) fn extend_lease(&mut self, now_ms: u64, lease: u32) {
+        let about: &mut Lease = &mut self.leases[lease];
+        about.expires_at_ms = now_ms + u64::from(about.ttl_ms);
+        let (timer, deadline_ms) = (about.timer, about.deadline_ms());
+        self.lease_timers.remove(timer, &mut self.leases);
+        self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+    }
+}

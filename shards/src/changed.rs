@@ -1,0 +1,180 @@
+//! The records of what is done to a single job besides its course through the queue: facts like those
+//! of [`crate::record`], with kinds and codec of their own.
+
+use crate::id::JobId;
+use crate::record::{Pushed, utf8};
+use crate::wire::{Malformed, Reader, Writer};
+
+/// How serious a log entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Level {
+    /// The usual.
+    Info,
+    /// Worth a look.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// One fact about one job.
+#[derive(Debug)]
+pub enum Changed<'a> {
+    /// Its payload is another one. The whole job as pushed stands here, with the new payload, so that
+    /// one record still tells all of it; of the rest only the payload is news. Payload: its data.
+    Updated(Pushed<'a>),
+    /// Its priority is another one.
+    Prioritized {
+        /// The job.
+        id: JobId,
+        /// The new priority.
+        priority: i32,
+    },
+    /// Its delay was ended.
+    Promoted {
+        /// The job.
+        id: JobId,
+        /// When.
+        at_ms: u64,
+    },
+    /// It was taken from its worker and put off.
+    PutOff {
+        /// The job.
+        id: JobId,
+        /// When.
+        at_ms: u64,
+        /// When it may be delivered again.
+        run_at_ms: u64,
+    },
+    /// Its worker told how far it is. Payload: the message.
+    Progressed {
+        /// The job.
+        id: JobId,
+        /// 0 to 100.
+        progress: f64,
+        /// What the worker says.
+        message: Option<&'a str>,
+    },
+    /// A line was added to its log. Payload: the line.
+    Logged {
+        /// The job.
+        id: JobId,
+        /// When.
+        at_ms: u64,
+        /// How serious.
+        level: Level,
+        /// The line.
+        message: &'a str,
+    },
+}
+
+/// Numbers of the kinds, for ever: 20 to 39 are set aside for this module, but for 26.
+mod kind {
+    pub(super) const UPDATED: u8 = 20;
+    pub(super) const PRIORITIZED: u8 = 21;
+    pub(super) const PROMOTED: u8 = 22;
+    pub(super) const PUT_OFF: u8 = 23;
+    pub(super) const PROGRESSED: u8 = 24;
+    pub(super) const LOGGED: u8 = 25;
+}
+
+impl<'a> Changed<'a> {
+    /// The job.
+    pub fn id(&self) -> JobId {
+        match self {
+            Self::Updated(pushed) => pushed.id,
+            Self::Prioritized { id, .. }
+            | Self::Promoted { id, .. }
+            | Self::PutOff { id, .. }
+            | Self::Progressed { id, .. }
+            | Self::Logged { id, .. } => *id,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Self::Updated(_) => kind::UPDATED,
+            Self::Prioritized { .. } => kind::PRIORITIZED,
+            Self::Promoted { .. } => kind::PROMOTED,
+            Self::PutOff { .. } => kind::PUT_OFF,
+            Self::Progressed { .. } => kind::PROGRESSED,
+            Self::Logged { .. } => kind::LOGGED,
+        }
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        match self {
+            Self::Updated(pushed) => pushed.encoded_len(),
+            Self::Prioritized { .. } => 16 + 4,
+            Self::Promoted { .. } => 16 + 8,
+            Self::PutOff { .. } => 16 + 8 + 8,
+            Self::Progressed { .. } => 16 + 8 + 1 + self.payload_len(),
+            Self::Logged { .. } => 16 + 8 + 1 + self.payload_len(),
+        }
+    }
+
+    pub(crate) fn payload_len(&self) -> usize {
+        match self {
+            Self::Updated(pushed) => pushed.job.data.len(),
+            Self::Progressed { message, .. } => message.unwrap_or_default().len(),
+            Self::Logged { message, .. } => message.len(),
+            Self::Prioritized { .. } | Self::Promoted { .. } | Self::PutOff { .. } => 0,
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        if let Self::Updated(pushed) = self {
+            pushed.encode(out);
+            return;
+        }
+        out.id(self.id());
+        match self {
+            Self::Updated(_) => {}
+            Self::Prioritized { priority, .. } => out.u32(*priority as u32),
+            Self::Promoted { at_ms, .. } => out.u64(*at_ms),
+            Self::PutOff { at_ms, run_at_ms, .. } => {
+                out.u64(*at_ms);
+                out.u64(*run_at_ms);
+            }
+            Self::Progressed { progress, message, .. } => {
+                out.u64(progress.to_bits());
+                out.u8(u8::from(message.is_some()));
+                out.bytes(message.unwrap_or_default().as_bytes());
+            }
+            Self::Logged { at_ms, level, message, .. } => {
+                out.u64(*at_ms);
+                out.u8(*level as u8);
+                out.bytes(message.as_bytes());
+            }
+        }
+    }
+
+    /// Reads a record of one of the kinds above; `None` for any other kind.
+    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Option<Self>, Malformed> {
+        Ok(Some(match kind {
+            kind::UPDATED => Self::Updated(Pushed::decode(from)?),
+            kind::PRIORITIZED => Self::Prioritized { id: from.id()?, priority: from.u32()? as i32 },
+            kind::PROMOTED => Self::Promoted { id: from.id()?, at_ms: from.u64()? },
+            kind::PUT_OFF => {
+                Self::PutOff { id: from.id()?, at_ms: from.u64()?, run_at_ms: from.u64()? }
+            }
+            kind::PROGRESSED => {
+                let (id, progress) = (from.id()?, f64::from_bits(from.u64()?));
+                let said = from.u8()? != 0;
+                let message = utf8(from.rest())?;
+                Self::Progressed { id, progress, message: said.then_some(message) }
+            }
+            kind::LOGGED => {
+                let (id, at_ms) = (from.id()?, from.u64()?);
+                let level = match from.u8()? {
+                    0 => Level::Info,
+                    1 => Level::Warn,
+                    2 => Level::Error,
+                    _ => return Err(Malformed("a log entry of no known level")),
+                };
+                Self::Logged { id, at_ms, level, message: utf8(from.rest())? }
+            }
+            _ => return Ok(None),
+        }))
+    }
+}

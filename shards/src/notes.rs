@@ -1,0 +1,41 @@
+//! What is told about a job while it lives: how far its worker is, and the lines of its log. The texts
+//! stay in the log of the shard; here is only where they lie.
+
+use crate::changed::Level;
+use crate::job::Stored;
+use std::collections::VecDeque;
+
+/// Lines kept of one job's log: the newest.
+pub const LOGS_MAX: usize = 100;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// 0 to 100.
+    pub progress: f64,
+    /// The record whose payload is the worker's message, if it sent one.
+    pub message: Option<Stored>,
+    /// Oldest first.
+    pub logs: VecDeque<LogEntry>,
+}
+
+/// One line of a job's log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogEntry {
+    /// When it was written.
+    pub at_ms: u64,
+    /// How serious it is.
+    pub level: Level,
+    /// The record whose payload it is.
+    pub stored: Stored,
+}
+
+impl Notes {
+    /// Adds a line; the oldest one makes room.
+    pub fn log(&mut self, entry: LogEntry) {
+        if self.logs.len() == LOGS_MAX {
+            self.logs.pop_front();
+        }
+        self.logs.push_back(entry);
+    }
+}
