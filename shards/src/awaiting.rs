@@ -165,7 +165,7 @@ impl Shard {
             let list = self.awaitings.by_job.get(&job).copied().unwrap_or_default();
             waits +=
                 std::iter::successors(list.front(), |&at| List::<AtJob>::after(slab, at)).count();
-            if matches!(self.jobs.slab[job].state, State::Completed | State::Failed) {
+            if self.jobs.slab[job].state.is_end() {
                 return Err(format!("job {job} has ended and is still waited for"));
             }
         }

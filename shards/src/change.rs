@@ -70,7 +70,7 @@ impl Change<'_> {
     fn fits(&self, state: State) -> bool {
         match self {
             Self::Cancel | Self::Prioritize(_) => matches!(state, State::Waiting | State::Delayed),
-            Self::Update { .. } => !matches!(state, State::Completed | State::Failed),
+            Self::Update { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
             Self::PutOff(_) | Self::Progress { .. } => state == State::Active,
             Self::Discard | Self::Log { .. } => true,

@@ -112,6 +112,10 @@ impl Shard {
                 return Err(format!("queue {queue}: {listed} in the list of {state:?}"));
             }
         }
+        let by_priority: u64 = about.ready.priorities().map(|(_, jobs)| jobs).sum();
+        if by_priority != about.count(State::Waiting) {
+            return Err(format!("queue {queue}: {by_priority} waiting jobs by priority"));
+        }
         let ready = about.ready.first(&self.jobs.slab).is_some();
         if ready != (about.count(State::Waiting) > 0) {
             return Err(format!("queue {queue}: waiting jobs do not match what is ready"));

@@ -44,6 +44,11 @@ impl State {
     pub const ALL: [Self; 5] =
         [Self::Waiting, Self::Delayed, Self::Active, Self::Completed, Self::Failed];
 
+    /// Whether a job in it has come to its end.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
+
     /// The name clients see.
     pub fn name(self) -> &'static str {
         match self {
@@ -221,7 +226,7 @@ impl Jobs {
     /// How a job ended, if it has.
     pub fn outcome_of(&self, index: u32) -> Option<&Outcome> {
         let job = &self.slab[index];
-        matches!(job.state, State::Completed | State::Failed).then(|| &self.outcomes[job.detail])
+        job.state.is_end().then(|| &self.outcomes[job.detail])
     }
 
     /// The indices of all jobs, in no order that may decide anything.

@@ -11,9 +11,10 @@ use crate::slab::{List, Slab};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The jobs of one priority that came in order.
+/// The jobs of one priority: lists of those that came in order, and how many there are with strays.
 #[derive(Default, Clone, Copy)]
 struct Lane {
+    jobs: u32,
     lifo: List<InQueue>,
     fifo: List<InQueue>,
 }
@@ -67,6 +68,7 @@ impl Ready {
     pub fn insert(&mut self, jobs: &mut Slab<Job>, index: u32) {
         let job = &jobs[index];
         let lane = self.lanes.entry(Reverse(job.priority)).or_default();
+        lane.jobs += 1;
         let list = if job.has(flags::LIFO) { &mut lane.lifo } else { &mut lane.fifo };
         let (Some(front), Some(back)) = (list.front(), list.back()) else {
             list.push_back(jobs, index);
@@ -84,19 +86,27 @@ impl Ready {
 
     /// Takes a job out.
     pub fn remove(&mut self, jobs: &mut Slab<Job>, index: u32) {
-        if jobs[index].has(flags::STRAY) {
-            self.remove_stray(jobs, index);
-            return;
-        }
         let key = Reverse(jobs[index].priority);
-        let lifo = jobs[index].has(flags::LIFO);
+        let (lifo, stray) = (jobs[index].has(flags::LIFO), jobs[index].has(flags::STRAY));
+        if stray {
+            self.remove_stray(jobs, index);
+        }
         if let Some(lane) = self.lanes.get_mut(&key) {
-            let list = if lifo { &mut lane.lifo } else { &mut lane.fifo };
-            list.remove(jobs, index);
-            if lane.front().is_none() && self.lanes.len() > EMPTY_LANES_MAX {
+            lane.jobs -= 1;
+            if !stray {
+                let list = if lifo { &mut lane.lifo } else { &mut lane.fifo };
+                list.remove(jobs, index);
+            }
+            if lane.jobs == 0 && self.lanes.len() > EMPTY_LANES_MAX {
                 self.lanes.remove(&key);
             }
         }
+    }
+
+    /// How many jobs there are of each priority that has any, highest first.
+    pub fn priorities(&self) -> impl Iterator<Item = (i32, u64)> {
+        let used = self.lanes.iter().filter(|(_, lane)| lane.jobs > 0);
+        used.map(|(Reverse(priority), lane)| (*priority, u64::from(lane.jobs)))
     }
 
     fn insert_stray(&mut self, jobs: &mut Slab<Job>, index: u32) {
@@ -188,6 +198,10 @@ mod tests {
                 }
             }
             model.sort_by(|&a, &b| rank(&jobs[a]).cmp(&rank(&jobs[b])));
+            let counted: Vec<(i32, u64)> = ready.priorities().collect();
+            let recount = |at: i32| model.iter().filter(|&&one| jobs[one].priority == at).count();
+            let recounted = [1, 0, -1].map(|at| (at, recount(at) as u64));
+            assert_eq!(counted, recounted.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
             for index in model {
                 assert_eq!(ready.first(&jobs), Some(index));
                 ready.remove(&mut jobs, index);

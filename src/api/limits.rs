@@ -30,6 +30,9 @@ pub const BATCH_MAX: u32 = 100_000;
 /// never fail for being talkative.
 pub const ERROR_BYTES_MAX: u32 = 64 * 1024;
 
+/// Longest stack trace of a failed attempt. What is longer loses its last lines, for the same reason.
+pub const STACK_BYTES_MAX: u32 = 64 * 1024;
+
 /// Longest message of a job's log.
 pub const LOG_BYTES_MAX: u32 = 64 * 1024;
 

@@ -3,7 +3,8 @@
 //!
 //! How it travelled is not known here, nor what the server does about it.
 
-use corq_shards::command::{NewJob, Token};
+use corq_shards::changed::Level;
+use corq_shards::command::{NewJob, Stack, Token};
 use corq_shards::id::JobId;
 
 use crate::protocol::msgpack::Texts;
@@ -82,17 +83,6 @@ impl StateFilter {
     }
 }
 
-/// How serious a log entry is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogLevel {
-    /// The usual.
-    Info,
-    /// Worth a look.
-    Warn,
-    /// Something failed.
-    Error,
-}
-
 /// PULL and PULLB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pull<'a> {
@@ -144,6 +134,10 @@ pub struct Fail<'a> {
     pub token: Option<Token>,
     /// What went wrong, empty if not said, cut at 64 KB.
     pub error: &'a str,
+    /// Whether no other attempt can succeed.
+    pub unrecoverable: bool,
+    /// Where it went wrong: as many lines as fit 64 KB.
+    pub stack: Stack<'a>,
 }
 
 /// ACKB and `JobHeartbeatB`: ids with what belongs to each.
@@ -259,7 +253,7 @@ pub enum Body<'a> {
     JobHeartbeat { job: JobRef<'a>, token: Option<Token> },
     JobHeartbeatBatch(Batch<'a>),
     Progress { job: JobRef<'a>, progress: f64, message: Option<&'a str> },
-    AddLog { job: JobRef<'a>, message: &'a str, level: LogLevel },
+    AddLog { job: JobRef<'a>, message: &'a str, level: Level },
     Heartbeat { worker_id: &'a str },
     WaitJob { job: JobRef<'a>, timeout_ms: u64 },
     GetJob(JobRef<'a>),

@@ -7,8 +7,8 @@ use super::limits::{
     ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS,
     DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LIST_MAX, LISTING_DEFAULT,
     LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX,
-    PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS,
-    WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX, STACK_BYTES_MAX, TAGS_MAX,
+    WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
 
 /// What a field holds, and within which bounds (both ends included).
@@ -41,6 +41,11 @@ pub enum Kind {
         items_max: u32,
         /// Most characters of each; none may be empty.
         chars_max: u32,
+    },
+    /// A list of texts, of which as many are kept as fit together; the others are left out.
+    Stack {
+        /// Most bytes of all as serialized.
+        bytes_max: u32,
     },
     /// A list of texts out of these.
     TextsOf(&'static [&'static str]),
@@ -148,7 +153,7 @@ pub const FIELDS_MAX: usize = 20;
 pub const STATES: &[&str] =
     &["waiting", "delayed", "active", "completed", "failed", "waiting-children"];
 
-/// Levels of a log entry, in the order of [`crate::api::request::LogLevel`].
+/// Levels of a log entry, in the order of [`corq_shards::changed::Level`].
 pub const LOG_LEVELS: &[&str] = &["info", "warn", "error"];
 
 /// Events that a webhook can ask for.
@@ -296,6 +301,8 @@ commands! {
         ID,
         optional("error", Kind::LongText { bytes_max: ERROR_BYTES_MAX, cut: true }),
         TOKEN,
+        flag("unrecoverable"),
+        optional("stack", Kind::Stack { bytes_max: STACK_BYTES_MAX }),
     ];
     JobHeartbeat "JobHeartbeat" &[ID, TOKEN];
     JobHeartbeatBatch "JobHeartbeatB"

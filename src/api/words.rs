@@ -68,6 +68,7 @@ impl Kind {
             | Self::Choice(_) => "a string",
             Self::Queues { .. }
             | Self::Texts { .. }
+            | Self::Stack { .. }
             | Self::TextsOf(_)
             | Self::JobIds
             | Self::Tokens => "a list of strings",
@@ -91,7 +92,9 @@ impl Kind {
                 format!("between {chars_min} and {chars_max} characters")
             }
             Self::JobId => item_characters(super::limits::NAME_CHARS_MAX),
-            Self::LongText { bytes_max, .. } | Self::Payload { bytes_max } => {
+            Self::LongText { bytes_max, .. }
+            | Self::Payload { bytes_max }
+            | Self::Stack { bytes_max } => {
                 format!("at most {}", size(*bytes_max))
             }
             Self::Queues { items_max } | Self::Texts { items_max, .. } => {

@@ -4,13 +4,14 @@
 //! Keys may come in any order, `cmd` included. A field named twice is refused, since two readers
 //! could take it for two different commands; unknown fields are checked for form and ignored.
 
+use corq_shards::changed::Level;
 use corq_shards::command::NewJob;
 
 use crate::api::UNKNOWN_COMMAND;
 use crate::api::limits::OPTIONS_BYTES_MAX;
 use crate::api::request::{
-    Ack, AddWebhook, Batch, Body, Cadence, Cron, Fail, LogLevel, Pull, Refused, RegisterWorker,
-    Request, StateFilter,
+    Ack, AddWebhook, Batch, Body, Cadence, Cron, Fail, Pull, Refused, RegisterWorker, Request,
+    StateFilter,
 };
 use crate::api::spec::{CommandSpec, Op};
 
@@ -159,7 +160,9 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         }
         Op::Fail => {
             let (job, error, token) = (f.job("id"), f.text("error"), f.token("token"));
-            Body::Fail(Fail { job, token, error })
+            let unrecoverable = f.flag("unrecoverable");
+            f.aside("stack");
+            Body::Fail(Fail { job, token, error, unrecoverable, stack: aside.stack })
         }
         Op::JobHeartbeat => Body::JobHeartbeat { job: f.job("id"), token: f.token("token") },
         Op::JobHeartbeatBatch => Body::JobHeartbeatBatch(take_batch(aside)?),
@@ -172,9 +175,9 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             job: f.job("id"),
             message: f.text("message"),
             level: match f.choice("level") {
-                0 => LogLevel::Info,
-                1 => LogLevel::Warn,
-                _ => LogLevel::Error,
+                0 => Level::Info,
+                1 => Level::Warn,
+                _ => Level::Error,
             },
         },
         Op::Ping => Body::Ping,

@@ -3,7 +3,7 @@
 //! [`Fields::read`] checks each entry as it comes and keeps it in a fixed array; afterwards the
 //! fields are taken in the order of the specification. Which command they make is not known here.
 
-use corq_shards::command::{NewJob, Repeat, Token};
+use corq_shards::command::{NewJob, Repeat, Stack, Token};
 
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
@@ -47,6 +47,7 @@ pub(super) struct Aside<'a> {
     pub(super) tokens: Vec<Option<Token>>,
     pub(super) results: Vec<&'a [u8]>,
     pub(super) repeat: Option<Repeat>,
+    pub(super) stack: Stack<'a>,
 }
 
 /// The fields of one map.
@@ -293,6 +294,7 @@ fn read_value<'a>(
         Kind::Texts { items_max, chars_max } => {
             texts(spec, reader, items_max, |item| within(item, 1, chars_max))
         }
+        Kind::Stack { bytes_max } => read_stack(spec, reader, aside, bytes_max as usize),
         Kind::TextsOf(choices) => {
             texts(spec, reader, choices.len() as u32, |item| choices.contains(&item))
         }
@@ -476,6 +478,31 @@ fn texts<'a>(
         return Ok(Value::Nothing);
     }
     Ok(Value::Raw(&whole[..whole.len() - reader.rest().len()]))
+}
+
+/// Reads the lines of a stack trace and keeps the first ones, as many as fit.
+fn read_stack<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+    bytes_max: usize,
+) -> Result<Value<'a>, Complaint> {
+    let Some(count) = reader.array()? else { return Err(spec.wrong_type()) };
+    let whole = reader.rest();
+    let mut stack = Stack::default();
+    for index in 0..count {
+        match reader.text() {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(Malformed::NotUtf8) => return Err(spec.wrong_item(index)),
+            Err(what) => return Err(what.into()),
+        }
+        let texts = &whole[..whole.len() - reader.rest().len()];
+        if texts.len() <= bytes_max {
+            stack = Stack { lines: stack.lines + 1, texts };
+        }
+    }
+    aside.stack = stack;
+    Ok(Value::Aside)
 }
 
 fn read_choices<'a>(

@@ -96,7 +96,13 @@ impl<'o> Writer<'o> {
     /// A string.
     #[inline]
     pub fn str(&mut self, text: &str) {
-        let length = text.len();
+        self.str_head(text.len());
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Begins a string of `length` bytes, which must follow.
+    #[inline]
+    pub fn str_head(&mut self, length: usize) {
         if length < 32 {
             self.out.push(Marker::FixStr(0).to_u8() | length as u8);
         } else if let Ok(length) = u8::try_from(length) {
@@ -106,7 +112,6 @@ impl<'o> Writer<'o> {
         } else {
             self.marked(Marker::Str32, (length as u32).to_be_bytes());
         }
-        self.out.extend_from_slice(text.as_bytes());
     }
 
     /// A string, or nil.

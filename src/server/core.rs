@@ -56,6 +56,8 @@ pub enum Shape {
     },
     /// A number of jobs.
     Count,
+    /// WaitJob.
+    Ending,
 }
 
 /// See the module.

@@ -5,7 +5,10 @@ use super::dispatch::Asked;
 use super::engine::Engine;
 use super::job_map::{write_delivery, write_id};
 use super::message::Origin;
-use crate::api::request::{Body, JobRef};
+use crate::api::{
+    self,
+    request::{Body, JobRef},
+};
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
@@ -37,7 +40,8 @@ impl Core {
             }
             Body::Fail(fail) => {
                 self.on_job(conns, asked, body, fail.job, |core, conns, job, caller| {
-                    let fail = Fail { job, token: fail.token, error: fail.error };
+                    let api::request::Fail { token, error, stack, unrecoverable, .. } = *fail;
+                    let fail = Fail { job, token, error, stack, unrecoverable };
                     core.apply(conns, caller, &Command::Fail(fail));
                 });
             }
@@ -46,6 +50,16 @@ impl Core {
                 self.on_job(conns, asked, body, job, |core, conns, job, caller| {
                     core.apply(conns, caller, &Command::Heartbeat { job, token });
                 });
+            }
+            Body::Cancel(_)
+            | Body::ChangePriority { .. }
+            | Body::Promote(_)
+            | Body::MoveToDelayed { .. }
+            | Body::Discard(_)
+            | Body::Progress { .. }
+            | Body::AddLog { .. } => self.change_job(conns, asked, body),
+            Body::WaitJob { job, timeout_ms } => {
+                self.wait_job(conns, asked, body, *job, *timeout_ms);
             }
             Body::Pause(queue) => self.pause(conns, asked, queue, true),
             Body::Resume(queue) => self.pause(conns, asked, queue, false),
@@ -56,7 +70,7 @@ impl Core {
         }
     }
 
-    fn caller(asked: &Asked<'_>) -> Caller {
+    pub(super) fn caller(asked: &Asked<'_>) -> Caller {
         Caller { client: asked.origin.client(), request: CURRENT }
     }
 
@@ -143,7 +157,15 @@ impl Core {
                 self.write_pulled(conns, parked.origin, req_id, parked.shape, range.clone());
             }
             Reply::Count(count) => self.write_count(conns, parked.origin, req_id, *count),
-            // The engine parks nothing but pulls and counts.
+            Reply::Ended(ending) => {
+                self.write_ending(conns, parked.origin, req_id, Some(*ending));
+            }
+            Reply::Unended => self.write_ending(conns, parked.origin, req_id, None),
+            Reply::Refused { refusal, .. } => {
+                let text = refusal_text(*refusal, JobRef::Custom(""));
+                self.refuse(conns, parked.origin, req_id, &text);
+            }
+            // The engine parks nothing else.
             _ => {}
         }
     }
@@ -164,8 +186,8 @@ impl Core {
         });
     }
 
-    /// Carries out a command on one active job and answers ok, or why not.
-    fn on_job(
+    /// Carries out a command on one job and answers ok, or why not.
+    pub(super) fn on_job(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -176,11 +198,20 @@ impl Core {
         if self.try_as_name(conns, asked, body, job) {
             return;
         }
-        let Some(id) = asked.id_of(job) else {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_ACTIVE);
-            return;
-        };
+        // No job bears the zero id, so the engine refuses what is done to it in its own words.
+        let id = asked.id_of(job).unwrap_or_default();
         run(self, conns, id, Self::caller(&asked));
+        self.answer_on_job(conns, asked, body, job);
+    }
+
+    /// Answers a command on one job that the engine has just judged.
+    pub(super) fn answer_on_job(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+    ) {
         match self.own_reply() {
             Some(Reply::Refused { refusal, .. }) => {
                 let text = refusal_text(refusal, job);
@@ -189,6 +220,7 @@ impl Core {
             _ if matches!(body, Body::JobHeartbeat { .. }) => {
                 self.respond(conns, asked.origin, |_, pen| write_alive(pen, asked.req_id, None));
             }
+            _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, asked),
             _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
         }
     }
@@ -241,7 +273,7 @@ fn write_deliveries(
     let (many, locked) = match shape {
         Shape::Many { locked } => (true, locked),
         Shape::One { locked } => (false, locked),
-        Shape::Count => return,
+        Shape::Count | Shape::Ending => return,
     };
     let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(locked));
     writer.str(if many { "jobs" } else { "job" });
@@ -296,6 +328,10 @@ pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
     match refusal {
         Refusal::NotFound => NOT_FOUND.into(),
         Refusal::NotActive => NOT_ACTIVE.into(),
+        Refusal::NotCancellable => "Job not found or cannot be cancelled".into(),
+        Refusal::NotPending => "Job not found or not waiting or delayed".into(),
+        Refusal::NotDelayed => "Job not found or not delayed".into(),
+        Refusal::Ended => "Job not found or already completed or failed".into(),
         Refusal::TokenRequired => format!("Lock token required for job {id}"),
         Refusal::TokenInvalid => format!("Invalid or expired lock token for job {id}"),
     }

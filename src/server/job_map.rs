@@ -3,7 +3,9 @@
 use super::engine::{Absent, Engine, Records};
 use super::hole::Hole;
 use crate::protocol::write::Writer;
+use corq_shards::changed::Changed;
 use corq_shards::job::{State, Stored, flags};
+use corq_shards::notes::Notes;
 use corq_shards::query::JobView;
 use corq_shards::record::{Pushed, Record};
 
@@ -47,13 +49,29 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.str("stallCount");
     writer.uint(u64::from(view.job.stalls));
     writer.str("progress");
-    writer.uint(0);
+    writer.number(notes_of(&view).map_or(0.0, |notes| notes.progress));
+}
+
+fn notes_of<'a>(view: &JobView<'a>) -> Option<&'a Notes> {
+    view.options?.notes.as_deref()
 }
 
 /// The records that the long form needs besides what is in memory.
 pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = Stored> + use<> {
+    let failed = view.job.state == State::Failed;
     let ended = view.outcome.map(|outcome| outcome.stored);
-    std::iter::once(view.job.stored).chain(ended.filter(|stored| stored.payload_bytes > 0))
+    // The record of a failure holds more than its payload.
+    let ended = ended.filter(|stored| failed || stored.payload_bytes > 0);
+    let message = notes_of(view).and_then(|notes| notes.message);
+    std::iter::once(view.job.stored).chain(ended).chain(message)
+}
+
+/// The text that is the payload of a record.
+pub fn text_of<'a>(records: &Records<'a>, stored: &Stored) -> Result<&'a str, Absent> {
+    match stored.payload_bytes {
+        0 => Ok(""),
+        _ => std::str::from_utf8(records.payload(stored)?).map_err(|_| Absent::Damaged),
+    }
 }
 
 /// A job in full.
@@ -62,12 +80,13 @@ pub fn write_job(
     view: &JobView<'_>,
     records: &Records<'_>,
 ) -> Result<(), Absent> {
-    let pushed = pushed(records.record(&view.job.stored)?)?;
+    let pushed = pushed_of(records.record(&view.job.stored)?)?;
     let map = writer.open_map();
     let mut fields = Fields { writer, count: 0 };
     write_place(&mut fields, view);
     fields.raw("data", pushed.job.data);
     write_trials(&mut fields, view);
+    write_progress(&mut fields, view, records)?;
     write_options(&mut fields, view, &pushed);
     write_end(&mut fields, view, records)?;
     let count = fields.count;
@@ -75,9 +94,10 @@ pub fn write_job(
     Ok(())
 }
 
-fn pushed(record: &[u8]) -> Result<Pushed<'_>, Absent> {
+/// The job as pushed, in the record that holds it.
+pub fn pushed_of(record: &[u8]) -> Result<Pushed<'_>, Absent> {
     match Record::decode(record) {
-        Ok(Record::Pushed(pushed)) => Ok(pushed),
+        Ok(Record::Pushed(pushed) | Record::Changed(Changed::Updated(pushed))) => Ok(pushed),
         _ => Err(Absent::Damaged),
     }
 }
@@ -135,10 +155,22 @@ fn write_trials(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
     fields.uint("maxAttempts", u64::from(job.max_attempts));
     fields.uint("backoff", u64::from(job.backoff_ms));
     fields.uint("stallCount", u64::from(job.stalls));
-    fields.uint("progress", 0);
     fields.bool("lifo", job.has(flags::LIFO));
     fields.bool("removeOnComplete", job.has(flags::REMOVE_ON_COMPLETE));
     fields.bool("removeOnFail", job.has(flags::REMOVE_ON_FAIL));
+}
+
+fn write_progress(
+    fields: &mut Fields<'_, '_>,
+    view: &JobView<'_>,
+    records: &Records<'_>,
+) -> Result<(), Absent> {
+    let notes = notes_of(view);
+    let message = notes.and_then(|notes| notes.message);
+    let message = message.map(|stored| text_of(records, &stored)).transpose()?;
+    fields.key("progress").number(notes.map_or(0.0, |notes| notes.progress));
+    fields.key("progressMessage").str_or_nil(message);
+    Ok(())
 }
 
 fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushed<'_>) {
@@ -173,20 +205,26 @@ fn write_end(
     records: &Records<'_>,
 ) -> Result<(), Absent> {
     let Some(outcome) = view.outcome else { return Ok(()) };
-    let payload: &[u8] = match outcome.stored.payload_bytes {
-        0 => &[],
-        _ => records.payload(&outcome.stored)?,
+    if view.job.state == State::Completed {
+        let result = match outcome.stored.payload_bytes {
+            0 => &[],
+            _ => records.payload(&outcome.stored)?,
+        };
+        fields.key("returnvalue").raw_or_nil(result);
+        return Ok(());
+    }
+    let Ok(Record::Buried(buried)) = Record::decode(records.record(&outcome.stored)?) else {
+        return Err(Absent::Damaged);
     };
-    match view.job.state {
-        State::Completed => fields.key("returnvalue").raw_or_nil(payload),
-        _ => {
-            let reason = std::str::from_utf8(payload).map_err(|_| Absent::Damaged)?;
-            fields.text("failedReason", reason);
-            fields.uint("failedAt", outcome.finished_at_ms);
-            let writer = fields.key("stacktrace");
-            writer.array(1);
-            writer.str(reason);
-        }
+    fields.text("failedReason", buried.error);
+    fields.uint("failedAt", outcome.finished_at_ms);
+    let writer = fields.key("stacktrace");
+    if buried.stack.lines > 0 {
+        writer.array(buried.stack.lines as usize);
+        writer.raw(buried.stack.texts);
+    } else {
+        writer.array(1);
+        writer.str(buried.error);
     }
     Ok(())
 }

@@ -5,7 +5,8 @@
 //! core     connections and replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
-//! list     pages of jobs      show     jobs in full
+//! list     pages of jobs      show     jobs in full      change   one job, in any state
+//! notes    progress and logs  wait     for the end of a job
 //! names    custom ids     many  commands on many jobs     all  questions to all shards
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
@@ -13,6 +14,7 @@
 mod all;
 mod auth;
 mod book;
+mod change;
 mod core;
 mod dispatch;
 mod engine;
@@ -26,6 +28,7 @@ mod list;
 mod many;
 mod message;
 mod names;
+mod notes;
 mod post;
 mod query;
 mod route;
@@ -34,6 +37,7 @@ mod show;
 mod start;
 mod task;
 mod turn;
+mod wait;
 mod workers;
 
 pub use start::{StartError, serve};

@@ -34,6 +34,10 @@ impl Core {
             Body::GetJobs { queue, states, limit, offset } => {
                 self.get_jobs(conns, asked, queue, *states, (*offset, *limit));
             }
+            Body::Update { job, data } => self.update(conns, asked, body, (*job, *data), fetched),
+            Body::GetProgress(job) => self.get_progress(conns, asked, body, *job, fetched),
+            Body::GetLogs(job) => self.get_logs(conns, asked, body, *job, fetched),
+            Body::GetCountsPerPriority(queue) => self.priority_counts(conns, asked, queue),
             Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
             Body::GetState(job) => self.get_state(conns, asked, body, *job),
             Body::Dlq { queue, count } => self.dead_letters(conns, asked, queue, *count),
@@ -197,6 +201,24 @@ impl Core {
                 write_ref(&mut writer, job);
                 writer.str("state");
                 writer.str(state.name());
+            });
+        });
+    }
+
+    fn priority_counts(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+        let found = self.engine.shard.queue(queue);
+        let counts: Vec<(i32, u64)> = found.map_or(vec![], |it| it.ready.priorities().collect());
+        self.respond(conns, asked.origin, |_, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 2);
+                writer.str("queue");
+                writer.str(queue);
+                writer.str("counts");
+                writer.map(counts.len());
+                for (priority, count) in counts {
+                    writer.str(&priority.to_string());
+                    writer.uint(count);
+                }
             });
         });
     }

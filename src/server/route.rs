@@ -81,6 +81,7 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::RetryDlq { queue, job: None, .. }
         | Body::GetJobs { queue, .. }
         | Body::GetJobCounts(queue)
+        | Body::GetCountsPerPriority(queue)
         | Body::Count(queue)
         | Body::Pause(queue)
         | Body::Resume(queue)
@@ -92,7 +93,18 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::JobHeartbeat { job, .. }
         | Body::GetJob(job)
         | Body::GetState(job)
-        | Body::GetResult(job) => Route::Job(*job),
+        | Body::GetResult(job)
+        | Body::GetProgress(job)
+        | Body::GetLogs(job)
+        | Body::Cancel(job)
+        | Body::Update { job, .. }
+        | Body::ChangePriority { job, .. }
+        | Body::Promote(job)
+        | Body::MoveToDelayed { job, .. }
+        | Body::Discard(job)
+        | Body::Progress { job, .. }
+        | Body::AddLog { job, .. }
+        | Body::WaitJob { job, .. } => Route::Job(*job),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
         Body::ListQueues | Body::Stats => Route::All,

@@ -164,7 +164,6 @@ fn remove_on_complete_leaves_nothing() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_waiting_caller_gets_the_result_when_the_job_completes() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait"));
     for options in [json!({}), json!({"removeOnComplete": true})] {
@@ -180,7 +179,6 @@ fn a_waiting_caller_gets_the_result_when_the_job_completes() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn waiting_for_a_completed_job_answers_at_once_and_for_an_idle_one_at_its_timeout() {
     let (mut client, queue) = (client(), queue("wait-now"));
     let id = client.push(&queue, 1);
@@ -193,7 +191,6 @@ fn waiting_for_a_completed_job_answers_at_once_and_for_an_idle_one_at_its_timeou
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_waiting_caller_learns_of_any_other_end_at_once() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-fail"));
     let id = client.push_with(&queue, 1, json!({"maxAttempts": 1}));

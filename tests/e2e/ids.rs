@@ -158,7 +158,6 @@ fn a_unique_key_is_held_until_its_job_is_done() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_unique_key_is_free_after_the_last_failure_and_after_a_cancel() {
     let (mut client, queue) = (client(), queue("unique-free"));
     let options = json!({"uniqueKey": "k", "maxAttempts": 1});

@@ -93,7 +93,6 @@ fn a_batch_of_heartbeats_says_how_many_it_renewed() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn progress_counts_as_a_sign_of_life() {
     let (mut client, queue) = (client(), queue("progress-life"));
     let id = client.push(&queue, 1);

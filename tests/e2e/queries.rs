@@ -44,7 +44,6 @@ fn a_listing_of_jobs_keeps_to_state_offset_and_limit() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn waiting_and_delayed_jobs_can_be_cancelled_and_no_others() {
     let (mut client, queue) = (client(), queue("cancel"));
     let active = client.push(&queue, 0);
@@ -64,7 +63,6 @@ fn waiting_and_delayed_jobs_can_be_cancelled_and_no_others() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn cancelling_in_the_middle_leaves_the_order_of_the_others() {
     let (mut client, queue) = (client(), queue("cancel-middle"));
     let ids: Vec<String> = (0..10).map(|n| client.push(&queue, n)).collect();
@@ -78,7 +76,6 @@ fn cancelling_in_the_middle_leaves_the_order_of_the_others() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_delayed_job_can_be_promoted_and_only_a_delayed_one() {
     let (mut client, queue) = (client(), queue("promote"));
     let id = client.push_with(&queue, 1, json!({"delay": 3_600_000}));
@@ -89,7 +86,6 @@ fn a_delayed_job_can_be_promoted_and_only_a_delayed_one() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn changing_a_priority_changes_the_order() {
     let (mut client, queue) = (client(), queue("change-priority"));
     let ids: Vec<String> = (0..3).map(|n| client.push(&queue, n)).collect();
@@ -103,7 +99,6 @@ fn changing_a_priority_changes_the_order() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn an_active_job_can_be_put_off_with_its_attempts_unchanged() {
     let (mut client, queue) = (client(), queue("move"));
     let id = client.push(&queue, 1);
@@ -116,7 +111,6 @@ fn an_active_job_can_be_put_off_with_its_attempts_unchanged() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn data_can_be_updated_until_the_job_is_done() {
     let (mut client, queue) = (client(), queue("update"));
     let id = client.push(&queue, "old");
@@ -128,7 +122,6 @@ fn data_can_be_updated_until_the_job_is_done() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn progress_and_logs_are_kept() {
     let (mut client, queue) = (client(), queue("progress"));
     let id = client.push(&queue, 1);

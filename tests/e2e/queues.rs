@@ -43,7 +43,6 @@ fn an_unknown_queue_counts_nothing() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn counts_per_priority() {
     let (mut client, queue) = (client(), queue("per-priority"));
     for priority in [5, 5, -2, 0] {

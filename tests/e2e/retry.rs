@@ -139,7 +139,6 @@ fn remove_on_fail_leaves_nothing() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn discarding_a_job_sends_it_to_the_dead_letter_queue() {
     let (mut client, queue) = (client(), queue("discard"));
     let id = client.push(&queue, 1);

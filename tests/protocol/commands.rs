@@ -1,9 +1,11 @@
 //! What each command means, written by hand, so that the table cannot be wrong in silence.
 
 use corq::api::request::{
-    Ack, AddWebhook, Body, Cadence, Cron, Fail, JobRef, LogLevel, Pull, RegisterWorker, StateFilter,
+    Ack, AddWebhook, Body, Cadence, Cron, Fail, JobRef, Pull, RegisterWorker, StateFilter,
 };
 use corq::api::spec::COMMANDS;
+use corq_shards::changed::Level;
+use corq_shards::command::Stack;
 use corq_shards::command::Token;
 use corq_shards::id::JobId;
 use rmpv::Value;
@@ -36,7 +38,7 @@ PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
 PUSHB queue! jobs!
 PULLB queue! count![1..1000] timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
 ACKB ids! results tokens
-FAIL id! error token
+FAIL id! error token unrecoverable stack
 JobHeartbeat id! token
 JobHeartbeatB ids! tokens
 Progress id! progress! message
@@ -249,13 +251,28 @@ fn failures_keep_the_front_of_a_long_error() {
     means(
         "FAIL",
         &[("id", JOB_ID.into()), ("stack", strings(&["at x"])), ("unrecoverable", true.into())],
-        &Body::Fail(Fail { job: JOB, token: None, error: "" }),
+        &Body::Fail(Fail {
+            job: JOB,
+            token: None,
+            error: "",
+            unrecoverable: true,
+            stack: Stack { lines: 1, texts: b"\xa4at x" },
+        }),
     );
     // 65536 lies within the third byte of a three-byte character.
     let long = "\u{20ac}".repeat(30_000);
     let frame = command("FAIL", &[("id", "c".into()), ("error", long.as_str().into())]);
     let Body::Fail(fail) = accepted(&frame) else { panic!() };
     assert_eq!(fail.error, &long[..65_535]);
+    let lines = vec!["x".repeat(20_000); 5];
+    let lines = lines.iter().map(String::as_str).collect::<Vec<_>>();
+    let frame = command("FAIL", &[("id", "c".into()), ("stack", strings(&lines))]);
+    let Body::Fail(fail) = accepted(&frame) else { panic!() };
+    assert_eq!((fail.stack.lines, fail.stack.texts.len()), (3, 3 * 20_003), "the first that fit");
+    let wrong = command("FAIL", &[("id", "c".into()), ("stack", "at x".into())]);
+    assert_eq!(refused(&wrong), "stack must be a list of strings");
+    let wrong = command("FAIL", &[("id", "c".into()), ("stack", Value::Array(vec![7.into()]))]);
+    assert_eq!(refused(&wrong), "stack[0] must be a string");
     let number = command("FAIL", &[("id", "c".into()), ("error", 7.into())]);
     assert_eq!(refused(&number), "error must be a string");
 }
@@ -393,10 +410,10 @@ fn states_come_alone_or_as_a_list() {
 #[test]
 fn logs_have_a_level() {
     for (level, expected) in [
-        (Value::Nil, LogLevel::Info),
-        ("info".into(), LogLevel::Info),
-        ("warn".into(), LogLevel::Warn),
-        ("error".into(), LogLevel::Error),
+        (Value::Nil, Level::Info),
+        ("info".into(), Level::Info),
+        ("warn".into(), Level::Warn),
+        ("error".into(), Level::Error),
     ] {
         means(
             "AddLog",

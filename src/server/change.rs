@@ -1,0 +1,98 @@
+//! Commands that change one job of this shard, in whatever state it may be.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::engine::{Absent, Fetched, Records};
+use super::execute::{DAMAGED, framed, refusal_text};
+use super::job_map::pushed_of;
+use crate::api::request::{Body, JobRef};
+use crate::protocol::reply;
+use corq_io::net::Connections;
+use corq_shards::change::Change;
+use corq_shards::command::{Command, NewJob};
+use corq_shards::effect::Refusal;
+
+/// The change that a command asks for, and the job. `None` for other commands.
+fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
+    Some(match body {
+        Body::Cancel(job) => (*job, Change::Cancel),
+        Body::ChangePriority { job, priority } => (*job, Change::Prioritize(*priority)),
+        Body::Promote(job) => (*job, Change::Promote),
+        Body::MoveToDelayed { job, delay_ms } => (*job, Change::PutOff(*delay_ms)),
+        Body::Discard(job) => (*job, Change::Discard),
+        Body::Progress { job, progress, message } => {
+            (*job, Change::Progress { progress: *progress, message: *message })
+        }
+        Body::AddLog { job, message, level } => (*job, Change::Log { level: *level, message }),
+        _ => return None,
+    })
+}
+
+impl Core {
+    /// Changes a job in a way that the command alone tells.
+    pub(super) fn change_job(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
+        let Some((job, change)) = change_of(body) else { return };
+        self.on_job(conns, asked, body, job, |core, conns, job, caller| {
+            core.apply(conns, caller, &Command::Change { job, change });
+        });
+    }
+
+    /// Gives a job another payload. What else its record holds goes into the new one, so the old one
+    /// has to be at hand: `fetched` has it if it was read for that.
+    pub(super) fn update(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        (job, data): (JobRef<'_>, &[u8]),
+        fetched: &[Fetched],
+    ) {
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        let open = found.map(|index| self.engine.shard.view(index).job);
+        let Some(about) = open.filter(|job| !job.state.is_end()) else {
+            let text = refusal_text(Refusal::Ended, job);
+            self.refuse(conns, asked.origin, asked.req_id, &text);
+            return;
+        };
+        let (id, stored) = (about.id, about.stored);
+        let options = match Records::new(&self.engine.book, fetched).record(&stored) {
+            Err(Absent::Cold) => {
+                self.read_then_ask(asked, &[stored], fetched);
+                return;
+            }
+            // Without its payload, which is its end.
+            Ok(record) => Ok(record[..record.len() - stored.payload_bytes as usize].to_vec()),
+            Err(Absent::Damaged) => Err(Absent::Damaged),
+        };
+        let options = options.as_deref().map_err(|absent| *absent);
+        let Ok(pushed) = options.and_then(pushed_of) else {
+            self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
+            return;
+        };
+        let new = NewJob { data, ..pushed.job };
+        let change = Change::Update { job: &new };
+        self.apply(conns, Self::caller(&asked), &Command::Change { job: id, change });
+        self.answer_on_job(conns, asked, body, job);
+    }
+
+    /// The answer to `AddLog`.
+    pub(super) fn write_added(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        self.respond(conns, asked.origin, |_, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("data");
+                writer.map(1);
+                writer.str("added");
+                writer.bool(true);
+            });
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! Questions about what was told of a job: its progress, its log.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::engine::{Absent, Fetched, Records};
+use super::execute::{DAMAGED, NOT_FOUND, framed};
+use super::job_map::text_of;
+use crate::api::request::{Body, JobRef};
+use crate::api::spec::LOG_LEVELS;
+use crate::protocol::reply;
+use corq_io::net::Connections;
+use corq_shards::job::Stored;
+use corq_shards::notes::{LogEntry, Notes};
+
+impl Core {
+    pub(super) fn get_progress(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+        fetched: &[Fetched],
+    ) {
+        let Some(notes) = self.notes_of(conns, asked, body, job) else { return };
+        let needed: Vec<Stored> = notes.message.into_iter().collect();
+        if !self.at_hand(conns, asked, &needed, fetched) {
+            return;
+        }
+        self.respond(conns, asked.origin, |engine, pen| {
+            let records = Records::new(&engine.book, fetched);
+            let message = notes.message.and_then(|stored| text_of(&records, &stored).ok());
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 2);
+                writer.str("progress");
+                writer.number(notes.progress);
+                writer.str("message");
+                writer.str_or_nil(message);
+            });
+        });
+    }
+
+    pub(super) fn get_logs(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+        fetched: &[Fetched],
+    ) {
+        let Some(notes) = self.notes_of(conns, asked, body, job) else { return };
+        let needed: Vec<Stored> = notes.logs.iter().map(|entry| entry.stored).collect();
+        if !self.at_hand(conns, asked, &needed, fetched) {
+            return;
+        }
+        self.respond(conns, asked.origin, |engine, pen| {
+            let records = Records::new(&engine.book, fetched);
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("data");
+                writer.map(1);
+                writer.str("logs");
+                writer.array(notes.logs.len());
+                for LogEntry { at_ms, level, stored } in &notes.logs {
+                    writer.map(3);
+                    writer.str("message");
+                    writer.str(text_of(&records, stored).unwrap_or_default());
+                    writer.str("level");
+                    writer.str(LOG_LEVELS[*level as usize]);
+                    writer.str("timestamp");
+                    writer.uint(*at_ms);
+                }
+            });
+        });
+    }
+
+    /// The notes about a job; none if the command has been answered otherwise.
+    fn notes_of(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+    ) -> Option<Notes> {
+        if self.try_as_name(conns, asked, body, job) {
+            return None;
+        }
+        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        let Some(index) = found else {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            return None;
+        };
+        let options = self.engine.shard.view(index).options;
+        let notes = options.and_then(|options| options.notes.as_deref());
+        Some(notes.cloned().unwrap_or_default())
+    }
+
+    /// Whether all these records can be read now. If not, the question is asked again later, or is
+    /// refused because one of them is damaged.
+    fn at_hand(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        needed: &[Stored],
+        fetched: &[Fetched],
+    ) -> bool {
+        let records = Records::new(&self.engine.book, fetched);
+        let mut missing = Vec::new();
+        for stored in needed.iter().filter(|stored| stored.payload_bytes > 0) {
+            match text_of(&records, stored) {
+                Ok(_) => {}
+                Err(Absent::Cold) => missing.push(*stored),
+                Err(Absent::Damaged) => {
+                    self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
+                    return false;
+                }
+            }
+        }
+        if !missing.is_empty() {
+            self.read_then_ask(asked, &missing, fetched);
+        }
+        missing.is_empty()
+    }
+}

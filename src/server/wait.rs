@@ -1,0 +1,97 @@
+//! `WaitJob`: parked until its job ends, its time is over or its connection goes.
+
+use super::core::{Core, Pen, Shape};
+use super::dispatch::Asked;
+use super::engine::{Engine, Records};
+use super::execute::framed;
+use super::hole::Hole;
+use super::message::Origin;
+use crate::api::request::{Body, JobRef};
+use crate::protocol::reply;
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::Command;
+use corq_shards::effect::Ending;
+use corq_shards::job::{State, Stored};
+
+impl Core {
+    /// Begins to wait; a job that has ended is answered for at once.
+    pub(super) fn wait_job(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+        timeout_ms: u64,
+    ) {
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        // No job bears the zero id, so the engine says that it is not found.
+        let job = asked.id_of(job).unwrap_or_default();
+        let request = self.park(asked.origin, asked.req_id, Shape::Ending);
+        let caller = Caller { request, ..Self::caller(&asked) };
+        self.apply(conns, caller, &Command::AwaitEnd { job, timeout_ms });
+    }
+
+    /// Answers a wait: with the job's end, or with `None` if it has not come in time.
+    pub(super) fn write_ending(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        ending: Option<Ending>,
+    ) {
+        self.respond(conns, origin, |engine, pen| {
+            framed(pen, req_id, |pen| write_ending(pen, engine, req_id, ending));
+        });
+    }
+}
+
+fn write_ending(pen: &mut Pen<'_>, engine: &Engine, req_id: Option<&[u8]>, ending: Option<Ending>) {
+    let fields = match ending {
+        None => 1,
+        Some(Ending::Completed(_)) => 2,
+        Some(Ending::Failed(_) | Ending::Removed) => 3,
+    };
+    let mut writer = reply::head(pen.out, true, req_id, fields);
+    writer.str("completed");
+    writer.bool(matches!(ending, Some(Ending::Completed(_))));
+    // Most endings have just been written; those that have not leave a hole, like a cold payload.
+    let mut payload =
+        |writer: &mut crate::protocol::write::Writer<'_>, stored: Stored| match Records::new(
+            &engine.book,
+            &[],
+        )
+        .payload(&stored)
+        {
+            Ok(payload) => writer.raw(payload),
+            Err(_) => {
+                let at = writer.raw_hole(stored.payload_bytes as usize);
+                pen.holes.push(Hole { at, stored });
+            }
+        };
+    match ending {
+        None => {}
+        Some(Ending::Completed(stored)) => {
+            writer.str("result");
+            match stored.payload_bytes {
+                0 => writer.nil(),
+                _ => payload(&mut writer, stored),
+            }
+        }
+        Some(Ending::Failed(stored)) => {
+            writer.str("state");
+            writer.str(State::Failed.name());
+            writer.str("error");
+            writer.str_head(stored.payload_bytes as usize);
+            payload(&mut writer, stored);
+        }
+        Some(Ending::Removed) => {
+            writer.str("state");
+            writer.str("removed");
+            writer.str("error");
+            writer.str("Job removed");
+        }
+    }
+}
