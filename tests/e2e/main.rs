@@ -9,6 +9,7 @@
 mod support;
 
 mod auth;
+mod changes;
 mod dependency;
 mod finish;
 mod ids;
@@ -24,6 +25,7 @@ mod retry;
 mod session;
 mod settings;
 mod timing;
+mod waits;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

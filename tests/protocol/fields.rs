@@ -10,7 +10,7 @@ use crate::{JOB_ID, accepted, command, map, refused, strings, undefined};
 /// A value that a field of this kind takes.
 fn sample(kind: &Kind) -> Value {
     match kind {
-        Kind::Queues { .. } | Kind::Texts { .. } => strings(&["a"]),
+        Kind::Queues { .. } | Kind::Texts { .. } | Kind::Stack { .. } => strings(&["a"]),
         Kind::Queue | Kind::Text { .. } | Kind::LongText { .. } | Kind::Payload { .. } => {
             "text".into()
         }
@@ -135,6 +135,7 @@ fn another_type_is_refused_in_every_field_and_named() {
             | Kind::Tokens
             | Kind::Texts { .. }
             | Kind::Queues { .. }
+            | Kind::Stack { .. }
             | Kind::TextsOf(_) => vec!["a".into(), 1.into(), map(&[("a", 1.into())])],
             Kind::Choices(_) => vec![1.into(), map(&[("a", 1.into())])],
             _ => vec![1.into(), true.into(), strings(&["a"]), Value::Binary(vec![b'a'])],
@@ -178,6 +179,9 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
         }
         Kind::Texts { items_max, .. } | Kind::Queues { items_max } => {
             (vec![list(0, "a"), list(items_max, "a")], vec![list(items_max + 1, "a")])
+        }
+        Kind::Stack { bytes_max } => {
+            (vec![list(0, ""), list(1, ""), list(bytes_max + 1, "a")], vec![])
         }
         Kind::TextsOf(choices) => {
             (vec![list(0, ""), strings(choices)], vec![list(choices.len() as u32 + 1, choices[0])])
@@ -265,8 +269,8 @@ fn unknown_fields_and_keys_that_are_no_strings_are_ignored() {
         entries.insert(0, (Value::from("cmd"), spec.name.into()));
         let plain = format!("{:?}", accepted(&crate::pack(&Value::Map(entries.clone()))));
         entries.insert(1, (Value::from(7), strings(&["seven"])));
-        entries.push((Value::from("stack"), strings(&["at line 1"])));
-        entries.push((Value::from("unrecoverable"), true.into()));
+        entries.push((Value::from("stackLines"), strings(&["at line 1"])));
+        entries.push((Value::from("failParentOnFailure"), true.into()));
         entries.push((Value::Nil, map(&[("deep", strings(&["x"]))])));
         entries.push((strings(&["a", "list"]), 1.into()));
         let more = crate::pack(&Value::Map(entries));

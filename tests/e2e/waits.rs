@@ -1,0 +1,108 @@
+//! Waiting for jobs. The fear: a caller who is never told, or one that is told of another's job.
+
+use serde_json::{Value, json};
+
+use crate::support::{Start, until};
+use crate::{client, queue};
+
+#[test]
+fn waits_work_over_all_shards_and_by_custom_ids() {
+    let mut client = client();
+    for n in 0..8 {
+        let (queue, mut waiter) = (queue("wait-spread"), crate::client());
+        let own = format!("order-{queue}");
+        let options = if n % 2 == 0 { json!({"jobId": own}) } else { json!({}) };
+        let id = client.push_with(&queue, n, options);
+        waiter.send("WaitJob", json!({"id": id, "timeout": 20_000})).unwrap();
+        client.pull(&queue);
+        client.ok("ACK", json!({"id": id, "result": n}));
+        let reply = waiter.recv().unwrap();
+        assert_eq!((&reply["completed"], &reply["result"]), (&json!(true), &json!(n)), "{reply}");
+    }
+}
+
+#[test]
+fn all_who_wait_for_a_job_are_told_and_nobody_else() {
+    let (mut client, queue) = (client(), queue("wait-many"));
+    let [first, second] = [client.push(&queue, 1), client.push(&queue, 2)];
+    let mut waiters: Vec<_> = (0..4).map(|_| crate::client()).collect();
+    for waiter in &mut waiters {
+        for id in [&second, &first] {
+            waiter.send("WaitJob", json!({"id": id, "timeout": 20_000})).unwrap();
+        }
+    }
+    for (id, result) in [(&first, "one"), (&second, "two")] {
+        client.pull(&queue);
+        client.ok("ACK", json!({"id": id, "result": result}));
+        for waiter in &mut waiters {
+            assert_eq!(waiter.recv().unwrap()["result"], result);
+        }
+    }
+}
+
+#[test]
+fn a_job_that_leaves_nothing_behind_still_tells_how_it_ended() {
+    let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-gone"));
+    let options = json!({"maxAttempts": 1, "removeOnFail": true});
+    let id = client.push_with(&queue, 1, options);
+    waiter.send("WaitJob", json!({"id": id})).unwrap();
+    waiter.send("Ping", json!({})).unwrap();
+    waiter.recv().unwrap();
+    client.pull(&queue);
+    client.ok("FAIL", json!({"id": id, "error": "broken"}));
+    let reply = waiter.recv().unwrap();
+    assert_eq!((&reply["completed"], &reply["error"]), (&json!(false), &json!("broken")));
+    assert_eq!(client.state(&id), "unknown");
+
+    let id = client.push_with(&queue, 1, json!({"ttl": 30}));
+    let reply = waiter.call("WaitJob", json!({"id": id, "timeout": 20_000}));
+    if reply["ok"] == json!(true) {
+        assert_eq!((&reply["completed"], &reply["state"]), (&json!(false), &json!("removed")));
+        assert_eq!(reply["error"], "Job removed");
+    } else {
+        assert_eq!(reply["error"], "Job not found", "it had ended before");
+    }
+}
+
+#[test]
+fn a_wait_is_one_of_the_fifty_and_its_end_makes_room() {
+    let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-fifty"));
+    let id = client.push(&queue, 1);
+    for _ in 0..50 {
+        waiter.send("WaitJob", json!({"id": id, "timeout": 60_000})).unwrap();
+    }
+    let ping = waiter.send("Ping", json!({})).unwrap();
+    let patience = std::time::Duration::from_millis(150);
+    assert_eq!(waiter.recv_within(patience), None, "the fifty-first command waits its turn");
+    client.pull(&queue);
+    client.ok("ACK", json!({"id": id}));
+    let replies: Vec<Value> = (0..51).map(|_| waiter.recv().unwrap()).collect();
+    assert_eq!(replies.iter().filter(|reply| reply["completed"] == json!(true)).count(), 50);
+    assert!(replies.iter().any(|reply| reply["reqId"] == json!(ping)));
+}
+
+#[test]
+fn waits_end_with_their_connection_and_with_the_server() {
+    let mut server = Start::new().start();
+    let mut client = server.client();
+    let ids: Vec<String> = (0..4).map(|n| client.push(&format!("q{n}"), n)).collect();
+    let mut leaving = server.client();
+    let mut staying = server.client();
+    for id in &ids {
+        leaving.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
+        staying.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
+    }
+    drop(leaving);
+    until("the other connection to be served", || {
+        client.ok("Ping", json!({})).is_object().then_some(())
+    });
+    for id in &ids[..2] {
+        client.ok("Discard", json!({"id": id}));
+        assert_eq!(staying.recv().unwrap()["error"], "Job discarded");
+    }
+    let status = server.terminate();
+    assert_eq!(status.code(), Some(0), "{}", server.output());
+    for _ in &ids[2..] {
+        assert_eq!(staying.recv().unwrap()["completed"], false);
+    }
+}
