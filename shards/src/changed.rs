@@ -108,8 +108,7 @@ impl<'a> Changed<'a> {
             Self::Prioritized { .. } => 16 + 4,
             Self::Promoted { .. } => 16 + 8,
             Self::PutOff { .. } => 16 + 8 + 8,
-            Self::Progressed { .. } => 16 + 8 + 1 + self.payload_len(),
-            Self::Logged { .. } => 16 + 8 + 1 + self.payload_len(),
+            Self::Progressed { .. } | Self::Logged { .. } => 16 + 8 + 1 + self.payload_len(),
         }
     }
 

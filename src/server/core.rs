@@ -56,7 +56,7 @@ pub enum Shape {
     },
     /// A number of jobs.
     Count,
-    /// WaitJob.
+    /// `WaitJob`.
     Ending,
 }
 
