@@ -76,20 +76,6 @@ fn a_custom_id_is_free_again_when_its_job_is_removed() {
 }
 
 #[test]
-fn a_connection_can_ask_about_custom_ids_for_ever() {
-    let mut client = client();
-    for _ in 0..8 {
-        let queue = queue("asked");
-        let own = format!("order-{queue}");
-        client.push_with(&queue, 1, json!({"jobId": own}));
-        // More often than commands of one connection may be under way.
-        for _ in 0..120 {
-            assert_eq!(client.state(&own), "waiting");
-        }
-    }
-}
-
-#[test]
 fn racing_pushes_of_one_custom_id_make_one_job() {
     let mut all = client();
     let queues: Vec<String> = (0..8).map(|_| queue("race")).collect();

@@ -334,10 +334,8 @@ impl<D: Disk> Log<D> {
         self.cold.start(&mut self.disk);
     }
 
-    /// A cold read that is over, if there is one. Those that wait for its room are started: called
-    /// until there is none, this leaves no read waiting that could be under way.
+    /// A cold read that is over, if there is one.
     pub fn take_read(&mut self) -> Option<ReadDone<'_>> {
-        self.cold.start(&mut self.disk);
         self.cold.take()
     }
 
