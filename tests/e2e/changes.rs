@@ -186,9 +186,9 @@ fn what_is_refused_says_why() {
 
 #[test]
 fn a_long_queue_is_listed_page_by_page_while_others_are_served() {
+    const JOBS: usize = 30_000;
     let (mut client, mut other, queue, beside) =
         (client(), crate::client(), queue("long"), queue("beside"));
-    const JOBS: usize = 30_000;
     let jobs = vec![json!({"data": 1}); 5000];
     let mut ids = Vec::new();
     for _ in 0..JOBS / 5000 {
