@@ -294,7 +294,10 @@ fn read_value<'a>(
         Kind::Texts { items_max, chars_max } => {
             texts(spec, reader, items_max, |item| within(item, 1, chars_max))
         }
-        Kind::Stack { bytes_max } => read_stack(spec, reader, aside, bytes_max as usize),
+        Kind::Stack { bytes_max } => {
+            aside.stack = super::stack::read(spec, reader, bytes_max as usize)?;
+            Ok(Value::Aside)
+        }
         Kind::TextsOf(choices) => {
             texts(spec, reader, choices.len() as u32, |item| choices.contains(&item))
         }
@@ -478,31 +481,6 @@ fn texts<'a>(
         return Ok(Value::Nothing);
     }
     Ok(Value::Raw(&whole[..whole.len() - reader.rest().len()]))
-}
-
-/// Reads the lines of a stack trace and keeps the first ones, as many as fit.
-fn read_stack<'a>(
-    spec: &FieldSpec,
-    reader: &mut Reader<'a>,
-    aside: &mut Aside<'a>,
-    bytes_max: usize,
-) -> Result<Value<'a>, Complaint> {
-    let Some(count) = reader.array()? else { return Err(spec.wrong_type()) };
-    let whole = reader.rest();
-    let mut stack = Stack::default();
-    for index in 0..count {
-        match reader.text() {
-            Ok(Some(_)) => {}
-            Ok(None) | Err(Malformed::NotUtf8) => return Err(spec.wrong_item(index)),
-            Err(what) => return Err(what.into()),
-        }
-        let texts = &whole[..whole.len() - reader.rest().len()];
-        if texts.len() <= bytes_max {
-            stack = Stack { lines: stack.lines + 1, texts };
-        }
-    }
-    aside.stack = stack;
-    Ok(Value::Aside)
 }
 
 fn read_choices<'a>(

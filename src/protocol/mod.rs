@@ -8,5 +8,6 @@ mod fields;
 pub mod frame;
 pub mod msgpack;
 pub mod reply;
+mod stack;
 pub mod uuid_text;
 pub mod write;

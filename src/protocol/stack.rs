@@ -1,0 +1,29 @@
+//! The lines of a stack trace: as many as fit, since a failure must never fail for being talkative.
+
+use super::fields::Complaint;
+use super::msgpack::{Malformed, Reader};
+use crate::api::spec::FieldSpec;
+use corq_shards::command::Stack;
+
+/// Reads a list of texts and keeps the first of them, at most `bytes_max` as serialized.
+pub(super) fn read<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    bytes_max: usize,
+) -> Result<Stack<'a>, Complaint> {
+    let Some(count) = reader.array()? else { return Err(spec.wrong_type()) };
+    let whole = reader.rest();
+    let mut stack = Stack::default();
+    for index in 0..count {
+        match reader.text() {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(Malformed::NotUtf8) => return Err(spec.wrong_item(index)),
+            Err(what) => return Err(what.into()),
+        }
+        let texts = &whole[..whole.len() - reader.rest().len()];
+        if texts.len() <= bytes_max {
+            stack = Stack { lines: stack.lines + 1, texts };
+        }
+    }
+    Ok(stack)
+}
