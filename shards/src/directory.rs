@@ -46,10 +46,13 @@ impl Directory {
         true
     }
 
-    /// A job bears the name from now on.
+    /// A job bears the name from now on, unless a newer one does.
+    ///
+    /// After a restart two jobs of one name may be told of, in any order: a completed job that had been
+    /// forgotten for its age, which no record says, and the job that was given the name since.
     pub fn settle(&mut self, name: &str, job: JobId) {
         match self.entry(name) {
-            Some(entry) => entry.job = Some(job),
+            Some(entry) => entry.job = entry.job.max(Some(job)),
             None => self.insert(name, Some(job)),
         }
     }
@@ -107,5 +110,19 @@ mod tests {
         assert!(!names.claim("x"), "another job's end frees nothing");
         names.forget("x", JobId(9));
         assert!(names.claim("x"));
+    }
+
+    /// Guards against a restart that frees the name of a living job: the old bearer, back from the log
+    /// until its age is noticed, must not take the name with it.
+    #[test]
+    fn the_newest_bearer_keeps_the_name_in_whatever_order_both_are_told() {
+        for order in [[7, 8], [8, 7]] {
+            let mut names = Directory::default();
+            for job in order {
+                names.settle("x", JobId(job));
+            }
+            names.forget("x", JobId(7));
+            assert_eq!(names.find("x"), Some(JobId(8)), "told in the order {order:?}");
+        }
     }
 }

@@ -1,0 +1,47 @@
+//! The log as a shard's journal, and beside it every record that was ever given to it.
+
+use super::settings::Flaw;
+use corq_io::log::{FaultyDisk, Log, Position};
+use corq_shards::job::Stored;
+use corq_shards::record::{Journal, Record};
+
+/// See the module.
+pub struct Book {
+    pub log: Log<FaultyDisk>,
+    /// All records of this log, those of former starts included.
+    pub written: Vec<(Position, Vec<u8>)>,
+    pub flaw: Flaw,
+}
+
+impl Journal for Book {
+    fn append(&mut self, record: &Record<'_>) -> Stored {
+        let falsified = match (self.flaw, record) {
+            (Flaw::ForgetfulJournal, Record::Retried(retried)) => Some(retried.id),
+            (Flaw::LostCompletions, Record::Completed(ended)) => Some(ended.id),
+            _ => None,
+        };
+        let released;
+        let record = match falsified {
+            Some(id) => {
+                released = Record::Released { id };
+                &released
+            }
+            None => record,
+        };
+        let record_bytes = record.encoded_len();
+        let (position, bytes) = self.log.append(record_bytes);
+        record.encode(bytes);
+        self.written.push((position, bytes.to_vec()));
+        Stored {
+            position: position.0,
+            record_bytes: record_bytes as u32,
+            payload_bytes: record.payload_len() as u32,
+        }
+    }
+
+    fn require_sync(&mut self) {
+        if self.flaw != Flaw::NoBarrier {
+            self.log.require_sync();
+        }
+    }
+}

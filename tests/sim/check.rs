@@ -1,0 +1,68 @@
+//! What the simulator checks, by name. A canary turns off all but the check it is to trip.
+
+/// One promise that a run can break.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Check {
+    /// Replaying the log gives the live state, and the counts and indexes of both agree.
+    Replay,
+    /// What was acknowledged is still so after a crash.
+    Lost,
+    /// A job whose completion was acknowledged is not delivered again.
+    Again,
+    /// A job has one living lease at most.
+    Lease,
+    /// A delay ends when it ends.
+    EarlyDelay,
+    /// So does the wait between two attempts,
+    EarlyBackoff,
+    /// a lock,
+    EarlyLock,
+    /// the life of a job that waits,
+    EarlyLife,
+    /// and the time of an attempt.
+    EarlyTimeout,
+    /// Priority, then LIFO, then FIFO; pulls first come, first served.
+    Order,
+    /// No job is tried more often than its maximum.
+    Attempts,
+    /// Counts equal a recount.
+    Counters,
+    /// A deduplication key has one holder.
+    Unique,
+    /// The directory equals a rebuild.
+    Directory,
+    /// In the end everything can be drained.
+    Quiet,
+    /// A pull does not wait while there is a job for it.
+    Starved,
+    /// What is due is done.
+    Overdue,
+    /// A command is answered as the model says.
+    Answer,
+    /// A job stands where the model says.
+    State,
+    /// The log gives back what was written, in order.
+    Log,
+}
+
+/// The checks that are on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checks {
+    pub only: Option<Check>,
+}
+
+impl Checks {
+    /// Ends the run, if the check is on.
+    #[track_caller]
+    pub fn fail(self, check: Check, what: impl FnOnce() -> String) {
+        let on = self.only.is_none_or(|only| only == check);
+        assert!(!on, "[{check:?}] {}", what());
+    }
+
+    #[track_caller]
+    pub fn must(self, check: Check, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(check, what);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The model beside the shard, job by job.
+
+use super::check::Check;
+use super::model::{Job, Model, State};
+use corq_shards::Shard;
+use corq_shards::job::State as Found;
+use corq_shards::query::JobView;
+use std::collections::BTreeMap;
+
+impl Model {
+    /// Every job, every count and every waiting pull of `shard` is what it should be.
+    pub fn compare(&self, now_ms: u64, shard: &mut Shard) {
+        let mut counts: BTreeMap<(&str, usize), u64> = BTreeMap::new();
+        for job in self.jobs.values() {
+            let view = shard.find(job.id).map(|index| shard.view(index));
+            let Some(found) = expected(&job.state) else {
+                self.must(Check::State, view.is_none(), || format!("{:?} is still there", job.id));
+                continue;
+            };
+            *counts.entry((job.queue.as_str(), found as usize)).or_default() += 1;
+            match view {
+                None => self.missing(now_ms, job),
+                Some(view) => self.compare_job(now_ms, job, found, &view),
+            }
+            if let (Some(key), true) = (&job.unique_key, job.is_live()) {
+                self.compare_key(job, key);
+            }
+        }
+        let found = shard.holdings().jobs as u64;
+        let known: u64 = counts.values().sum();
+        self.must(Check::Counters, found == known, || format!("{found} jobs, {known} expected"));
+        for queue in shard.queues() {
+            for state in Found::ALL {
+                let expected = counts.get(&(&*queue.name, state as usize)).copied().unwrap_or(0);
+                let counted = queue.count(state);
+                self.must(Check::Counters, counted == expected, || {
+                    format!("{} counts {counted} {state:?}, not {expected}", queue.name)
+                });
+            }
+            let paused = self.paused.contains(&*queue.name);
+            self.must(Check::State, queue.paused == paused, || {
+                format!("{} is paused?", queue.name)
+            });
+        }
+        let waiters = shard.holdings().waiters;
+        self.must(Check::Answer, waiters == self.waiters.len(), || {
+            format!("{waiters} pulls wait, not {}", self.waiters.len())
+        });
+    }
+
+    /// Whether a shard's job is a completed one whose time is over: it may be forgotten any moment.
+    pub fn is_past_retention(&self, view: &JobView<'_>, now_ms: u64) -> bool {
+        let ended = view.outcome.filter(|_| view.job.state == Found::Completed);
+        ended.is_some_and(|how| how.finished_at_ms + self.retention_ms <= now_ms)
+    }
+
+    fn missing(&self, now_ms: u64, job: &Job) {
+        let check = match job.expires_at_ms {
+            Some(expires_at_ms) if job.is_pending() && expires_at_ms > now_ms => Check::EarlyLife,
+            _ => Check::Lost,
+        };
+        self.checks.fail(check, || format!("{job:?} is not there"));
+    }
+
+    fn compare_job(&self, now_ms: u64, job: &Job, expected: Found, view: &JobView<'_>) {
+        if view.job.state != expected {
+            self.misplaced(now_ms, job, view);
+            return;
+        }
+        let attempts = view.job.attempts;
+        self.must(Check::Attempts, attempts <= job.max_attempts, || {
+            format!("{:?} was tried {attempts} times of {}", job.id, job.max_attempts)
+        });
+        let model = (job.attempts, job.stalls, job.run_at_ms, job.priority, job.max_attempts);
+        let about = view.job;
+        let found =
+            (about.attempts, about.stalls, about.run_at_ms, about.priority, about.max_attempts);
+        self.must(Check::State, model == found && *view.queue == *job.queue, || {
+            format!("{job:?}\n  is {found:?} in {}", view.queue)
+        });
+        match (&job.state, view.lease, view.outcome) {
+            (State::Active(lease), Some(found), _) => {
+                let client = found.client.map(|client| client.0);
+                let model = (lease.client, lease.token, lease.expires_at_ms, lease.timeout_at_ms);
+                let timeout_at_ms = Some(found.timeout_at_ms).filter(|&at| at < u64::MAX);
+                let found = (client, found.token, found.expires_at_ms, timeout_at_ms);
+                self.must(Check::State, model == found, || format!("{job:?}\n  is {found:?}"));
+            }
+            (State::Completed { at_ms, .. } | State::Failed { at_ms }, _, Some(how)) => {
+                self.must(Check::State, how.finished_at_ms == *at_ms, || {
+                    format!("{job:?} ended at {}", how.finished_at_ms)
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// A job stands elsewhere: which promise that breaks.
+    fn misplaced(&self, now_ms: u64, job: &Job, view: &JobView<'_>) {
+        let found = view.job;
+        let check = match &job.state {
+            State::Delayed if job.run_at_ms > now_ms => {
+                self.too_early(now_ms, job, "is ready");
+                return;
+            }
+            State::Active(lease) if found.attempts > job.attempts => {
+                let (lock, time) = (lease.expires_at_ms, lease.timeout_at_ms);
+                match found.stalls > job.stalls {
+                    true if lock > now_ms => Check::EarlyLock,
+                    false if time.is_some_and(|at| at > now_ms) => Check::EarlyTimeout,
+                    _ => Check::State,
+                }
+            }
+            State::Completed { .. } => Check::Again,
+            _ => Check::State,
+        };
+        self.checks.fail(check, || format!("{job:?}\n  is {:?} at {now_ms}", found.state));
+    }
+
+    /// Two may hold a key only if a retry out of the dead-letter queue brought the second.
+    fn compare_key(&self, job: &Job, key: &str) {
+        let same = |other: &&Job| other.is_live() && other.unique_key.as_deref() == Some(key);
+        let holders = self.of_queue(&job.queue).filter(same).count();
+        self.must(Check::Unique, holders == 1 || self.revived.contains(&job.queue), || {
+            format!("{holders} jobs hold the key {key} in {}", job.queue)
+        });
+    }
+}
+
+fn expected(state: &State) -> Option<Found> {
+    Some(match state {
+        State::Waiting => Found::Waiting,
+        State::Delayed => Found::Delayed,
+        State::Active(_) => Found::Active,
+        State::Completed { .. } => Found::Completed,
+        State::Failed { .. } => Found::Failed,
+        State::Gone => return None,
+    })
+}

@@ -1,0 +1,188 @@
+//! Ends of the process, and what the next one finds.
+
+use super::book::Book;
+use super::check::Check;
+use super::model::Model;
+use super::node::{Node, close};
+use super::ops::end_waits::EndWaits;
+use super::settings::{Flaw, Settings};
+use super::world::World;
+use corq_io::log::{Faults, FaultyDisk, Log, Mode, Position};
+use corq_shards::Shard;
+use corq_shards::id::JobId;
+use corq_shards::record::Record;
+use std::collections::BTreeMap;
+
+/// How a process ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// What was written stays.
+    Kill,
+    /// What was not synced goes.
+    Power,
+    /// Everybody gets an answer, and the log is closed.
+    Stop,
+}
+
+struct Found {
+    shard: Shard,
+    log: Log<FaultyDisk>,
+    records: Vec<(Position, Vec<u8>)>,
+}
+
+fn open(settings: &Settings, index: usize, start: u64, disk: FaultyDisk) -> Found {
+    let mut shard = Shard::new(settings.shard(index, start));
+    let mut records = Vec::new();
+    let opened = Log::open(&settings.log(index), disk, |position, body| {
+        records.push((position, body.to_vec()));
+        shard.replay(position.0, body).map_err(|error| format!("{error:?}"))
+    });
+    match opened {
+        Ok((log, _)) => Found { shard, log, records },
+        Err(error) => panic!("[{:?}] shard {index} does not open: {error}", Check::Log),
+    }
+}
+
+impl World {
+    pub fn first_start(&mut self) {
+        for index in 0..self.settings.shards {
+            let disk = FaultyDisk::new(self.dice.draw(), self.settings.faults);
+            let Found { mut shard, log, records } = open(&self.settings, index, 0, disk);
+            shard.restart(self.now_ms);
+            let book = Book { log, written: records, flaw: self.settings.flaw };
+            let settings = &self.settings;
+            let keep = settings.completed_max as usize;
+            let model = Model::new(self.checks, keep, settings.completed_retention_ms);
+            self.nodes.push(Node::new(index, shard, book, model));
+        }
+    }
+
+    /// Ends the process in one of its ways, and starts the next one.
+    pub fn crash(&mut self) {
+        let failed = self.nodes.iter().any(|node| node.book.log.failure().is_some());
+        let way = match self.dice.below(3) {
+            0 => Way::Power,
+            1 if !failed && !self.armed && self.stop() => Way::Stop,
+            _ => Way::Kill,
+        };
+        self.starts += 1;
+        self.trace.note(format_args!("{} {way:?}, start {}", self.now_ms, self.starts));
+        self.armed = false;
+        self.open.clear();
+        self.mail.clear();
+        self.tasks.clear();
+        for client in 0..self.clients.len() {
+            self.reconnect(client);
+        }
+        self.now_ms += self.dice.pick(&[0, 0, 100, 5000, 100_000]);
+        let nodes = std::mem::take(&mut self.nodes);
+        for node in nodes {
+            let node = self.start_again(node, way);
+            self.nodes.push(node);
+        }
+        let all = way != Way::Power || self.settings.mode == Mode::Synced;
+        self.ledger.check(self.checks, &self.nodes, all);
+        self.rebuild_directories(all);
+        for node in &mut self.nodes {
+            node.tick(self.now_ms);
+            let Node { model, shard, .. } = node;
+            model.compare(self.now_ms, shard);
+            node.check_replay(&self.settings, self.now_ms);
+            node.check_payloads();
+        }
+    }
+
+    /// A clean stop. False if it came to nothing.
+    fn stop(&mut self) -> bool {
+        for node in 0..self.nodes.len() {
+            self.nodes[node].run(self.now_ms, 0, 0, &EndWaits);
+            if close(&mut self.nodes[node].book, self.now_ms).is_err() {
+                return false;
+            }
+            self.nodes[node].hold_back();
+            self.release(node);
+        }
+        true
+    }
+
+    fn start_again(&mut self, node: Node, way: Way) -> Node {
+        let Node { index, book, mut model, .. } = node;
+        let mut written = book.written;
+        let mut disk = book.log.into_disk();
+        let faults = disk.faults;
+        disk.faults = Faults { fail_write: 0, fail_sync: 0, fail_create: false, ..faults };
+        if way == Way::Power || way == Way::Stop && self.dice.one_in(2) {
+            disk.power_loss();
+        } else {
+            disk.kill();
+        }
+        let Found { mut shard, log, records } = open(&self.settings, index, self.starts, disk);
+        if self.settings.has(Flaw::BentRecord)
+            && let Some((_, bytes)) = written.last_mut()
+        {
+            bytes[0] ^= 1;
+        }
+        let kept = records.len();
+        let prefix = kept <= written.len() && records[..] == written[..kept];
+        self.checks.must(Check::Log, prefix, || {
+            format!("shard {index}: {kept} records came back, not the first of {}", written.len())
+        });
+        self.checks.must(Check::Lost, way != Way::Stop || kept == written.len(), || {
+            format!("shard {index} stopped cleanly with {} records, found {kept}", written.len())
+        });
+        model.rewind(kept, &shard);
+        shard.restart(self.now_ms);
+        model.restart(self.now_ms);
+        let book = Book { log, written: records, flaw: self.settings.flaw };
+        Node::new(index, shard, book, model)
+    }
+
+    /// As the server does it: every shard tells all its names, before time brings anything new.
+    fn rebuild_directories(&mut self, all: bool) {
+        let mut borne: BTreeMap<String, Vec<JobId>> = BTreeMap::new();
+        for node in 0..self.nodes.len() {
+            let names = self.nodes[node].shard.custom_ids();
+            let names: Vec<(String, JobId)> = names.map(|(name, id)| (name.into(), id)).collect();
+            for (name, id) in names {
+                let keeper = self.keeper_of(&name);
+                self.nodes[keeper].directory.settle(&name, id);
+                borne.entry(name).or_default().push(id);
+            }
+        }
+        for (name, mut jobs) in borne.into_iter().filter(|(_, jobs)| jobs.len() > 1) {
+            jobs.sort_unstable();
+            // A completed job that was forgotten for its age is back until that is noticed again.
+            jobs.pop();
+            jobs.retain(|id| !self.nodes.iter().any(|node| node.has_aged(*id, self.now_ms)));
+            if jobs.is_empty() {
+                continue;
+            }
+            let known = self.contested.contains(&name) || !all;
+            self.checks.must(Check::Directory, known, || {
+                format!("after a restart {name} is still borne by {jobs:?}")
+            });
+            self.contested.insert(name);
+        }
+    }
+}
+
+impl Node {
+    fn has_aged(&self, id: JobId, now_ms: u64) -> bool {
+        let view = self.shard.find(id).map(|index| self.shard.view(index));
+        view.is_some_and(|view| self.model.is_past_retention(&view, now_ms))
+    }
+
+    /// What each job points to in the log is its own payload.
+    fn check_payloads(&self) {
+        for job in self.model.jobs.values() {
+            let Some(index) = self.shard.find(job.id) else { continue };
+            let position = Position(self.shard.view(index).job.stored.position);
+            let place = self.book.written.binary_search_by_key(&position, |(at, _)| *at);
+            let bytes = place.ok().map(|place| &self.book.written[place].1[..]);
+            let record = bytes.and_then(|bytes| Record::decode(bytes).ok());
+            let own = matches!(&record, Some(Record::Pushed(pushed))
+                if pushed.id == job.id && pushed.job.data == &job.data[..]);
+            self.model.must(Check::Lost, own, || format!("{job:?} points to {record:?}"));
+        }
+    }
+}

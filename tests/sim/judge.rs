@@ -1,0 +1,269 @@
+//! The rules of the model: what a job goes through, said once, for commands and for time alike.
+
+use super::check::Check;
+use super::model::{Job, Lease, Model, State};
+use corq_shards::Shard;
+use corq_shards::command::Token;
+use corq_shards::effect::Refusal;
+use corq_shards::id::JobId;
+
+/// An unlocked job is left for dead after this long.
+const UNLOCKED_TTL_MS: u64 = 30_000;
+const BACKOFF_MAX_MS: u64 = 3_600_000;
+const STALLS_MAX: u8 = 3;
+
+/// When and for whom a call was made, and the shard after it.
+pub struct Moment<'a> {
+    pub now_ms: u64,
+    pub client: u64,
+    pub request: u64,
+    pub shard: &'a Shard,
+}
+
+impl Model {
+    /// Whether `token` entitles to speak for a job.
+    pub fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
+        let Some(State::Active(lease)) = self.jobs.get(&id).map(|job| &job.state) else {
+            return Err(Refusal::NotActive);
+        };
+        match (lease.token, token) {
+            (None, None) => Ok(()),
+            (Some(_), None) => Err(Refusal::TokenRequired),
+            (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(()),
+            _ => Err(Refusal::TokenInvalid),
+        }
+    }
+
+    /// An active job is done.
+    pub fn complete(&mut self, now_ms: u64, id: JobId) {
+        let place = self.next_completion();
+        let keep = self.completed_max;
+        let job = self.change(id);
+        if job.remove_on_complete || keep == 0 {
+            job.state = State::Gone;
+            return;
+        }
+        job.state = State::Completed { at_ms: now_ms, place };
+        let queue = job.queue.clone();
+        let mut completed: Vec<(u64, JobId)> = self
+            .of_queue(&queue)
+            .filter_map(|job| match job.state {
+                State::Completed { place, .. } => Some((place, job.id)),
+                _ => None,
+            })
+            .collect();
+        completed.sort_unstable();
+        let surplus = completed.len().saturating_sub(keep);
+        for &(_, oldest) in &completed[..surplus] {
+            self.change(oldest).state = State::Gone;
+        }
+    }
+
+    /// An attempt has failed. How long until the next one is the shard's choice, within bounds.
+    pub fn fail_attempt(&mut self, now_ms: u64, id: JobId, shard: &Shard) {
+        let job = &self.jobs[&id];
+        if job.attempts + 1 >= job.max_attempts {
+            self.bury(now_ms, id, false);
+            return;
+        }
+        let doublings = u32::from(job.attempts);
+        let least_ms = (job.backoff_ms << doublings).min(BACKOFF_MAX_MS);
+        let most_ms = (least_ms + least_ms / 5).min(BACKOFF_MAX_MS);
+        // A job whose life has ended meanwhile is not there to be seen.
+        let found = shard.find(id).map(|index| shard.view(index).job.run_at_ms);
+        let run_at_ms = found.unwrap_or(now_ms + least_ms);
+        self.must(Check::EarlyBackoff, run_at_ms >= now_ms + least_ms, || {
+            format!("{id:?} is tried again after {} ms", run_at_ms.saturating_sub(now_ms))
+        });
+        self.must(Check::Overdue, run_at_ms <= now_ms + most_ms, || {
+            format!("{id:?} waits {} ms of at most {most_ms}", run_at_ms - now_ms)
+        });
+        let job = self.change(id);
+        job.attempts += 1;
+        job.run_at_ms = run_at_ms;
+        job.state = if run_at_ms > now_ms { State::Delayed } else { State::Waiting };
+        self.fresh.insert(id, None);
+    }
+
+    /// A worker has gone silent.
+    pub fn stall(&mut self, now_ms: u64, id: JobId) {
+        let job = &self.jobs[&id];
+        if job.stalls + 1 >= STALLS_MAX || job.attempts + 1 >= job.max_attempts {
+            self.bury(now_ms, id, true);
+            return;
+        }
+        let job = self.change(id);
+        job.attempts += 1;
+        job.stalls += 1;
+        job.state = State::Waiting;
+        self.fresh.insert(id, None);
+    }
+
+    fn bury(&mut self, now_ms: u64, id: JobId, stalled: bool) {
+        let job = self.change(id);
+        job.attempts += 1;
+        job.stalls += u8::from(stalled);
+        let listed = State::Failed { at_ms: now_ms };
+        job.state = if job.remove_on_fail { State::Gone } else { listed };
+    }
+
+    /// A pull was answered with jobs.
+    pub fn deliver(&mut self, at: &Moment<'_>, request: u64, jobs: &[(JobId, Option<Token>)]) {
+        let Some(place) = self.waiters.iter().position(|one| one.request == request) else {
+            self.checks.fail(Check::Answer, || format!("nobody waits for the answer {request}"));
+            return;
+        };
+        let waiter = self.waiters.remove(place);
+        let first = self.waiters[..place].iter().all(|earlier| earlier.queue != waiter.queue);
+        self.must(Check::Order, first, || format!("pull {request} was served out of turn"));
+        self.must(Check::Answer, jobs.len() <= waiter.count, || {
+            format!("{} jobs for a pull of {}", jobs.len(), waiter.count)
+        });
+        self.must(Check::State, !self.paused.contains(&waiter.queue), || {
+            format!("the paused queue {} delivers", waiter.queue)
+        });
+        for &(id, token) in jobs {
+            self.may_deliver(at.now_ms, id, &waiter.queue);
+            let fits = token.is_some() == waiter.locked
+                && token.is_none_or(|token| self.tokens.insert(token.0));
+            self.must(Check::Answer, fits, || format!("the token of {id:?} is {token:?}"));
+            let Some(timeout_ms) = self.jobs.get(&id).map(|job| job.timeout_ms) else { continue };
+            let ttl_ms = if waiter.locked { waiter.ttl_ms } else { UNLOCKED_TTL_MS };
+            self.change(id).state = State::Active(Lease {
+                client: (!waiter.detach).then_some(waiter.client),
+                token,
+                ttl_ms,
+                expires_at_ms: at.now_ms + ttl_ms,
+                timeout_at_ms: timeout_ms.map(|timeout_ms| at.now_ms + timeout_ms),
+            });
+            self.fresh.remove(&id);
+        }
+        let more = self.ready(&waiter.queue).any(|job| !self.fresh.contains_key(&job.id));
+        self.must(Check::Starved, jobs.len() == waiter.count || !more, || {
+            format!("pull {request} got {} jobs of {} and left some", jobs.len(), waiter.count)
+        });
+    }
+
+    /// Whether this job may go out now, and before all others.
+    fn may_deliver(&mut self, now_ms: u64, id: JobId, queue: &str) {
+        let Some(job) = self.jobs.get(&id) else {
+            self.checks.fail(Check::State, || format!("{id:?} is delivered and was never pushed"));
+            return;
+        };
+        self.must(Check::State, job.queue == queue, || format!("{id:?} is of another queue"));
+        match &job.state {
+            State::Waiting => {}
+            State::Delayed => self.too_early(now_ms, job, "is delivered"),
+            State::Active(lease) => self
+                .checks
+                .fail(Check::Lease, || format!("{id:?} is delivered while it is held: {lease:?}")),
+            ended => self.checks.fail(Check::Again, || format!("{id:?} is delivered: {ended:?}")),
+        }
+        self.must(Check::Attempts, job.attempts < job.max_attempts, || {
+            format!("{id:?} is delivered for attempt {} of {}", job.attempts + 1, job.max_attempts)
+        });
+        let mine = self.fresh.get(&id);
+        let overtaken = self.ready(queue).find(|other| {
+            let considered = match (self.fresh.get(&other.id), mine) {
+                (None, _) => true,
+                // What falls due in one call comes in the order of its times.
+                (Some(Some(theirs)), Some(Some(mine))) => theirs < mine,
+                (Some(_), _) => false,
+            };
+            considered && other.id != id && other.rank() < job.rank()
+        });
+        if let Some(other) = overtaken {
+            self.checks.fail(Check::Order, || format!("{job:?}\n  is delivered before {other:?}"));
+        }
+    }
+
+    /// A pending job is somewhere else although its time has not come.
+    pub fn too_early(&self, now_ms: u64, job: &Job, what: &str) {
+        let check = match job.attempts {
+            _ if job.run_at_ms <= now_ms => Check::State,
+            0 => Check::EarlyDelay,
+            _ => Check::EarlyBackoff,
+        };
+        self.checks.fail(check, || {
+            format!("{:?} {what} {} ms early", job.id, job.run_at_ms.saturating_sub(now_ms))
+        });
+    }
+
+    /// A pull was answered empty.
+    pub fn deliver_nothing(&mut self, at: &Moment<'_>, request: u64) {
+        let Some(place) = self.waiters.iter().position(|one| one.request == request) else {
+            self.checks.fail(Check::Answer, || format!("nobody waits for the answer {request}"));
+            return;
+        };
+        let waiter = self.waiters.remove(place);
+        self.must(Check::Answer, waiter.until_ms <= at.now_ms, || {
+            format!("pull {request} gives up {} ms early", waiter.until_ms - at.now_ms)
+        });
+        let before = self.waiters[..place].iter().any(|earlier| earlier.queue == waiter.queue);
+        let none = before || !self.is_servable(&waiter.queue);
+        self.must(Check::Starved, none, || format!("pull {request} finds nothing: {waiter:?}"));
+    }
+
+    fn is_servable(&self, queue: &str) -> bool {
+        !self.paused.contains(queue) && self.ready(queue).next().is_some()
+    }
+
+    /// The end of every call: nobody waits while there is a job for him.
+    pub fn settled(&self) {
+        for waiter in &self.waiters {
+            self.must(Check::Starved, !self.is_servable(&waiter.queue), || {
+                format!("pull {} waits beside a ready job", waiter.request)
+            });
+        }
+    }
+
+    /// Time has passed: what falls due before anything is delivered.
+    pub fn fall_due(&mut self, at: &Moment<'_>) {
+        self.end_lives(at.now_ms);
+        let ids: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in ids {
+            let job = &self.jobs[&id];
+            match &job.state {
+                State::Delayed if job.run_at_ms <= at.now_ms => {
+                    let since_ms = job.run_at_ms;
+                    self.change(id).state = State::Waiting;
+                    self.fresh.insert(id, Some(since_ms));
+                }
+                State::Active(lease) => {
+                    let timed_out = lease.timeout_at_ms.is_some_and(|end| end <= at.now_ms);
+                    if timed_out {
+                        self.fail_attempt(at.now_ms, id, at.shard);
+                    } else if lease.expires_at_ms <= at.now_ms {
+                        self.stall(at.now_ms, id);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The rest, after what was delivered.
+    pub fn after_time(&mut self, at: &Moment<'_>) {
+        self.end_lives(at.now_ms);
+        let ids: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in ids {
+            if self.is_aged(&self.jobs[&id], at.now_ms) && at.shard.find(id).is_none() {
+                self.change(id).state = State::Gone;
+            }
+        }
+        let late = self.waiters.iter().find(|waiter| waiter.until_ms <= at.now_ms);
+        if let Some(waiter) = late {
+            self.checks.fail(Check::Overdue, || format!("{waiter:?} waits too long"));
+        }
+    }
+
+    fn end_lives(&mut self, now_ms: u64) {
+        let over =
+            |job: &&Job| job.is_pending() && job.expires_at_ms.is_some_and(|at| at <= now_ms);
+        let over: Vec<JobId> = self.jobs.values().filter(over).map(|job| job.id).collect();
+        for id in over {
+            self.change(id).state = State::Gone;
+            self.fresh.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The naive model of one shard: what its jobs, queues and waiting pulls should be, in plain maps and
+//! vectors, written from the rules and not from the engine. Nothing here is fast.
+//!
+//! Every change keeps the version before it, with the number of records the log had then, so that a
+//! crash can take back what the log lost.
+
+use super::check::{Check, Checks};
+use corq_shards::Shard;
+use corq_shards::command::Token;
+use corq_shards::id::JobId;
+use corq_shards::job::State as Found;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A hold on a job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lease {
+    /// The connection whose end gives the job back.
+    pub client: Option<u64>,
+    pub token: Option<Token>,
+    pub ttl_ms: u64,
+    pub expires_at_ms: u64,
+    pub timeout_at_ms: Option<u64>,
+}
+
+/// Where a job stands.
+#[derive(Clone, PartialEq, Debug)]
+pub enum State {
+    Waiting,
+    Delayed,
+    Active(Lease),
+    /// With its place in the order of completions.
+    Completed {
+        at_ms: u64,
+        place: u64,
+    },
+    Failed {
+        at_ms: u64,
+    },
+    /// It was, and ended, and is not listed any more.
+    Gone,
+}
+
+/// A job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Job {
+    pub id: JobId,
+    pub queue: String,
+    pub data: Vec<u8>,
+    pub priority: i32,
+    pub lifo: bool,
+    pub run_at_ms: u64,
+    pub backoff_ms: u64,
+    pub expires_at_ms: Option<u64>,
+    pub timeout_ms: Option<u64>,
+    pub unique_key: Option<String>,
+    pub custom_id: Option<String>,
+    pub remove_on_complete: bool,
+    pub remove_on_fail: bool,
+    pub max_attempts: u16,
+    pub attempts: u16,
+    pub stalls: u8,
+    pub state: State,
+}
+
+impl Job {
+    /// Waiting in the widest sense: no worker has it, and it has not ended.
+    pub fn is_pending(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Delayed)
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.is_pending() || matches!(self.state, State::Active(_))
+    }
+
+    /// Sorts in order of delivery.
+    pub fn rank(&self) -> (i32, bool, u64, i128) {
+        // The top bits of an id are a time, far from the sign.
+        let id = self.id.0 as i128;
+        if self.lifo {
+            (-self.priority, false, 0, -id)
+        } else {
+            (-self.priority, true, self.run_at_ms, id)
+        }
+    }
+}
+
+/// A pull that has not been answered.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    pub request: u64,
+    pub client: u64,
+    pub queue: String,
+    pub count: usize,
+    pub until_ms: u64,
+    pub locked: bool,
+    pub detach: bool,
+    pub ttl_ms: u64,
+}
+
+/// What was before a change.
+enum Old {
+    Job(JobId, Option<Box<Job>>),
+    Paused(String, bool),
+}
+
+struct Change {
+    /// Records in the log before and after the call that made it.
+    before: usize,
+    after: usize,
+    old: Old,
+}
+
+/// See the module.
+pub struct Model {
+    pub checks: Checks,
+    pub completed_max: usize,
+    pub retention_ms: u64,
+    pub jobs: BTreeMap<JobId, Job>,
+    pub paused: BTreeSet<String>,
+    /// In the order they came.
+    pub waiters: Vec<Waiter>,
+    /// Jobs that became ready in this call, and since when if it was by their time.
+    pub fresh: BTreeMap<JobId, Option<u64>>,
+    pub tokens: BTreeSet<u128>,
+    /// Queues whose dead-letter queue was tried anew: a key may have two holders there.
+    pub revived: BTreeSet<String>,
+    history: Vec<Change>,
+    open: Vec<Old>,
+    completions: u64,
+}
+
+impl Model {
+    pub fn new(checks: Checks, completed_max: usize, retention_ms: u64) -> Self {
+        Self {
+            checks,
+            completed_max,
+            retention_ms,
+            jobs: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            waiters: Vec::new(),
+            fresh: BTreeMap::new(),
+            tokens: BTreeSet::new(),
+            revived: BTreeSet::new(),
+            history: Vec::new(),
+            open: Vec::new(),
+            completions: 0,
+        }
+    }
+
+    /// A job, to be changed. One transition, one call: the version before it is kept.
+    pub fn change(&mut self, id: JobId) -> &mut Job {
+        let job = self.jobs.get_mut(&id).expect("only known jobs change");
+        self.open.push(Old::Job(id, Some(Box::new(job.clone()))));
+        job
+    }
+
+    pub fn add(&mut self, job: Job) {
+        self.open.push(Old::Job(job.id, self.jobs.get(&job.id).cloned().map(Box::new)));
+        self.fresh.insert(job.id, None);
+        self.jobs.insert(job.id, job);
+    }
+
+    pub fn pause(&mut self, queue: &str, paused: bool) {
+        self.open.push(Old::Paused(queue.into(), self.paused.contains(queue)));
+        if paused {
+            self.paused.insert(queue.into());
+        } else {
+            self.paused.remove(queue);
+        }
+    }
+
+    /// Ends a call that took the log from `before` records to `after`.
+    pub fn end_call(&mut self, before: usize, after: usize) {
+        let changes = self.open.drain(..).map(|old| Change { before, after, old });
+        self.history.extend(changes);
+        self.fresh.clear();
+    }
+
+    pub fn of_queue(&self, queue: &str) -> impl Iterator<Item = &Job> {
+        self.jobs.values().filter(move |job| job.queue == queue)
+    }
+
+    /// The job that holds a deduplication key: the oldest, if a retry brought a second one.
+    pub fn holder(&self, queue: &str, key: &str) -> Option<JobId> {
+        let mut holders = self.of_queue(queue).filter(|job| job.is_live());
+        holders.find(|job| job.unique_key.as_deref() == Some(key)).map(|job| job.id)
+    }
+
+    pub fn ready(&self, queue: &str) -> impl Iterator<Item = &Job> {
+        self.of_queue(queue).filter(|job| job.state == State::Waiting)
+    }
+
+    /// A place in the order of completions.
+    pub fn next_completion(&mut self) -> u64 {
+        self.completions += 1;
+        self.completions
+    }
+
+    /// The process has ended and `kept` records are left: takes back what they do not tell of. Of a call
+    /// that was cut in the middle, each job stands at one of the versions it had in it.
+    pub fn rewind(&mut self, kept: usize, shard: &Shard) {
+        self.waiters.clear();
+        let mut cut: BTreeSet<JobId> = BTreeSet::new();
+        while let Some(change) = self.history.pop_if(|change| change.after > kept) {
+            match change.old {
+                Old::Paused(queue, paused) => {
+                    let found = shard.queues().any(|q| *q.name == *queue && q.paused);
+                    if change.before >= kept || found == paused {
+                        self.pause(&queue, paused);
+                    }
+                }
+                Old::Job(id, old) => {
+                    if change.before < kept && (cut.contains(&id) || self.matches(id, shard)) {
+                        cut.insert(id);
+                        continue;
+                    }
+                    match old {
+                        Some(job) => self.jobs.insert(id, *job),
+                        None => self.jobs.remove(&id),
+                    };
+                }
+            }
+        }
+        self.open.clear();
+    }
+
+    /// Whether a job of the model, as a restart would find it, is what `shard` has.
+    fn matches(&self, id: JobId, shard: &Shard) -> bool {
+        let found = shard.find(id).map(|index| shard.view(index));
+        let (Some(job), Some(view)) = (self.jobs.get(&id), found) else {
+            let gone = self.jobs.get(&id).is_none_or(|job| job.state == State::Gone);
+            return gone == found.is_none();
+        };
+        let same = match (&job.state, view.job.state) {
+            (State::Active(lease), found) if lease.token.is_none() => {
+                matches!(found, Found::Waiting | Found::Delayed)
+            }
+            (State::Waiting | State::Delayed, Found::Waiting | Found::Delayed)
+            | (State::Completed { .. }, Found::Completed)
+            | (State::Failed { .. }, Found::Failed) => true,
+            (State::Active(lease), Found::Active) => {
+                view.lease.is_some_and(|found| found.token == lease.token)
+            }
+            _ => false,
+        };
+        same && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
+            && view.job.run_at_ms == job.run_at_ms
+    }
+
+    /// The process has started again: locks live once more, what had none waits.
+    pub fn restart(&mut self, now_ms: u64) {
+        for job in self.jobs.values_mut() {
+            let State::Active(lease) = &mut job.state else { continue };
+            if lease.token.is_none() {
+                job.state = if job.run_at_ms > now_ms { State::Delayed } else { State::Waiting };
+                continue;
+            }
+            lease.client = None;
+            lease.expires_at_ms = now_ms + lease.ttl_ms;
+            lease.timeout_at_ms = job.timeout_ms.map(|timeout_ms| now_ms + timeout_ms);
+        }
+    }
+
+    /// Completed jobs past their time may be kept a while longer.
+    pub fn is_aged(&self, job: &Job, now_ms: u64) -> bool {
+        matches!(job.state, State::Completed { at_ms, .. } if at_ms + self.retention_ms <= now_ms)
+    }
+
+    pub fn must(&self, check: Check, holds: bool, what: impl FnOnce() -> String) {
+        self.checks.must(check, holds, what);
+    }
+}

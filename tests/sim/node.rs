@@ -1,0 +1,262 @@
+//! One shard of the simulated server: the real engine, log and directory, the model beside them, and
+//! the rule of the server's turn that nothing leaves before the log has it.
+
+use super::book::Book;
+use super::canary;
+use super::check::Check;
+use super::judge::Moment;
+use super::model::Model;
+use super::ops::{Answer, Call};
+use super::settings::{Flaw, Settings};
+use corq_io::log::{Log, LogError, Position};
+use corq_shards::command::{ClientId, RequestId};
+use corq_shards::directory::Directory;
+use corq_shards::effect::{Effects, Reply};
+use corq_shards::id::JobId;
+use corq_shards::{Caller, Out, Shard};
+use std::collections::VecDeque;
+
+/// What a shard has to say, once its log has the reason.
+#[derive(Debug)]
+pub enum News {
+    Answer { request: u64, answer: Answer },
+    Claimed { task: u64, taken: Vec<bool> },
+    Name { name: String, id: JobId, known: bool },
+    Unclaim { name: String },
+}
+
+/// The news of one turn.
+pub struct Held {
+    until: Position,
+    /// Records in the log by then.
+    pub records: usize,
+    pub news: Vec<News>,
+}
+
+/// See the module.
+pub struct Node {
+    pub index: usize,
+    pub shard: Shard,
+    pub book: Book,
+    pub model: Model,
+    pub directory: Directory,
+    /// Claims that wait until another push says what came of a name.
+    pub waiting: VecDeque<(u64, Vec<String>)>,
+    pub held: VecDeque<Held>,
+    /// This turn's.
+    pub news: Vec<News>,
+    effects: Effects,
+}
+
+impl Node {
+    /// A shard around a log, both as recovery left them.
+    pub fn new(index: usize, shard: Shard, book: Book, model: Model) -> Self {
+        Self {
+            index,
+            shard,
+            book,
+            model,
+            directory: Directory::default(),
+            waiting: VecDeque::new(),
+            held: VecDeque::new(),
+            news: Vec::new(),
+            effects: Effects::default(),
+        }
+    }
+
+    /// Carries out a command and has the model judge it. Returns how it was answered, if it was.
+    pub fn run(&mut self, now_ms: u64, client: u64, request: u64, call: &dyn Call) {
+        let before = self.book.written.len();
+        let caller = Caller { client: ClientId(client), request: RequestId(request) };
+        let flaw = self.book.flaw;
+        self.effects.clear();
+        let Self { shard, book, effects, model, .. } = self;
+        call.give(&mut |command| {
+            canary::spoil(flaw, command, &mut |command| {
+                shard.apply(now_ms, caller, command, &mut Out { journal: book, effects });
+            });
+        });
+        let answers = answers(effects, shard, flaw);
+        let at = Moment { now_ms, client, request, shard };
+        let own = answers.iter().find(|(one, _)| *one == request).map(|(_, answer)| answer);
+        call.judge(model, &at, own);
+        if !call.is_stepwise() {
+            // All of it was carried out before anything was delivered.
+            model.fresh.clear();
+        }
+        if let Some(Answer::Pushed(ids)) = own {
+            for (place, name) in call.names() {
+                let index = ids.get(place).and_then(|&id| shard.find(id));
+                let options = index.and_then(|index| shard.view(index).options);
+                if options.and_then(|has| has.custom_id.as_deref()) != Some(name) {
+                    self.news.push(News::Unclaim { name: name.into() });
+                }
+            }
+        }
+        self.judge_deliveries(now_ms, &answers);
+        self.end_call(before, answers);
+    }
+
+    /// Lets time pass in the shard and in the model.
+    pub fn tick(&mut self, now_ms: u64) {
+        let before = self.book.written.len();
+        let flaw = self.book.flaw;
+        let shown_ms = match flaw {
+            Flaw::ClockAhead => now_ms + 60,
+            Flaw::SleepyTimers => now_ms - 400,
+            _ => now_ms,
+        };
+        self.effects.clear();
+        let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
+        while self.shard.tick(shown_ms, &mut out) <= shown_ms {}
+        let answers = answers(&self.effects, &self.shard, flaw);
+        let at = Moment { now_ms, client: 0, request: 0, shard: &self.shard };
+        self.model.fall_due(&at);
+        self.judge_deliveries(now_ms, &answers);
+        self.model.after_time(&Moment { now_ms, client: 0, request: 0, shard: &self.shard });
+        self.end_call(before, answers);
+    }
+
+    fn judge_deliveries(&mut self, now_ms: u64, answers: &Answers) {
+        let at = Moment { now_ms, client: 0, request: 0, shard: &self.shard };
+        for (request, answer) in answers {
+            match answer {
+                Answer::Pulled(jobs) if jobs.is_empty() => {
+                    self.model.deliver_nothing(&at, *request);
+                }
+                Answer::Pulled(jobs) => self.model.deliver(&at, *request, jobs),
+                _ => {}
+            }
+        }
+        self.model.settled();
+    }
+
+    fn end_call(&mut self, before: usize, answers: Answers) {
+        self.model.end_call(before, self.book.written.len());
+        let answers = answers.into_iter();
+        self.news.extend(answers.map(|(request, answer)| News::Answer { request, answer }));
+        for change in self.effects.names.drain(..) {
+            if change.known || self.book.flaw != Flaw::NamesKept {
+                let name = change.name.into();
+                self.news.push(News::Name { name, id: change.id, known: change.known });
+            }
+        }
+    }
+
+    /// The end of a turn: writes what is due and holds back this turn's news.
+    pub fn flush(&mut self, now_ms: u64) -> Result<(), LogError> {
+        self.book.log.flush(now_ms)?;
+        self.hold_back();
+        Ok(())
+    }
+
+    pub fn hold_back(&mut self) {
+        if !self.news.is_empty() {
+            let (until, records) = (self.book.log.head(), self.book.written.len());
+            let news = std::mem::take(&mut self.news);
+            self.held.push_back(Held { until, records, news });
+        }
+    }
+
+    /// The oldest news that may go.
+    pub fn release(&mut self) -> Option<Held> {
+        let released = self.book.log.released();
+        let early = self.book.flaw == Flaw::ReleaseEarly;
+        self.held.pop_front_if(|held| early || held.until <= released)
+    }
+
+    /// The directory's part of a claim: all names, or for now none.
+    pub fn claim(&mut self, task: u64, names: Vec<String>) {
+        if names.iter().any(|name| self.directory.is_claimed(name)) {
+            self.waiting.push_back((task, names));
+            return;
+        }
+        let taken = names.iter().map(|name| !self.directory.claim(name)).collect();
+        self.news.push(News::Claimed { task, taken });
+    }
+
+    pub fn retry_claims(&mut self) {
+        for (task, names) in std::mem::take(&mut self.waiting) {
+            self.claim(task, names);
+        }
+    }
+
+    /// The log, read again from its first record, gives what the shard is.
+    pub fn check_replay(&self, settings: &Settings, now_ms: u64) {
+        let checks = self.model.checks;
+        if let Err(wrong) = self.shard.audit() {
+            checks.fail(Check::Replay, || format!("shard {}: {wrong}", self.index));
+        }
+        let mut again = Shard::new(settings.shard(self.index, 99));
+        for (position, record) in &self.book.written {
+            if let Err(error) = again.replay(position.0, record) {
+                checks.fail(Check::Replay, || format!("a record is refused: {error:?}"));
+            }
+        }
+        if let Err(wrong) = again.audit() {
+            checks.fail(Check::Replay, || format!("shard {} replayed: {wrong}", self.index));
+        }
+        let facts = |shard: &Shard| -> Vec<String> {
+            let aged = |fact: &String| self.is_of_aged(shard, fact, now_ms);
+            shard.facts().into_iter().filter(|fact| !aged(fact)).collect()
+        };
+        let (live, again) = (facts(&self.shard), facts(&again));
+        if live != again {
+            checks.fail(Check::Replay, || {
+                let only = |of: &[String], not_of: &[String]| -> Vec<String> {
+                    of.iter().filter(|fact| !not_of.contains(fact)).cloned().collect()
+                };
+                let (lost, new) = (only(&live, &again), only(&again, &live));
+                format!("shard {}:\n  live {lost:#?}\n  replayed {new:#?}", self.index)
+            });
+        }
+    }
+
+    /// Whether a fact is of a completed job past its time: live shards forget those when they come by.
+    fn is_of_aged(&self, shard: &Shard, fact: &str, now_ms: u64) -> bool {
+        let id = fact.split(' ').next().and_then(|id| u128::from_str_radix(id, 16).ok());
+        let index = id.and_then(|id| shard.find(JobId(id)));
+        let view = index.map(|index| shard.view(index));
+        view.is_some_and(|view| self.model.is_past_retention(&view, now_ms))
+    }
+}
+
+type Answers = Vec<(u64, Answer)>;
+
+/// The replies of one call, in values that stay.
+fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
+    let id = |index: u32| shard.view(index).job.id;
+    let answer = |reply: &Reply| match reply {
+        Reply::Done => Answer::Done,
+        Reply::Refused { place, refusal } => Answer::Refused { place: *place, refusal: *refusal },
+        Reply::Pushed(range) => {
+            Answer::Pushed(effects.pushed[range.clone()].iter().map(|&one| id(one)).collect())
+        }
+        Reply::Pulled(range) => {
+            let jobs = effects.deliveries[range.clone()].iter();
+            let mut jobs: Vec<_> = jobs.map(|one| (id(one.job), one.token)).collect();
+            if flaw == Flaw::PullBackwards {
+                jobs.reverse();
+            }
+            Answer::Pulled(jobs)
+        }
+        Reply::Count(count) => Answer::Count(*count),
+        Reply::Dropped => Answer::Dropped,
+    };
+    effects.replies.iter().map(|(request, reply)| (request.0, answer(reply))).collect()
+}
+
+/// Ends all operations of a log in flight, as a close does.
+pub fn close(book: &mut Book, now_ms: u64) -> Result<(), LogError> {
+    while !book.log.close(now_ms)? {
+        finish_one(&mut book.log)?;
+    }
+    Ok(())
+}
+
+/// Ends one operation in flight. False if there is none.
+pub fn finish_one(log: &mut Log<corq_io::log::FaultyDisk>) -> Result<bool, LogError> {
+    let Some((tag, result)) = log.disk_mut().finish_one() else { return Ok(false) };
+    log.complete(tag, result)?;
+    Ok(true)
+}

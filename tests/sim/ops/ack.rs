@@ -1,0 +1,114 @@
+//! ACK and ACKB: one job; many jobs of one shard; many of several, checked everywhere first.
+
+use super::{Answer, Call, Learned};
+use crate::check::Check;
+use crate::judge::Moment;
+use crate::ledger::Promise;
+use crate::model::Model;
+use crate::world::World;
+use corq_shards::command::{self, Command, Token};
+use corq_shards::effect::Refusal;
+use corq_shards::id::JobId;
+
+/// One completion.
+#[derive(Clone, Copy, Debug)]
+pub struct One {
+    pub job: JobId,
+    pub token: Option<Token>,
+    pub shard: usize,
+}
+
+/// Completions on one shard.
+#[derive(Clone, Debug)]
+pub struct Ack {
+    pub acks: Vec<One>,
+    /// Only asks whether they could be carried out, for this task.
+    pub check_for: Option<u64>,
+}
+
+/// A command on several shards, while they are asked whether it can be carried out.
+#[derive(Debug)]
+pub struct Checking {
+    pub client: u64,
+    pub acks: Vec<One>,
+    pub left: usize,
+    pub refused: bool,
+}
+
+impl Ack {
+    fn verdict(&self, model: &Model, now_ms: u64) -> Answer {
+        for (place, ack) in self.acks.iter().enumerate() {
+            let twice = self.acks[..place].iter().any(|earlier| earlier.job == ack.job);
+            let held = model.held(now_ms, ack.job, ack.token);
+            let verdict = held.and(if twice { Err(Refusal::NotActive) } else { Ok(()) });
+            if let Err(refusal) = verdict {
+                return Answer::Refused { place, refusal };
+            }
+        }
+        Answer::Done
+    }
+}
+
+impl Call for Ack {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let result = b"\xa4done";
+        let acks = self.acks.iter();
+        let acks: Vec<command::Ack<'_>> =
+            acks.map(|one| command::Ack { job: one.job, token: one.token, result }).collect();
+        match self.check_for {
+            Some(_) => to(&Command::CheckAcks { acks: &acks }),
+            None => to(&Command::Ack { acks: &acks }),
+        }
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let expected = self.verdict(model, at.now_ms);
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("an ack was answered {answer:?}, not {expected:?}")
+        });
+        if self.check_for.is_some() || answer != Some(&Answer::Done) {
+            return;
+        }
+        for ack in &self.acks {
+            if model.jobs.contains_key(&ack.job) {
+                model.complete(at.now_ms, ack.job);
+            }
+        }
+    }
+
+    fn learn(&self, world: &mut World, learned: &Learned<'_>) {
+        if let Some(task) = self.check_for {
+            world.checked(task, learned.answer == &Answer::Done);
+        } else if learned.answer == &Answer::Done {
+            for ack in &self.acks {
+                let promise = Promise { shard: learned.shard, durable: false };
+                world.ledger.done.insert(ack.job, promise);
+            }
+        }
+    }
+}
+
+/// A client completes one job it holds, or held.
+pub fn act(world: &mut World, client: usize) {
+    let Some(held) = world.take_held(client) else { return };
+    let one = One { job: held.job, token: held.token, shard: held.shard };
+    world.send(client, held.shard, Ack { acks: vec![one], check_for: None });
+}
+
+/// A client completes several jobs at once.
+pub fn act_on_many(world: &mut World, client: usize) {
+    let count = 2 + world.dice.below(4);
+    let mut acks: Vec<One> = (0..count)
+        .filter_map(|_| world.take_held(client))
+        .map(|held| One { job: held.job, token: held.token, shard: held.shard })
+        .collect();
+    let Some(&first) = acks.first() else { return };
+    if world.dice.one_in(10) {
+        acks.push(first);
+    }
+    if acks.iter().all(|ack| ack.shard == first.shard) {
+        world.send(client, first.shard, Ack { acks, check_for: None });
+    } else {
+        world.check_everywhere(client, acks);
+    }
+}

@@ -1,0 +1,22 @@
+//! The server stops: whoever waits for a job gets an empty answer.
+
+use super::{Answer, Call};
+use crate::judge::Moment;
+use crate::model::Model;
+use corq_shards::command::Command;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct EndWaits;
+
+impl Call for EndWaits {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::EndWaits);
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+        for waiter in &mut model.waiters {
+            waiter.until_ms = waiter.until_ms.min(at.now_ms);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! FAIL.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::client::Held;
+use crate::judge::Moment;
+use crate::model::Model;
+use crate::world::World;
+use corq_shards::command::{self, Command};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Fail(Held);
+
+impl Call for Fail {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::Fail(command::Fail { job: self.0.job, token: self.0.token, error: "no" }));
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let held = model.held(at.now_ms, self.0.job, self.0.token);
+        let expected =
+            held.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("a fail was answered {answer:?}, not {expected:?}")
+        });
+        if answer == Some(&Answer::Done) && model.jobs.contains_key(&self.0.job) {
+            model.fail_attempt(at.now_ms, self.0.job, at.shard);
+        }
+    }
+}
+
+/// A client fails a job it holds, or held.
+pub fn act(world: &mut World, client: usize) {
+    let Some(held) = world.take_held(client) else { return };
+    world.send(client, held.shard, Fail(held));
+}

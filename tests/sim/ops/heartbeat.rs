@@ -1,0 +1,72 @@
+//! `JobHeartbeat` and `JobHeartbeatB`, also from other connections than the one that pulled.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::client::Held;
+use crate::judge::Moment;
+use crate::model::{Model, State};
+use crate::settings::Flaw;
+use crate::world::World;
+use corq_shards::command::Command;
+
+/// One or many signs of life for jobs of one shard.
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    jobs: Vec<Held>,
+    many: bool,
+    /// Canary: the shard never hears it.
+    deaf: bool,
+}
+
+impl Call for Heartbeat {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let first = &self.jobs[0];
+        if self.many {
+            let beats = self.jobs.iter().filter(|_| !self.deaf);
+            let beats: Vec<_> = beats.map(|held| (held.job, held.token)).collect();
+            to(&Command::Heartbeats { beats: &beats });
+        } else {
+            to(&Command::Heartbeat { job: first.job, token: first.token });
+        }
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let mut alive = 0;
+        let mut expected = Answer::Done;
+        for held in &self.jobs {
+            match model.held(at.now_ms, held.job, held.token) {
+                Err(refusal) => expected = Answer::Refused { place: 0, refusal },
+                Ok(()) => {
+                    alive += 1;
+                    let State::Active(lease) = &mut model.change(held.job).state else { continue };
+                    lease.expires_at_ms = at.now_ms + lease.ttl_ms;
+                    if held.token.is_some() && lease.client != Some(at.client) {
+                        lease.client = None;
+                    }
+                }
+            }
+        }
+        if self.many {
+            expected = Answer::Count(alive);
+        }
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("a heartbeat was answered {answer:?}, not {expected:?}")
+        });
+    }
+}
+
+/// A client shows life for a job, its own or another's.
+pub fn act(world: &mut World, client: usize) {
+    let Some(held) = world.see_held(client) else { return };
+    world.send(client, held.shard, Heartbeat { jobs: vec![held], many: false, deaf: false });
+}
+
+/// A client shows life for many jobs of one shard.
+pub fn act_on_many(world: &mut World, client: usize) {
+    let Some(first) = world.see_held(client) else { return };
+    let more = (0..world.dice.below(4)).filter_map(|_| world.see_held(client));
+    let more: Vec<Held> = more.filter(|held| held.shard == first.shard).collect();
+    let jobs = std::iter::once(first).chain(more).collect();
+    let deaf = world.settings.has(Flaw::DeafHeartbeat);
+    world.send(client, first.shard, Heartbeat { jobs, many: true, deaf });
+}

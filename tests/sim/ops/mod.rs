@@ -1,0 +1,83 @@
+//! The commands a client can give, a family per file. To add one: a file with a [`Call`] (the command,
+//! and the model's judgement of it), a function that lets a client give it, and a row in [`TABLE`].
+
+pub mod ack;
+mod disconnect;
+pub mod end_waits;
+mod fail;
+mod heartbeat;
+pub mod pause;
+pub mod pull;
+pub mod push;
+mod retry_failed;
+
+use super::judge::Moment;
+use super::model::Model;
+use super::world::World;
+use corq_shards::command::{Command, Token};
+use corq_shards::effect::Refusal;
+use corq_shards::id::JobId;
+use std::fmt::Debug;
+
+/// What a shard answers, in values that stay.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    Done,
+    Refused { place: usize, refusal: Refusal },
+    Pushed(Vec<JobId>),
+    Pulled(Vec<(JobId, Option<Token>)>),
+    Count(u64),
+    Dropped,
+}
+
+/// An answer that has reached its client.
+pub struct Learned<'a> {
+    pub client: u64,
+    pub shard: usize,
+    pub answer: &'a Answer,
+}
+
+/// A command on its way to a shard.
+pub trait Call: Debug {
+    /// Gives the command to the shard.
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>));
+
+    /// What the model does with it, and whether `answer` is the right one. Jobs delivered because of it
+    /// are judged afterwards: a pull only joins the line of those who wait.
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>);
+
+    /// Whether jobs are delivered before the whole command is carried out.
+    fn is_stepwise(&self) -> bool {
+        false
+    }
+
+    /// Whether it is a request, to which an answer comes.
+    fn is_answered(&self) -> bool {
+        true
+    }
+
+    /// Custom ids that were claimed for it, with the places of their jobs.
+    fn names(&self) -> Vec<(usize, &str)> {
+        Vec::new()
+    }
+
+    /// What the client makes of the answer, once it has it.
+    fn learn(&self, _world: &mut World, _learned: &Learned<'_>) {}
+}
+
+/// Lets a client do something; `usize` is its place in [`World::clients`].
+type Act = fn(&mut World, usize);
+
+/// What clients do, and how often in comparison.
+pub const TABLE: &[(u64, Act)] = &[
+    (10, push::act),
+    (9, pull::act),
+    (5, ack::act),
+    (2, ack::act_on_many),
+    (3, fail::act),
+    (2, heartbeat::act),
+    (1, heartbeat::act_on_many),
+    (1, pause::act),
+    (1, retry_failed::act),
+    (1, disconnect::act),
+];

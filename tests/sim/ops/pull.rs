@@ -1,0 +1,80 @@
+//! PULL and PULLB: locked or not, at once or waiting.
+
+use super::{Answer, Call, Learned};
+use crate::check::Check;
+use crate::client::Held;
+use crate::judge::Moment;
+use crate::model::{Model, Waiter};
+use crate::world::{QUEUES, World};
+use corq_shards::command::{self, Command};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    pub queue: String,
+    pub count: u32,
+    pub timeout_ms: u64,
+    pub locked: bool,
+    pub lock_ttl_ms: u32,
+    pub detach: bool,
+}
+
+impl Call for Pull {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::Pull(command::Pull {
+            queue: &self.queue,
+            count: self.count,
+            timeout_ms: self.timeout_ms,
+            locked: self.locked,
+            lock_ttl_ms: self.lock_ttl_ms,
+            detach: self.detach,
+        }));
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        model.waiters.push(Waiter {
+            request: at.request,
+            client: at.client,
+            queue: self.queue.clone(),
+            count: self.count as usize,
+            until_ms: at.now_ms + self.timeout_ms,
+            locked: self.locked,
+            detach: self.detach,
+            ttl_ms: self.lock_ttl_ms.into(),
+        });
+        model.must(Check::Answer, answer.is_some() || self.timeout_ms > 0, || {
+            "a pull that does not wait has no answer".into()
+        });
+    }
+
+    fn learn(&self, world: &mut World, learned: &Learned<'_>) {
+        let Answer::Pulled(jobs) = learned.answer else { return };
+        for &(job, token) in jobs {
+            let done = world.ledger.done.contains_key(&job);
+            world.checks.must(Check::Again, !done, || {
+                format!("{job:?} was completed, and a client gets it again")
+            });
+            let held = Held { job, token, shard: learned.shard };
+            match world.clients.iter_mut().find(|client| client.id == learned.client) {
+                Some(client) => client.held.push(held),
+                // Too late for its client; somebody may try it all the same.
+                None => world.stale.push(held),
+            }
+        }
+    }
+}
+
+/// A client pulls.
+pub fn act(world: &mut World, client: usize) {
+    let dice = &mut world.dice;
+    let pull = Pull {
+        queue: dice.pick(QUEUES).into(),
+        count: if dice.one_in(3) { 1 + dice.below(4) as u32 } else { 1 },
+        timeout_ms: dice.pick(&[0, 0, 50, 1000, 10_000]),
+        locked: !dice.one_in(3),
+        lock_ttl_ms: dice.pick(&[1, 200, 3000, 30_000]),
+        detach: dice.one_in(5),
+    };
+    let shard = world.shard_of_queue(&pull.queue);
+    world.send(client, shard, pull);
+}

@@ -1,0 +1,125 @@
+//! The world of one seed: how many shards, which mode, which faults, and which wrongness is planted.
+
+use super::check::Checks;
+use super::dice::Dice;
+use corq_io::log::{Faults, LogConfig, Mode};
+
+/// Wrongness planted in the harness's own seams, to see that a check sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Flaw {
+    #[default]
+    None,
+    /// The journal writes some failed attempts down as something else.
+    ForgetfulJournal,
+    /// Answers leave before the log has what they tell of.
+    ReleaseEarly,
+    /// The disk says it has synced, and has not.
+    LyingDisk,
+    /// `durable` is not passed on to the log.
+    NoBarrier,
+    /// Completions are written down as something else.
+    LostCompletions,
+    /// A worker's jobs are handed back without anybody saying so.
+    SecretRelease,
+    /// The clock that timers see runs ahead.
+    ClockAhead,
+    /// Priorities are turned round.
+    PriorityTurned,
+    /// LIFO and FIFO are mixed up.
+    LifoTurned,
+    /// The jobs of one pull come backwards.
+    PullBackwards,
+    /// A job is allowed one attempt too many.
+    OneMoreAttempt,
+    /// A job is pushed that nobody asked for.
+    ExtraJob,
+    /// Deduplication keys are dropped.
+    NoUniqueKeys,
+    /// The directory is not told of names that are free again.
+    NamesKept,
+    /// A queue is paused and nobody says so.
+    SecretPause,
+    /// Timers see a clock that is late.
+    SleepyTimers,
+    /// Pulls of many are passed on as pulls of one.
+    SmallPulls,
+    /// The harness remembers some records wrongly.
+    BentRecord,
+    /// Heartbeats for many jobs are not passed on.
+    DeafHeartbeat,
+    /// The dice are not the same in a second run.
+    LoadedDice,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub seed: u64,
+    pub shards: usize,
+    pub mode: Mode,
+    pub faults: Faults,
+    pub clients: u64,
+    pub steps: u64,
+    pub segment_bytes: u64,
+    pub cache_bytes: usize,
+    pub completed_max: u32,
+    pub completed_retention_ms: u64,
+    /// Longest pause between two steps, most of the time.
+    pub pace_ms: u64,
+    pub flaw: Flaw,
+    pub checks: Checks,
+}
+
+impl Settings {
+    pub fn of_seed(seed: u64, flaw: Flaw, checks: Checks) -> Self {
+        let mut dice = Dice::new(seed.wrapping_mul(31).wrapping_add(7));
+        let faults = Faults {
+            late: !dice.one_in(5),
+            inline_writes: dice.one_in(2),
+            short_writes: dice.pick(&[0, 0, 4]),
+            short_reads: dice.pick(&[0, 3]),
+            interrupts: dice.pick(&[0, 0, 6]),
+            stale_segments: dice.one_in(3),
+            lying: flaw == Flaw::LyingDisk,
+            ..Faults::default()
+        };
+        Self {
+            seed,
+            shards: dice.pick(&[1, 2, 2, 3]),
+            mode: dice.pick(&[Mode::Written, Mode::Synced]),
+            faults,
+            clients: 2 + dice.below(4),
+            steps: 350 + dice.below(350),
+            segment_bytes: 1 << dice.pick(&[14, 15, 16]),
+            cache_bytes: 8192 << dice.below(3),
+            completed_max: dice.pick(&[0, 2, 10, 1000]),
+            completed_retention_ms: dice.pick(&[20_000, 100_000, 600_000_000]),
+            pace_ms: dice.pick(&[2, 20, 200]),
+            flaw,
+            checks,
+        }
+    }
+
+    pub fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
+    }
+
+    pub fn log(&self, shard: usize) -> LogConfig {
+        LogConfig {
+            segment_bytes: self.segment_bytes,
+            record_bytes_max: 6000,
+            block_bytes: 4096,
+            cache_bytes: self.cache_bytes,
+            ..LogConfig::new(shard as u16, self.mode)
+        }
+    }
+
+    /// Chance of a shard, different at each start.
+    pub fn shard(&self, shard: usize, start: u64) -> corq_shards::Config {
+        corq_shards::Config {
+            completed_max: self.completed_max,
+            completed_retention_ms: self.completed_retention_ms,
+            seed: self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56),
+        }
+    }
+}
