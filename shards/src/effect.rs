@@ -16,6 +16,17 @@ pub enum Refusal {
     TokenRequired,
     /// The token fits no living lock of the job.
     TokenInvalid,
+    /// Too many long commands wait already.
+    Busy,
+}
+
+/// The id by which clients know a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KnownAs {
+    /// The id made for it.
+    Id(JobId),
+    /// The id that the client chose.
+    Custom(Box<str>),
 }
 
 /// The answer to one command.
@@ -36,6 +47,8 @@ pub enum Reply {
     Pulled(Range<usize>),
     /// How many jobs were meant.
     Count(u64),
+    /// The ids of the jobs removed, as clients know them.
+    Cleaned(Box<[KnownAs]>),
     /// The pull waits no longer: its connection is gone.
     Dropped,
 }

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod chore;
 pub mod command;
 pub mod directory;
 pub mod effect;
@@ -20,6 +21,7 @@ mod hold;
 pub mod id;
 pub mod job;
 pub mod lease;
+mod limits;
 pub mod listing;
 mod mutate;
 mod pull;
@@ -39,5 +41,7 @@ mod unique;
 mod waiter;
 pub mod wire;
 
+pub use chore::CHORES_MAX;
+pub use limits::Limits;
 pub use pull::PULL_BYTES_MAX;
 pub use shard::{Caller, Config, Out, Shard};

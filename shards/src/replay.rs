@@ -68,6 +68,9 @@ impl Shard {
                     self.remove(job);
                 }
             }
+            Record::Limited { queue, limit } => {
+                self.set_limit(queue, *limit);
+            }
             Record::Paused { queue, paused } => {
                 self.set_paused(queue, *paused);
             }

@@ -54,8 +54,8 @@ pub enum Shape {
         /// With tokens.
         locked: bool,
     },
-    /// A number of jobs.
-    Count,
+    /// What came of a long command.
+    Chore,
 }
 
 /// See the module.

@@ -10,12 +10,13 @@ use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Ack, Command, Fail, NewJob};
+use corq_shards::command::{Ack, Command, Fail, Limit, NewJob};
 use corq_shards::effect::{Effects, Refusal, Reply};
 use std::ops::Range;
 
 pub(super) const NOT_FOUND: &str = "Job not found";
 pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
+pub(super) const BUSY: &str = "Too many long commands wait already";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
 pub(super) const TOO_LARGE: &str = "The reply does not fit a frame";
 
@@ -49,14 +50,25 @@ impl Core {
             }
             Body::Pause(queue) => self.pause(conns, asked, queue, true),
             Body::Resume(queue) => self.pause(conns, asked, queue, false),
-            Body::RetryDlq { queue, job, count } => {
-                self.retry_failed(conns, asked, queue, *job, count.unwrap_or(u64::MAX));
+            Body::RateLimit { queue, limit } => {
+                self.limit(conns, asked, queue, Limit::PerSecond(Some(*limit)));
             }
+            Body::RateLimitClear(queue) => self.limit(conns, asked, queue, Limit::PerSecond(None)),
+            Body::SetConcurrency { queue, limit } => {
+                self.limit(conns, asked, queue, Limit::Active(Some(*limit)));
+            }
+            Body::ClearConcurrency(queue) => self.limit(conns, asked, queue, Limit::Active(None)),
+            Body::RetryDlq { .. }
+            | Body::RetryCompleted { .. }
+            | Body::PurgeDlq(_)
+            | Body::Drain(_)
+            | Body::Clean { .. }
+            | Body::Obliterate(_) => self.do_chore(conns, asked, body),
             _ => self.query(conns, asked, body, &[]),
         }
     }
 
-    fn caller(asked: &Asked<'_>) -> Caller {
+    pub(super) fn caller(asked: &Asked<'_>) -> Caller {
         Caller { client: asked.origin.client(), request: CURRENT }
     }
 
@@ -142,9 +154,7 @@ impl Core {
             Reply::Pulled(range) => {
                 self.write_pulled(conns, parked.origin, req_id, parked.shape, range.clone());
             }
-            Reply::Count(count) => self.write_count(conns, parked.origin, req_id, *count),
-            // The engine parks nothing but pulls and counts.
-            _ => {}
+            other => self.write_chore(conns, parked.origin, req_id, other),
         }
     }
 
@@ -193,28 +203,14 @@ impl Core {
         }
     }
 
-    fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
-        self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
+    fn limit(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, limit: Limit) {
+        self.apply(conns, Self::caller(&asked), &Command::Limit { queue, limit });
         self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
     }
 
-    fn retry_failed(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        queue: &str,
-        job: Option<JobRef<'_>>,
-        count: u64,
-    ) {
-        let id = job.map(|job| asked.id_of(job));
-        if id == Some(None) {
-            self.write_count(conns, asked.origin, asked.req_id, 0);
-            return;
-        }
-        let request = self.park(asked.origin, asked.req_id, Shape::Count);
-        let caller = Caller { request, ..Self::caller(&asked) };
-        let job = id.flatten();
-        self.apply(conns, caller, &Command::RetryFailed { queue, job, count });
+    fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
+        self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
+        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
     }
 }
 
@@ -241,7 +237,7 @@ fn write_deliveries(
     let (many, locked) = match shape {
         Shape::Many { locked } => (true, locked),
         Shape::One { locked } => (false, locked),
-        Shape::Count => return,
+        Shape::Chore => return,
     };
     let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(locked));
     writer.str(if many { "jobs" } else { "job" });
@@ -296,6 +292,7 @@ pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
     match refusal {
         Refusal::NotFound => NOT_FOUND.into(),
         Refusal::NotActive => NOT_ACTIVE.into(),
+        Refusal::Busy => BUSY.into(),
         Refusal::TokenRequired => format!("Lock token required for job {id}"),
         Refusal::TokenInvalid => format!("Invalid or expired lock token for job {id}"),
     }

@@ -5,7 +5,7 @@
 //! core     connections and replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
-//! list     pages of jobs      show     jobs in full
+//! chore    long commands      list     pages of jobs      show     jobs in full
 //! names    custom ids     many  commands on many jobs     all  questions to all shards
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
@@ -13,6 +13,7 @@
 mod all;
 mod auth;
 mod book;
+mod chore;
 mod core;
 mod dispatch;
 mod engine;

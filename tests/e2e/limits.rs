@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::{client, queue};
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn no_more_jobs_are_active_than_the_concurrency_allows() {
     let (mut client, queue) = (client(), queue("concurrency"));
     for n in 0..5 {
@@ -27,7 +26,6 @@ fn no_more_jobs_are_active_than_the_concurrency_allows() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn no_more_jobs_leave_per_second_than_the_rate_allows() {
     let (mut client, queue) = (client(), queue("rate"));
     client.ok("RateLimit", json!({"queue": queue, "limit": 10}));

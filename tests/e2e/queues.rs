@@ -32,7 +32,6 @@ fn counts_tell_every_state() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn an_unknown_queue_counts_nothing() {
     let (mut client, queue) = (client(), queue("unknown"));
     assert_eq!(client.ok("Count", json!({"queue": queue}))["count"], 0);
@@ -54,7 +53,6 @@ fn counts_per_priority() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn the_listing_shows_every_queue_that_has_a_job_or_a_setting() {
     let server = Start::new().start();
     let mut client = server.client();
@@ -110,7 +108,6 @@ fn a_job_that_is_active_when_its_queue_pauses_can_be_finished() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn draining_removes_what_waits_and_nothing_else() {
     let (mut client, queue) = (client(), queue("drain"));
     one_of_each(&mut client, &queue);
@@ -124,7 +121,6 @@ fn draining_removes_what_waits_and_nothing_else() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn obliterating_removes_everything() {
     let (mut client, queue) = (client(), queue("obliterate"));
     one_of_each(&mut client, &queue);
@@ -138,7 +134,6 @@ fn obliterating_removes_everything() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_large_queue_is_obliterated_while_others_are_served() {
     let (mut client, mut other, queue, beside) =
         (client(), crate::client(), queue("large"), queue("beside"));
@@ -154,7 +149,6 @@ fn a_large_queue_is_obliterated_while_others_are_served() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn cleaning_keeps_to_its_state_its_grace_and_its_limit() {
     let (mut client, queue) = (client(), queue("clean"));
     one_of_each(&mut client, &queue);

@@ -202,7 +202,6 @@ fn a_dependent_is_woken_though_the_server_was_killed_between() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn limits_and_pause_survive_a_kill() {
     let mut server = Server::start_default();
     let mut client = server.client();
