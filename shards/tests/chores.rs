@@ -126,7 +126,7 @@ fn a_chore_is_about_the_jobs_that_were_there_and_ends_while_producers_push() {
 }
 
 #[test]
-fn retrying_all_ends_while_workers_fail_what_comes_back() {
+fn retrying_and_purging_end_while_workers_fail_more() {
     let mut bed = Bed::new();
     bury_many(&mut bed, "q", 1200);
     assert_eq!(bed.ask(1, &RETRY), None);
@@ -139,7 +139,13 @@ fn retrying_all_ends_while_workers_fail_what_comes_back() {
     }
     assert_eq!(answered, Some(Reply::Count(1200)));
     assert_eq!(bed.ask(1, &PURGE), None, "a chore again");
-    assert_eq!(bed.pass(0)[0].1, Reply::Count(1200));
+    let mut answered = None;
+    for _ in 0..10 {
+        bury_many(&mut bed, "q", 600);
+        answered = answered.or(tick(&mut bed).pop());
+    }
+    assert_eq!(answered, Some(Reply::Count(1200)));
+    assert_eq!(count(&mut bed, "q", State::Failed), 6000, "those that came later");
 }
 
 #[test]
@@ -205,6 +211,9 @@ fn a_search_goes_on_when_the_jobs_it_comes_to_change_their_state() {
     let left = old.iter().filter(|&&job| bed.state(job).is_some()).count();
     assert_eq!(left, 300, "those that were pulled in time");
     assert!(young.iter().all(|&job| bed.state(job) == Some(State::Waiting)));
+    let nothing = Clean { states: &[State::Delayed], ..clean };
+    assert_eq!(bed.ask(1, &Command::Clean(nothing)), None, "a search in vain is sliced, too");
+    assert_eq!(bed.pass(0)[0].1, Reply::Cleaned([].into()));
     bed.shard.audit().unwrap();
 }
 
@@ -292,6 +301,17 @@ fn chores_of_one_queue_follow_each_other_and_those_of_others_take_turns() {
     assert_eq!(*first, (beside, Reply::Count(10)), "a short one need not wait for a long one");
     assert_eq!(*second, (retry, Reply::Count(1800)));
     assert_eq!(*third, (drain, Reply::Count(1800)));
+    push_many(&mut bed, "q", 1300);
+    let urgent = NewJob { max_attempts: 1, priority: 9, ..NewJob::default() };
+    let dead: Vec<JobId> = (0..5).map(|_| bed.push("q", urgent.clone())).collect();
+    for (job, token) in bed.pull(1, "q", 5) {
+        bed.fail(job, Some(token)).unwrap();
+    }
+    bed.run(1, &DRAIN);
+    bed.run(1, &RETRY);
+    let counts: Vec<Reply> = bed.pass(0).into_iter().map(|(_, reply)| reply).collect();
+    assert_eq!(counts, [Reply::Count(1300), Reply::Count(5)]);
+    assert!(dead.iter().all(|&job| bed.state(job) == Some(State::Waiting)), "after the drain");
 }
 
 #[test]

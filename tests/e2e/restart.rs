@@ -219,7 +219,6 @@ fn limits_and_pause_survive_a_kill() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn an_obliterated_queue_stays_gone_after_a_kill() {
     let mut server = Server::start_default();
     let mut client = server.client();
