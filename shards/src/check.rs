@@ -2,6 +2,7 @@
 
 use crate::id::fnv1a;
 use crate::job::{State, flags};
+use crate::limits::Limits;
 use crate::shard::Shard;
 use crate::slab::List;
 use std::fmt::Write;
@@ -16,6 +17,12 @@ impl Shard {
         let mut facts: Vec<String> = self.jobs.indices().map(|job| self.facts_of(job)).collect();
         for queue in self.queues().filter(|queue| queue.paused) {
             facts.push(format!("paused {}", queue.name));
+        }
+        for queue in self.queues() {
+            if let Some(limits) = &queue.limits {
+                let (rate, active) = (limits.per_second(), limits.active_max());
+                facts.push(format!("limited {} to {rate:?} and {active:?}", queue.name));
+            }
         }
         facts.sort();
         facts
@@ -87,10 +94,35 @@ impl Shard {
             self.audit_lists(queue)?;
         }
         self.audit_awaitings()?;
+        self.audit_limits()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {
             return Err(format!("{active} active jobs, {} leases", self.leases.len()));
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for a job that could be had, and whoever waits for a token will be told.
+    fn audit_limits(&self) -> Result<(), String> {
+        let mut timed = 0;
+        for queue in 0..self.queues.end() {
+            let about = &self.queues[queue];
+            let limits = about.limits.as_deref();
+            timed += usize::from(limits.is_some_and(Limits::is_timed));
+            let full = limits.and_then(Limits::active_max);
+            let full = full.is_some_and(|max| about.count(State::Active) >= u64::from(max));
+            let held_back = about.paused || full || limits.is_some_and(Limits::is_timed);
+            if !about.waiters.is_empty() && about.count(State::Waiting) > 0 && !held_back {
+                return Err(format!("queue {queue}: pulls wait beside ready jobs"));
+            }
+        }
+        if timed != self.limit_timers.len() {
+            return Err(format!("{timed} queues wait for tokens, not {}", self.limit_timers.len()));
+        }
+        let chores: u64 = (0..self.queues.end()).map(|at| u64::from(self.queues[at].chores)).sum();
+        if chores != self.chores.len() as u64 {
+            return Err(format!("queues count {chores} chores, not {}", self.chores.len()));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use crate::change::Change;
 use crate::id::JobId;
+use crate::job::State;
 
 /// Who asked, for as long as it stays connected. Opaque to a shard; used only to group the leases
 /// and waiters of one connection, so that a disconnect can release them.
@@ -151,6 +152,28 @@ pub struct Stack<'a> {
     pub texts: &'a [u8],
 }
 
+/// A limit of a queue: at least 1, or `None` to take it back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// Jobs that may leave per second, and at once after a quiet second.
+    PerSecond(Option<u32>),
+    /// Jobs that may be active at a time.
+    Active(Option<u32>),
+}
+
+/// Removes old jobs of a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Clean<'a> {
+    /// The queue.
+    pub queue: &'a str,
+    /// How long ago a job must have come (waiting, delayed), been pulled (active) or ended.
+    pub grace_ms: u64,
+    /// Only jobs in these states.
+    pub states: &'a [State],
+    /// At most this many.
+    pub limit: u64,
+}
+
 /// A mutation of one shard.
 #[derive(Clone, Copy, Debug)]
 pub enum Command<'a> {
@@ -208,6 +231,13 @@ pub enum Command<'a> {
         /// Whether it stops.
         paused: bool,
     },
+    /// Sets or takes back a limit of a queue.
+    Limit {
+        /// The queue.
+        queue: &'a str,
+        /// Which, and how much.
+        limit: Limit,
+    },
     /// Takes jobs out of the dead-letter queue, to be tried anew.
     RetryFailed {
         /// The queue.
@@ -216,6 +246,30 @@ pub enum Command<'a> {
         job: Option<JobId>,
         /// At most this many, oldest first.
         count: u64,
+    },
+    /// Takes completed jobs, to be done anew.
+    RetryCompleted {
+        /// The queue.
+        queue: &'a str,
+        /// This job only.
+        job: Option<JobId>,
+    },
+    /// Removes the waiting jobs of a queue.
+    Drain {
+        /// The queue.
+        queue: &'a str,
+    },
+    /// Removes the jobs of the dead-letter queue.
+    PurgeFailed {
+        /// The queue.
+        queue: &'a str,
+    },
+    /// Removes old jobs.
+    Clean(Clean<'a>),
+    /// Removes all jobs and settings of a queue.
+    Obliterate {
+        /// The queue.
+        queue: &'a str,
     },
     /// The caller's connection is gone.
     Disconnect,

@@ -25,6 +25,17 @@ pub enum Refusal {
     TokenRequired,
     /// The token fits no living lock of the job.
     TokenInvalid,
+    /// Too many long commands wait already.
+    Busy,
+}
+
+/// The id by which clients know a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KnownAs {
+    /// The id made for it.
+    Id(JobId),
+    /// The id that the client chose.
+    Custom(Box<str>),
 }
 
 /// How a job came to its end.
@@ -60,6 +71,8 @@ pub enum Reply {
     Ended(Ending),
     /// It has not ended in time.
     Unended,
+    /// The ids of the jobs removed, as clients know them.
+    Cleaned(Box<[KnownAs]>),
     /// The command waits no longer: its connection is gone.
     Dropped,
 }

@@ -26,7 +26,9 @@ impl Shard {
     /// The active job that `token` entitles to speak for, or why it does not.
     fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<u32, Refusal> {
         let job = self.jobs.find(id).ok_or(Refusal::NotActive)?;
-        if self.jobs.slab[job].state != State::Active {
+        let about = &self.jobs.slab[job];
+        // What is left of an obliterated queue is gone for its workers already.
+        if about.state != State::Active || self.queues[about.queue].detached {
             return Err(Refusal::NotActive);
         }
         let lease = &self.leases[self.jobs.slab[job].detail];

@@ -90,6 +90,14 @@ impl IdMaker {
         }
     }
 
+    /// At or above every id made or seen so far, and below every later one.
+    pub fn highest(&self) -> JobId {
+        let high = u128::from(self.sequence >> SEQUENCE_LOW_BITS);
+        let low = u128::from(self.sequence & ((1 << SEQUENCE_LOW_BITS) - 1));
+        let head = (u128::from(self.last_ms) << 80) | (7 << 76) | (high << 64) | (0b10 << 62);
+        JobId(head | (low << 42) | ((1 << 42) - 1))
+    }
+
     /// The next id for a queue in `slot`.
     pub fn make(&mut self, now_ms: u64, slot: Slot) -> JobId {
         self.sequence = self.sequence.wrapping_add(1);
@@ -143,8 +151,10 @@ mod tests {
         for step in 0..100_000_u64 {
             // The clock stands still, jumps back and moves on.
             let now = 1_700_000_000_000 + (step / 5_000) * if step % 7 == 0 { 1 } else { 2 };
+            let highest = maker.highest();
             let id = maker.make(now, slot);
             assert!(id > last && id.is_v7() && id.slot() == slot);
+            assert!(id > highest && id <= maker.highest());
             last = id;
         }
     }

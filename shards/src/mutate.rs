@@ -252,6 +252,7 @@ impl Shard {
                 self.leave_client(detail);
                 self.lease_timers.remove(self.leases[detail].timer, &mut self.leases);
                 self.leases.remove(detail);
+                self.note_room(queue);
             }
             State::Completed => {
                 self.queues[queue].completed.remove(&mut self.jobs.slab, job);

@@ -103,6 +103,7 @@ impl Shard {
                 lock_ttl_ms: waiter.lock_ttl_ms,
             };
             if !self.deliver(now_ms, queue, &terms, out) {
+                self.await_token(queue);
                 return;
             }
             self.stop_waiting(front);
@@ -120,11 +121,12 @@ impl Shard {
         if self.queues[queue].paused {
             return false;
         }
+        let count = self.allowance(now_ms, queue).min(u64::from(terms.count)) as usize;
         let first = out.effects.deliveries.len();
         let ttl_ms = if terms.locked { terms.lock_ttl_ms } else { UNLOCKED_TTL_MS };
         let mut bytes = 0;
         self.entries.clear();
-        while out.effects.deliveries.len() - first < terms.count as usize {
+        while out.effects.deliveries.len() - first < count {
             let Some(job) = self.queues[queue].ready.first(&self.jobs.slab) else { break };
             bytes += u64::from(self.jobs.slab[job].stored.payload_bytes);
             if bytes > PULL_BYTES_MAX && out.effects.deliveries.len() > first {
@@ -140,6 +142,9 @@ impl Shard {
         let last = out.effects.deliveries.len();
         if first == last {
             return false;
+        }
+        if let Some(limits) = &mut self.queues[queue].limits {
+            limits.spend((last - first) as u64);
         }
         if terms.locked {
             let entries = Entries::new(&self.entries);

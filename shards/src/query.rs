@@ -109,7 +109,10 @@ impl Shard {
             queues: self.queues.len(),
             leases: self.leases.len(),
             waiters: self.waiters.len(),
-            timers: self.job_timers.len() + self.lease_timers.len() + self.waiter_timers.len(),
+            timers: self.job_timers.len()
+                + self.lease_timers.len()
+                + self.waiter_timers.len()
+                + self.limit_timers.len(),
             unique_keys: self.unique.len(),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::id::{Slot, fnv1a};
 use crate::job::{InQueue, State};
+use crate::limits::Limits;
 use crate::listing::States;
 use crate::ready::Ready;
 use crate::roll::Roll;
@@ -28,6 +29,14 @@ pub struct Queue {
     pub waiters: List<AtQueue>,
     /// Whether delivery is stopped.
     pub paused: bool,
+    /// How fast and how many jobs may leave it, if that is limited.
+    pub limits: Option<Box<Limits>>,
+    /// Long commands that work on it or wait for their turn.
+    pub chores: u32,
+    /// Whether one of them has begun.
+    pub busy: bool,
+    /// Whether its name has been taken from it: what is left in it is being removed.
+    pub detached: bool,
     counts: [u32; 6],
 }
 
@@ -48,6 +57,15 @@ impl Queue {
         State::ALL.iter().map(|&state| self.count(state)).sum()
     }
 
+    /// The job that has been in an end state for longest.
+    pub fn oldest(&self, ended: State) -> Option<u32> {
+        match ended {
+            State::Completed => self.completed.front(),
+            State::Failed => self.failed.front(),
+            _ => None,
+        }
+    }
+
     /// Counts a job in.
     pub fn enter(&mut self, state: State) {
         self.counts[state as usize] += 1;
@@ -60,11 +78,11 @@ impl Queue {
 
     /// Whether clients see it: it has a job or a setting.
     pub fn exists(&self) -> bool {
-        self.paused || self.total() > 0
+        !self.detached && (self.paused || self.limits.is_some() || self.total() > 0)
     }
 
     fn is_idle(&self) -> bool {
-        !self.exists() && self.waiters.is_empty()
+        !self.exists() && self.waiters.is_empty() && self.chores == 0
     }
 }
 
@@ -112,6 +130,22 @@ impl Queues {
             fnv1a(self.slab[other].name.as_bytes())
         });
         index
+    }
+
+    /// Takes the name from a queue, so that the next user of the name gets a new one.
+    pub fn detach(&mut self, index: u32) {
+        self.slab[index].detached = true;
+        self.last = None;
+        let hash = fnv1a(self.slab[index].name.as_bytes());
+        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == index) {
+            entry.remove();
+        }
+    }
+
+    /// Forgets a detached queue, in which nothing may be left.
+    pub fn remove_detached(&mut self, index: u32) {
+        let queue = self.slab.remove(index);
+        assert!(queue.detached && queue.total() == 0, "a queue that goes is empty");
     }
 
     /// The queues clients see, by index.

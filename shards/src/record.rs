@@ -5,7 +5,7 @@
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
 
 use crate::changed::Changed;
-use crate::command::{NewJob, Repeat, Stack, Token};
+use crate::command::{Limit, NewJob, Repeat, Stack, Token};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::wire::{Malformed, Reader, Writer};
@@ -58,6 +58,13 @@ pub enum Record<'a> {
     },
     /// Something else about one job has changed. Payload: see there.
     Changed(Changed<'a>),
+    /// A limit of a queue was set or taken back.
+    Limited {
+        /// The queue.
+        queue: &'a str,
+        /// The new setting.
+        limit: Limit,
+    },
     /// A queue was paused or resumed.
     Paused {
         /// The queue.
@@ -183,6 +190,8 @@ mod kind {
     pub(super) const PAUSED: u8 = 10;
     /// [`BURIED`] with a stack.
     pub(super) const BURIED_AT: u8 = 26;
+    pub(super) const RATE_LIMITED: u8 = 40;
+    pub(super) const ACTIVE_LIMITED: u8 = 41;
 }
 
 /// Bits that say which parts a pushed job has.
@@ -218,6 +227,7 @@ impl Record<'_> {
             Self::Stalled { .. } | Self::Released { .. } | Self::Removed { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
+            Self::Limited { queue, .. } => 4 + queue.len(),
         }
     }
 
@@ -276,6 +286,11 @@ impl Record<'_> {
                 out.id(*id);
                 out.u64(*run_at_ms);
             }
+            Self::Limited { queue, limit: Limit::PerSecond(limit) | Limit::Active(limit) } => {
+                // A limit is at least 1: zero stands for none.
+                out.u32(limit.unwrap_or(0));
+                out.bytes(queue.as_bytes());
+            }
             Self::Paused { queue, paused } => {
                 out.u8(u8::from(*paused));
                 out.bytes(queue.as_bytes());
@@ -298,6 +313,8 @@ impl Record<'_> {
             Self::Revived { .. } => kind::REVIVED,
             Self::Removed { .. } => kind::REMOVED,
             Self::Paused { .. } => kind::PAUSED,
+            Self::Limited { limit: Limit::PerSecond(_), .. } => kind::RATE_LIMITED,
+            Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
         }
     }
 }
@@ -350,6 +367,14 @@ impl<'a> Record<'a> {
             kind::RELEASED => Self::Released { id: from.id()? },
             kind::REVIVED => Self::Revived { id: from.id()?, run_at_ms: from.u64()? },
             kind::REMOVED => Self::Removed { id: from.id()? },
+            kind::RATE_LIMITED | kind::ACTIVE_LIMITED => {
+                let limit = Some(from.u32()?).filter(|&limit| limit > 0);
+                let limit = match kind {
+                    kind::RATE_LIMITED => Limit::PerSecond(limit),
+                    _ => Limit::Active(limit),
+                };
+                Self::Limited { queue: utf8(from.rest())?, limit }
+            }
             kind::PAUSED => {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }

@@ -73,6 +73,9 @@ impl Shard {
                     self.apply_change(job, changed, stored);
                 }
             }
+            Record::Limited { queue, limit } => {
+                self.set_limit(queue, *limit);
+            }
             Record::Paused { queue, paused } => {
                 self.set_paused(queue, *paused);
             }

@@ -4,6 +4,7 @@
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
 use crate::awaiting::Awaitings;
+use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
 use crate::effect::{Effects, NameChange, Reply};
 use crate::id::{Chance, IdMaker, JobId};
@@ -49,14 +50,6 @@ impl Client {
     }
 }
 
-/// A long command, done in slices.
-pub(crate) struct Chore {
-    pub(crate) request: RequestId,
-    pub(crate) queue: Box<str>,
-    pub(crate) left: u64,
-    pub(crate) done: u64,
-}
-
 /// Client ids are small numbers the server made: hashing them needs no secret.
 #[derive(Default)]
 pub(crate) struct ClientHasher(u64);
@@ -90,6 +83,9 @@ pub struct Shard {
     pub(crate) job_timers: Timers,
     pub(crate) lease_timers: Timers,
     pub(crate) waiter_timers: Timers,
+    pub(crate) limit_timers: Timers,
+    /// Queues with a limit of active jobs that have lost one in this call.
+    pub(crate) with_room: Vec<u32>,
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
@@ -134,6 +130,8 @@ impl Shard {
             job_timers: Timers::default(),
             lease_timers: Timers::default(),
             waiter_timers: Timers::default(),
+            limit_timers: Timers::default(),
+            with_room: Vec::new(),
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
@@ -181,8 +179,18 @@ impl Shard {
             }
             Command::Pause { queue, paused } => self.pause(now_ms, caller, queue, *paused, out),
             Command::RetryFailed { queue, job, count } => {
-                self.retry_failed(now_ms, caller, queue, *job, *count, out);
+                let (ended, job, count) = (State::Failed, *job, *count);
+                self.retry_ended(now_ms, caller, &Retry { queue, ended, job, count }, out);
             }
+            Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
+            Command::RetryCompleted { queue, job } => {
+                let (ended, job, count) = (State::Completed, *job, u64::MAX);
+                self.retry_ended(now_ms, caller, &Retry { queue, ended, job, count }, out);
+            }
+            Command::Drain { queue } => self.drain(now_ms, caller, queue, out),
+            Command::PurgeFailed { queue } => self.purge_failed(now_ms, caller, queue, out),
+            Command::Clean(clean) => self.clean(now_ms, caller, clean, out),
+            Command::Obliterate { queue } => self.obliterate(now_ms, caller, queue, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {
                 self.end_waits(u64::MAX, out);
@@ -192,6 +200,7 @@ impl Shard {
             }
         }
         out.effects.replies.append(&mut self.awaitings.due);
+        self.fill_room(now_ms, out);
         out.effects.names.append(&mut self.names);
     }
 
@@ -246,44 +255,6 @@ impl Shard {
             self.serve(now_ms, queue, out);
         }
         out.effects.replies.push((caller.request, Reply::Done));
-    }
-
-    fn retry_failed<J: Journal>(
-        &mut self,
-        now_ms: u64,
-        caller: Caller,
-        name: &str,
-        one: Option<JobId>,
-        count: u64,
-        out: &mut Out<'_, J>,
-    ) {
-        let queue = self.queues.find(name);
-        let Some(id) = one else {
-            let left = queue.map_or(0, |queue| self.queues[queue].count(State::Failed)).min(count);
-            self.chores.push_back(Chore {
-                request: caller.request,
-                queue: name.into(),
-                left,
-                done: 0,
-            });
-            self.work_on_chores(now_ms, out);
-            return;
-        };
-        let job = self.jobs.find(id).filter(|&job| {
-            self.jobs.slab[job].state == State::Failed && Some(self.jobs.slab[job].queue) == queue
-        });
-        if let (Some(job), Some(queue)) = (job, queue) {
-            self.revive_one(now_ms, job, out);
-            self.serve(now_ms, queue, out);
-        }
-        let reply = Reply::Count(u64::from(job.is_some()));
-        out.effects.replies.push((caller.request, reply));
-    }
-
-    pub(crate) fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
-        let id = self.jobs.slab[job].id;
-        out.journal.append(&Record::Revived { id, run_at_ms: now_ms });
-        self.revive(job, now_ms);
     }
 
     /// Gives back what a closed connection held, and ends its waits.

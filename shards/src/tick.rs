@@ -21,7 +21,9 @@ impl Shard {
         self.end_leases(now_ms, out);
         self.end_waits(now_ms, out);
         self.end_awaitings(now_ms, out);
+        self.bring_tokens(now_ms, out);
         self.work_on_chores(now_ms, out);
+        self.fill_room(now_ms, out);
         self.end_retention(now_ms);
         out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
@@ -37,6 +39,7 @@ impl Shard {
             .min(next(self.lease_timers.next_ms()))
             .min(next(self.waiter_timers.next_ms()))
             .min(next(self.awaitings.timers.next_ms()))
+            .min(next(self.limit_timers.next_ms()))
             .min(self.retention_due_ms)
     }
 
@@ -92,31 +95,6 @@ impl Shard {
             let waiter = self.stop_waiting(waiter);
             let none = out.effects.deliveries.len();
             out.effects.replies.push((waiter.request, Reply::Pulled(none..none)));
-        }
-    }
-
-    /// One slice of the oldest long command.
-    pub(crate) fn work_on_chores<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        let Some(mut chore) = self.chores.pop_front() else { return };
-        let queue = self.queues.find(&chore.queue);
-        for _ in 0..SLICE.min(chore.left) {
-            let oldest = queue.and_then(|queue| self.queues[queue].failed.front());
-            let Some(job) = oldest else {
-                chore.left = 0;
-                break;
-            };
-            self.revive_one(now_ms, job, out);
-            chore.left -= 1;
-            chore.done += 1;
-        }
-        if let Some(queue) = queue {
-            self.serve(now_ms, queue, out);
-        }
-        if chore.left == 0 {
-            out.effects.replies.push((chore.request, Reply::Count(chore.done)));
-        } else {
-            // To the back: two long commands share the time.
-            self.chores.push_back(chore);
         }
     }
 

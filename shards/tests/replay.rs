@@ -5,9 +5,10 @@ mod support;
 
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
-use corq_shards::command::{Ack, Command, Fail, NewJob, Pull, Repeat, Stack, Token};
+use corq_shards::command::{Ack, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, Stack, Token};
 use corq_shards::effect::Reply;
 use corq_shards::id::{Chance, JobId};
+use corq_shards::job::State;
 use corq_shards::record::{Pushed, Record};
 use support::{Bed, config, locked};
 
@@ -15,7 +16,7 @@ use support::{Bed, config, locked};
 fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>)>) {
     let queue = ["a", "b", "c"][chance.draw() as usize % 3];
     let client = chance.draw() % 4;
-    match chance.draw() % 26 {
+    match chance.draw() % 28 {
         0..=6 => {
             let key = format!("k{}", chance.draw() % 5);
             let name = format!("id{}", bed.request);
@@ -75,6 +76,7 @@ fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>
             bed.run(client, &Command::RetryFailed { queue, job: None, count: 3 });
         }
         20..=24 => change(bed, chance, client),
+        25 | 26 => change_queue(bed, chance, client, queue),
         _ => {
             bed.pass(chance.draw() % 600);
         }
@@ -108,6 +110,29 @@ fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
         }
     };
     bed.run(client, &Command::Change { job, change });
+}
+
+/// A random command on a queue as a whole.
+fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
+    let some = |draw: u64| (draw.is_multiple_of(2)).then_some(1 + draw as u32 % 4);
+    let states = [State::Waiting, State::Delayed, State::Completed, State::Failed, State::Active];
+    let first = chance.draw() as usize % states.len();
+    let clean = Clean {
+        queue,
+        grace_ms: chance.draw() % 3 * 500,
+        states: &states[first..],
+        limit: 1 + chance.draw() % 5,
+    };
+    let command = match chance.draw() % 8 {
+        0 | 1 => Command::Limit { queue, limit: Limit::PerSecond(some(chance.draw())) },
+        2 | 3 => Command::Limit { queue, limit: Limit::Active(some(chance.draw())) },
+        4 => Command::Clean(clean),
+        5 => Command::RetryCompleted { queue, job: None },
+        6 => Command::PurgeFailed { queue },
+        _ if chance.draw().is_multiple_of(2) => Command::Drain { queue },
+        _ => Command::Obliterate { queue },
+    };
+    bed.run(client, &command);
 }
 
 #[test]

@@ -54,10 +54,10 @@ pub enum Shape {
         /// With tokens.
         locked: bool,
     },
-    /// A number of jobs.
-    Count,
     /// `WaitJob`.
     Ending,
+    /// What came of a long command.
+    Chore,
 }
 
 /// See the module.

@@ -13,12 +13,13 @@ use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Ack, Command, Fail, NewJob};
+use corq_shards::command::{Ack, Command, Fail, Limit, NewJob};
 use corq_shards::effect::{Effects, Refusal, Reply};
 use std::ops::Range;
 
 pub(super) const NOT_FOUND: &str = "Job not found";
 pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
+pub(super) const BUSY: &str = "Too many long commands wait already";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
 pub(super) const TOO_LARGE: &str = "The reply does not fit a frame";
 
@@ -63,9 +64,20 @@ impl Core {
             }
             Body::Pause(queue) => self.pause(conns, asked, queue, true),
             Body::Resume(queue) => self.pause(conns, asked, queue, false),
-            Body::RetryDlq { queue, job, count } => {
-                self.retry_failed(conns, asked, queue, *job, count.unwrap_or(u64::MAX));
+            Body::RateLimit { queue, limit } => {
+                self.limit(conns, asked, queue, Limit::PerSecond(Some(*limit)));
             }
+            Body::RateLimitClear(queue) => self.limit(conns, asked, queue, Limit::PerSecond(None)),
+            Body::SetConcurrency { queue, limit } => {
+                self.limit(conns, asked, queue, Limit::Active(Some(*limit)));
+            }
+            Body::ClearConcurrency(queue) => self.limit(conns, asked, queue, Limit::Active(None)),
+            Body::RetryDlq { .. }
+            | Body::RetryCompleted { .. }
+            | Body::PurgeDlq(_)
+            | Body::Drain(_)
+            | Body::Clean { .. }
+            | Body::Obliterate(_) => self.do_chore(conns, asked, body),
             _ => self.query(conns, asked, body, &[]),
         }
     }
@@ -156,17 +168,15 @@ impl Core {
             Reply::Pulled(range) => {
                 self.write_pulled(conns, parked.origin, req_id, parked.shape, range.clone());
             }
-            Reply::Count(count) => self.write_count(conns, parked.origin, req_id, *count),
             Reply::Ended(ending) => {
                 self.write_ending(conns, parked.origin, req_id, Some(*ending));
             }
             Reply::Unended => self.write_ending(conns, parked.origin, req_id, None),
-            Reply::Refused { refusal, .. } => {
+            Reply::Refused { refusal, .. } if parked.shape == Shape::Ending => {
                 let text = refusal_text(*refusal, JobRef::Custom(""));
                 self.refuse(conns, parked.origin, req_id, &text);
             }
-            // The engine parks nothing else.
-            _ => {}
+            other => self.write_chore(conns, parked.origin, req_id, other),
         }
     }
 
@@ -225,28 +235,14 @@ impl Core {
         }
     }
 
-    fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
-        self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
+    fn limit(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, limit: Limit) {
+        self.apply(conns, Self::caller(&asked), &Command::Limit { queue, limit });
         self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
     }
 
-    fn retry_failed(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        queue: &str,
-        job: Option<JobRef<'_>>,
-        count: u64,
-    ) {
-        let id = job.map(|job| asked.id_of(job));
-        if id == Some(None) {
-            self.write_count(conns, asked.origin, asked.req_id, 0);
-            return;
-        }
-        let request = self.park(asked.origin, asked.req_id, Shape::Count);
-        let caller = Caller { request, ..Self::caller(&asked) };
-        let job = id.flatten();
-        self.apply(conns, caller, &Command::RetryFailed { queue, job, count });
+    fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
+        self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
+        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
     }
 }
 
@@ -273,7 +269,7 @@ fn write_deliveries(
     let (many, locked) = match shape {
         Shape::Many { locked } => (true, locked),
         Shape::One { locked } => (false, locked),
-        Shape::Count | Shape::Ending => return,
+        Shape::Chore | Shape::Ending => return,
     };
     let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(locked));
     writer.str(if many { "jobs" } else { "job" });
@@ -332,6 +328,7 @@ pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
         Refusal::NotPending => "Job not found or not waiting or delayed".into(),
         Refusal::NotDelayed => "Job not found or not delayed".into(),
         Refusal::Ended => "Job not found or already completed or failed".into(),
+        Refusal::Busy => BUSY.into(),
         Refusal::TokenRequired => format!("Lock token required for job {id}"),
         Refusal::TokenInvalid => format!("Invalid or expired lock token for job {id}"),
     }

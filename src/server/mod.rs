@@ -5,8 +5,8 @@
 //! core     connections and replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
-//! list     pages of jobs      show     jobs in full      change   one job, in any state
-//! notes    progress and logs  wait     for the end of a job
+//! list     pages of jobs  show   jobs in full     change   one job, in any state
+//! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     many  commands on many jobs     all  questions to all shards
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
@@ -15,6 +15,7 @@ mod all;
 mod auth;
 mod book;
 mod change;
+mod chore;
 mod core;
 mod dispatch;
 mod engine;

@@ -80,6 +80,15 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::Dlq { queue, .. }
         | Body::RetryDlq { queue, job: None, .. }
         | Body::GetJobs { queue, .. }
+        | Body::RetryCompleted { queue, job: None }
+        | Body::RateLimit { queue, .. }
+        | Body::RateLimitClear(queue)
+        | Body::SetConcurrency { queue, .. }
+        | Body::ClearConcurrency(queue)
+        | Body::PurgeDlq(queue)
+        | Body::Drain(queue)
+        | Body::Clean { queue, .. }
+        | Body::Obliterate(queue)
         | Body::GetJobCounts(queue)
         | Body::GetCountsPerPriority(queue)
         | Body::Count(queue)
@@ -87,7 +96,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::Resume(queue)
         | Body::IsPaused(queue) => Route::Queue(queue),
         Body::Pull(pull) | Body::PullBatch(pull) => Route::Queue(pull.queue),
-        Body::RetryDlq { queue, job: Some(job), .. } => Route::JobInQueue(queue, *job),
+        Body::RetryDlq { queue, job: Some(job), .. }
+        | Body::RetryCompleted { queue, job: Some(job) } => Route::JobInQueue(queue, *job),
         Body::Ack(ack) => Route::Job(ack.job),
         Body::Fail(fail) => Route::Job(fail.job),
         Body::JobHeartbeat { job, .. }

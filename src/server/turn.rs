@@ -164,7 +164,10 @@ impl Turn {
             mail_left -= 1;
         }
         let due_ms = self.core.tick(&mut self.reactor.conns);
-        while self.core.go_on_unblocked(&mut self.reactor.conns) {}
+        let mut late = false;
+        while self.core.go_on_unblocked(&mut self.reactor.conns) {
+            late = true;
+        }
         self.core.cut_off_slow_readers(&mut self.reactor.conns);
         self.core.post.send_asks();
         self.flush_log()?;
@@ -175,7 +178,12 @@ impl Turn {
         self.hold_back();
         self.release();
         let stuck = self.core.post.flush();
-        if stuck || mail_left == 0 || self.core.post.has_own() || !self.core.touched.is_empty() {
+        if late
+            || stuck
+            || mail_left == 0
+            || self.core.post.has_own()
+            || !self.core.touched.is_empty()
+        {
             return Ok(self.core.now_ms);
         }
         let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::support::Start;
 use crate::{client, queue};
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn no_more_jobs_are_active_than_the_concurrency_allows() {
     let (mut client, queue) = (client(), queue("concurrency"));
     for n in 0..5 {
@@ -27,7 +27,6 @@ fn no_more_jobs_are_active_than_the_concurrency_allows() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn no_more_jobs_leave_per_second_than_the_rate_allows() {
     let (mut client, queue) = (client(), queue("rate"));
     client.ok("RateLimit", json!({"queue": queue, "limit": 10}));
@@ -59,5 +58,45 @@ fn limits_are_whole_numbers_from_one() {
             let text = client.refused(cmd, json!({"queue": queue, "limit": wrong}));
             assert!(text.contains("limit"), "{cmd} {wrong}: {text}");
         }
+    }
+}
+
+#[test]
+fn a_token_wakes_the_worker_that_has_waited_longest() {
+    let (mut client, queue) = (client(), queue("rate-wake"));
+    client.ok("RateLimit", json!({"queue": queue, "limit": 2, "duration": 1000, "ttl": 5000}));
+    for n in 0..4 {
+        client.push(&queue, n);
+    }
+    assert_eq!(client.pull(&queue)["data"], 0);
+    assert_eq!(client.pull(&queue)["data"], 1);
+    let start = Instant::now();
+    let mut workers = [crate::client(), crate::client()];
+    for worker in &mut workers {
+        worker.send("PULL", json!({"queue": queue, "timeout": 20_000})).unwrap();
+        worker.send("Ping", json!({})).unwrap();
+        assert_eq!(worker.recv().unwrap()["data"]["pong"], true, "the pull before it waits");
+    }
+    for (n, worker) in workers.iter_mut().enumerate() {
+        assert_eq!(worker.recv().unwrap()["job"]["data"], 2 + n);
+    }
+    assert!(start.elapsed() < Duration::from_secs(15), "no token was lost");
+}
+
+#[test]
+fn a_limit_makes_a_queue_exist_and_an_obliterate_takes_it() {
+    let server = Start::new().start();
+    let mut client = server.client();
+    for (cmd, clear) in [("RateLimit", "RateLimitClear"), ("SetConcurrency", "ClearConcurrency")] {
+        let names = |client: &mut crate::Client| {
+            client.ok("ListQueues", json!({}))["queues"].as_array().unwrap().len()
+        };
+        client.ok(cmd, json!({"queue": "q", "limit": 1}));
+        assert_eq!(names(&mut client), 1, "{cmd}");
+        client.ok(clear, json!({"queue": "q"}));
+        assert_eq!(names(&mut client), 0, "{clear}");
+        client.ok(cmd, json!({"queue": "q", "limit": 1}));
+        client.ok("Obliterate", json!({"queue": "q"}));
+        assert_eq!(names(&mut client), 0, "Obliterate after {cmd}");
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Start;
+use crate::support::{Start, until};
 use crate::{client, queue};
 
 /// One job in each of the five states.
@@ -32,7 +32,6 @@ fn counts_tell_every_state() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn an_unknown_queue_counts_nothing() {
     let (mut client, queue) = (client(), queue("unknown"));
     assert_eq!(client.ok("Count", json!({"queue": queue}))["count"], 0);
@@ -53,7 +52,6 @@ fn counts_per_priority() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn the_listing_shows_every_queue_that_has_a_job_or_a_setting() {
     let server = Start::new().start();
     let mut client = server.client();
@@ -109,7 +107,6 @@ fn a_job_that_is_active_when_its_queue_pauses_can_be_finished() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn draining_removes_what_waits_and_nothing_else() {
     let (mut client, queue) = (client(), queue("drain"));
     one_of_each(&mut client, &queue);
@@ -123,7 +120,6 @@ fn draining_removes_what_waits_and_nothing_else() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn obliterating_removes_everything() {
     let (mut client, queue) = (client(), queue("obliterate"));
     one_of_each(&mut client, &queue);
@@ -137,7 +133,6 @@ fn obliterating_removes_everything() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_large_queue_is_obliterated_while_others_are_served() {
     let (mut client, mut other, queue, beside) =
         (client(), crate::client(), queue("large"), queue("beside"));
@@ -153,7 +148,6 @@ fn a_large_queue_is_obliterated_while_others_are_served() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn cleaning_keeps_to_its_state_its_grace_and_its_limit() {
     let (mut client, queue) = (client(), queue("clean"));
     one_of_each(&mut client, &queue);
@@ -171,4 +165,70 @@ fn cleaning_keeps_to_its_state_its_grace_and_its_limit() {
     assert_eq!(clean(&mut client, json!({"grace": 0})), 1);
     assert_eq!(client.counted(&queue, "active"), 1);
     assert_eq!(client.ok("Count", json!({"queue": queue}))["count"], 1);
+}
+
+#[test]
+fn cleaning_removes_old_jobs_of_active_workers_only_on_demand() {
+    let (mut client, queue) = (client(), queue("clean-active"));
+    let id = client.push(&queue, 1);
+    client.pull(&queue);
+    assert_eq!(client.ok("Clean", json!({"queue": queue, "grace": 0}))["count"], 0);
+    let reply = client.ok("Clean", json!({"queue": queue, "grace": 0, "state": "active"}));
+    assert_eq!(reply["ids"], json!([id]));
+    assert_eq!(client.refused("ACK", json!({"id": id})), "Job not found or not active");
+}
+
+#[test]
+fn custom_ids_are_named_by_a_clean_up_and_free_after_it() {
+    let (mut client, queue) = (client(), queue("clean-ids"));
+    for round in 0..3 {
+        let ids: Vec<String> = (0..20).map(|n| format!("{queue}-{n}")).collect();
+        for id in &ids {
+            client.push_with(&queue, round, json!({"jobId": id}));
+        }
+        let removed = match round {
+            0 => client.ok("Clean", json!({"queue": queue, "grace": 0}))["ids"].clone(),
+            1 => {
+                assert_eq!(client.ok("Drain", json!({"queue": queue}))["count"], 20);
+                json!(ids)
+            }
+            _ => {
+                client.ok("Obliterate", json!({"queue": queue}));
+                json!(ids)
+            }
+        };
+        assert_eq!(removed, json!(ids));
+        assert_eq!(client.state(&ids[7]), "unknown", "round {round}");
+        assert_eq!(client.push_with(&queue, "new", json!({"jobId": ids[7]})), ids[7]);
+        assert_eq!(client.pull(&queue)["data"], "new", "round {round}");
+        client.ok("Obliterate", json!({"queue": queue}));
+    }
+}
+
+#[test]
+fn an_obliterate_goes_on_when_its_client_is_gone() {
+    let (mut client, mut other, queue) = (client(), crate::client(), queue("left"));
+    let jobs = vec![json!({"data": 1}); 1000];
+    let mut last = Value::Null;
+    for _ in 0..10 {
+        last = client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}))["ids"][999].clone();
+    }
+    client.send("Obliterate", json!({"queue": queue})).unwrap();
+    until("the queue to be new", || {
+        (other.ok("Count", json!({"queue": queue}))["count"] == 0).then_some(())
+    });
+    drop(client);
+    let last = last.as_str().unwrap();
+    until("the last job to go", || (other.state(last) == "unknown").then_some(()));
+    assert_eq!(other.ok("Count", json!({"queue": queue}))["count"], 0);
+}
+
+#[test]
+fn a_worker_that_waits_at_an_obliterated_queue_gets_its_next_job() {
+    let (mut client, mut worker, queue) = (client(), crate::client(), queue("obliterate-wait"));
+    client.push_with(&queue, 1, json!({"delay": 3_600_000}));
+    worker.send("PULL", json!({"queue": queue, "timeout": 20_000})).unwrap();
+    client.ok("Obliterate", json!({"queue": queue}));
+    let id = client.push(&queue, 2);
+    assert_eq!(worker.recv().unwrap()["job"]["id"], json!(id));
 }

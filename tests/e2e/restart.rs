@@ -203,7 +203,6 @@ fn a_dependent_is_woken_though_the_server_was_killed_between() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn limits_and_pause_survive_a_kill() {
     let mut server = Server::start_default();
     let mut client = server.client();
@@ -221,7 +220,6 @@ fn limits_and_pause_survive_a_kill() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn an_obliterated_queue_stays_gone_after_a_kill() {
     let mut server = Server::start_default();
     let mut client = server.client();

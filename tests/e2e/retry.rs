@@ -113,7 +113,6 @@ fn retrying_all_wakes_a_worker_that_waits() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn purging_removes_the_dead_and_says_how_many() {
     let (mut client, queue) = (client(), queue("purge"));
     for n in 0..3 {
@@ -151,7 +150,6 @@ fn discarding_a_job_sends_it_to_the_dead_letter_queue() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_completed_job_can_be_run_again() {
     let (mut client, queue) = (client(), queue("again"));
     let id = client.push(&queue, 1);

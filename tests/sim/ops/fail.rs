@@ -14,7 +14,8 @@ pub struct Fail(Held);
 
 impl Call for Fail {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
-        to(&Command::Fail(command::Fail { job: self.0.job, token: self.0.token, error: "no" }));
+        let (job, token) = (self.0.job, self.0.token);
+        to(&Command::Fail(command::Fail { job, token, error: "no", ..command::Fail::default() }));
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {

@@ -1,0 +1,403 @@
+//! Long commands: those that touch many jobs of a queue. Each is a chore that does a slice at a time
+//! and answers at the end; other commands run between the slices.
+//!
+//! A chore is about the jobs that were there when it came, so that producers cannot make it run for
+//! ever. Chores of one queue follow each other, those of several queues take turns. A chore goes on
+//! when its client has left. After a crash, what was done is done and the rest is as it was: no answer
+//! had been given.
+
+use crate::command::{Clean, RequestId};
+use crate::effect::{KnownAs, Refusal, Reply};
+use crate::id::JobId;
+use crate::job::State;
+use crate::listing::States;
+use crate::record::{Journal, Record};
+use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::slab::List;
+
+/// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.
+pub const CHORES_MAX: usize = 10_000;
+
+/// Text of ids that one answer may hold; a clean-up that has collected as much ends there.
+const ID_BYTES_MAX: usize = 32 << 20;
+
+/// A long command, done in slices.
+pub(crate) struct Chore {
+    request: RequestId,
+    queue: u32,
+    begun: bool,
+    done: u64,
+    work: Work,
+}
+
+enum Work {
+    /// Jobs that have ended are to run anew, oldest first.
+    Revive { ended: State, left: u64 },
+    /// Some jobs go.
+    Remove(Box<Removal>),
+    /// All jobs of a detached queue go.
+    Empty,
+}
+
+/// Which jobs go, and how far the search for them has come.
+struct Removal {
+    /// Those that ended, to be taken in order of their age; how many there were of each.
+    ended: Vec<(State, u64)>,
+    /// Those that have not, to be taken in the order they were made.
+    pending: States,
+    /// The last one looked at of these.
+    after: JobId,
+    /// No job with a higher id is meant.
+    newest: JobId,
+    began_ms: u64,
+    /// Only jobs this old, counted back from `began_ms`.
+    grace_ms: u64,
+    left: u64,
+    /// The ids of those that went, if somebody wants to know.
+    ids: Option<Vec<KnownAs>>,
+    id_bytes: usize,
+}
+
+/// Jobs looked at by one slice. Most looks are at neighbours and cost a few nanoseconds.
+const LOOKS_MAX: usize = 8192;
+
+fn refused(caller: Caller) -> (RequestId, Reply) {
+    (caller.request, Reply::Refused { place: 0, refusal: Refusal::Busy })
+}
+
+/// Jobs that have ended, to run anew.
+pub(crate) struct Retry<'a> {
+    pub(crate) queue: &'a str,
+    /// The state they are in now.
+    pub(crate) ended: State,
+    /// This one only.
+    pub(crate) job: Option<JobId>,
+    /// At most so many.
+    pub(crate) count: u64,
+}
+
+impl Shard {
+    pub(crate) fn retry_ended<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        retry: &Retry<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let ended = retry.ended;
+        let queue = self.queues.find(retry.queue);
+        let Some(id) = retry.job else {
+            let left = queue.map_or(0, |queue| self.queues[queue].count(ended)).min(retry.count);
+            self.take_up(now_ms, caller, retry.queue, Work::Revive { ended, left }, out);
+            return;
+        };
+        let job = self.jobs.find(id).filter(|&job| {
+            self.jobs.slab[job].state == ended && Some(self.jobs.slab[job].queue) == queue
+        });
+        if let (Some(job), Some(queue)) = (job, queue) {
+            self.revive_one(now_ms, job, out);
+            self.serve(now_ms, queue, out);
+        }
+        let reply = Reply::Count(u64::from(job.is_some()));
+        out.effects.replies.push((caller.request, reply));
+    }
+
+    fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let id = self.jobs.slab[job].id;
+        out.journal.append(&Record::Revived { id, run_at_ms: now_ms });
+        self.revive(job, now_ms);
+    }
+
+    pub(crate) fn drain<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue: &str,
+        out: &mut Out<'_, J>,
+    ) {
+        let work = self.removal(now_ms, queue, &[State::Waiting]);
+        self.take_up(now_ms, caller, queue, Work::Remove(Box::new(work)), out);
+    }
+
+    pub(crate) fn purge_failed<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue: &str,
+        out: &mut Out<'_, J>,
+    ) {
+        let work = self.removal(now_ms, queue, &[State::Failed]);
+        self.take_up(now_ms, caller, queue, Work::Remove(Box::new(work)), out);
+    }
+
+    pub(crate) fn clean<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        clean: &Clean<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let work = Removal {
+            grace_ms: clean.grace_ms,
+            left: clean.limit,
+            ids: Some(Vec::new()),
+            ..self.removal(now_ms, clean.queue, clean.states)
+        };
+        self.take_up(now_ms, caller, clean.queue, Work::Remove(Box::new(work)), out);
+    }
+
+    fn removal(&mut self, now_ms: u64, name: &str, states: &[State]) -> Removal {
+        let queue = self.queues.find(name);
+        let is_end = |state: &State| matches!(state, State::Completed | State::Failed);
+        let count = |state| queue.map_or(0, |queue| self.queues[queue].count(state));
+        let ended = states.iter().copied().filter(is_end);
+        Removal {
+            ended: ended.map(|state| (state, count(state))).collect(),
+            pending: states.iter().copied().filter(|state| !is_end(state)).collect(),
+            after: JobId::default(),
+            newest: self.ids.highest(),
+            began_ms: now_ms,
+            grace_ms: 0,
+            left: u64::MAX,
+            ids: None,
+            id_bytes: 0,
+        }
+    }
+
+    /// The name changes hands at once: what was in the queue stays behind in a detached one, which
+    /// nobody can pull from or push to, and goes in slices.
+    pub(crate) fn obliterate<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        name: &str,
+        out: &mut Out<'_, J>,
+    ) {
+        if self.chores.len() >= CHORES_MAX {
+            out.effects.replies.push(refused(caller));
+            return;
+        }
+        let known = self.queues.find(name);
+        if let Some(queue) = known {
+            self.clear_settings(queue, out);
+        }
+        let Some(old) = known.filter(|&queue| self.queues[queue].total() > 0) else {
+            out.effects.replies.push((caller.request, Reply::Done));
+            return;
+        };
+        self.queues.detach(old);
+        if !self.queues[old].waiters.is_empty() {
+            let new = self.queues.find_or_insert(name);
+            while let Some(waiter) = self.queues[old].waiters.front() {
+                self.queues[old].waiters.remove(&mut self.waiters, waiter);
+                self.waiters[waiter].queue = new;
+                self.queues[new].waiters.push_back(&mut self.waiters, waiter);
+            }
+        }
+        self.begin_chore(now_ms, caller, old, Work::Empty, out);
+    }
+
+    fn clear_settings<J: Journal>(&mut self, queue: u32, out: &mut Out<'_, J>) {
+        let name = self.queues[queue].name.clone();
+        if self.queues[queue].paused {
+            out.journal.append(&Record::Paused { queue: &name, paused: false });
+            self.set_paused(&name, false);
+        }
+        self.clear_limits(&name, out);
+    }
+
+    fn take_up<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        name: &str,
+        work: Work,
+        out: &mut Out<'_, J>,
+    ) {
+        if self.chores.len() >= CHORES_MAX {
+            out.effects.replies.push(refused(caller));
+        } else if let Some(queue) = self.queues.find(name) {
+            self.begin_chore(now_ms, caller, queue, work, out);
+        } else {
+            out.effects.replies.push((caller.request, work.answer(0)));
+        }
+    }
+
+    fn begin_chore<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue: u32,
+        work: Work,
+        out: &mut Out<'_, J>,
+    ) {
+        self.queues[queue].chores += 1;
+        let first = self.chores.is_empty();
+        let request = caller.request;
+        self.chores.push_back(Chore { request, queue, begun: false, done: 0, work });
+        // A single short one is done before anything else happens.
+        if first {
+            self.work_on_chores(now_ms, out);
+        }
+    }
+
+    /// One slice of the chore whose turn it is.
+    pub(crate) fn work_on_chores<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        for _ in 0..self.chores.len() {
+            let Some(mut chore) = self.chores.pop_front() else { return };
+            let queue = chore.queue;
+            if !chore.begun && self.queues[queue].busy {
+                self.chores.push_back(chore);
+                continue;
+            }
+            chore.begun = true;
+            self.queues[queue].busy = true;
+            if self.work_on(now_ms, &mut chore, out) {
+                self.end_chore(chore, out);
+            } else {
+                // To the back: the chores of several queues share the time.
+                self.chores.push_back(chore);
+            }
+            return;
+        }
+    }
+
+    fn end_chore<J: Journal>(&mut self, chore: Chore, out: &mut Out<'_, J>) {
+        let about = &mut self.queues[chore.queue];
+        about.busy = false;
+        about.chores -= 1;
+        if about.detached && about.chores == 0 && about.total() == 0 {
+            self.queues.remove_detached(chore.queue);
+        }
+        out.effects.replies.push((chore.request, chore.work.answer(chore.done)));
+    }
+
+    /// One slice; true if it was the last.
+    fn work_on<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        chore: &mut Chore,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        let queue = chore.queue;
+        match &mut chore.work {
+            Work::Revive { ended, left } => {
+                for _ in 0..SLICE.min(*left) {
+                    let Some(job) = self.queues[queue].oldest(*ended) else {
+                        *left = 0;
+                        break;
+                    };
+                    self.revive_one(now_ms, job, out);
+                    *left -= 1;
+                    chore.done += 1;
+                }
+                let last = *left == 0;
+                self.serve(now_ms, queue, out);
+                last
+            }
+            Work::Remove(removal) => {
+                let (victims, last) = self.find_victims(queue, removal);
+                for &job in &victims {
+                    if let Some(ids) = &mut removal.ids {
+                        let known_as = self.known_as(job);
+                        removal.id_bytes += known_as.text_bytes();
+                        ids.push(known_as);
+                    }
+                    self.remove_one(job, out);
+                }
+                chore.done += victims.len() as u64;
+                removal.left -= victims.len() as u64;
+                last || removal.left == 0 || removal.id_bytes >= ID_BYTES_MAX
+            }
+            Work::Empty => {
+                for _ in 0..SLICE {
+                    let Some(job) = self.queues[queue].roll.from(0).next() else { return true };
+                    self.remove_one(job, out);
+                    chore.done += 1;
+                }
+                false
+            }
+        }
+    }
+
+    fn remove_one<J: Journal>(&mut self, job: u32, out: &mut Out<'_, J>) {
+        out.journal.append(&Record::Removed { id: self.jobs.slab[job].id });
+        self.remove(job);
+    }
+
+    fn known_as(&self, job: u32) -> KnownAs {
+        match self.jobs.options_of(job).and_then(|has| has.custom_id.clone()) {
+            Some(name) => KnownAs::Custom(name),
+            None => KnownAs::Id(self.jobs.slab[job].id),
+        }
+    }
+
+    /// Some of the jobs that have to go, and whether there are no more.
+    fn find_victims(&self, queue: u32, removal: &mut Removal) -> (Vec<u32>, bool) {
+        let most = SLICE.min(removal.left) as usize;
+        let mut victims = Vec::new();
+        let (grace_ms, began_ms) = (removal.grace_ms, removal.began_ms);
+        // Ids can run ahead of the clock by a little, and no grace means no question of age.
+        let is_old = |since_ms: u64| grace_ms == 0 || since_ms.saturating_add(grace_ms) <= began_ms;
+        while let Some((state, left)) = removal.ended.last_mut() {
+            let mut next = self.queues[queue].oldest(*state);
+            while let Some(job) = next.filter(|&job| *left > 0 && is_old(self.since_ms(job))) {
+                if victims.len() == most {
+                    return (victims, false);
+                }
+                victims.push(job);
+                *left -= 1;
+                next = List::after(&self.jobs.slab, job);
+            }
+            removal.ended.pop();
+        }
+        let jobs = &self.jobs.slab;
+        let roll = self.queues[queue].roll.behind(jobs, Some(removal.after));
+        for (looks, job) in roll.enumerate() {
+            let about = &jobs[job];
+            if about.id > removal.newest {
+                break;
+            }
+            if looks == LOOKS_MAX || victims.len() == most {
+                return (victims, false);
+            }
+            removal.after = about.id;
+            if removal.pending.has(about.state) && is_old(self.since_ms(job)) {
+                victims.push(job);
+            }
+        }
+        (victims, true)
+    }
+
+    /// The moment from which the age of a job is counted.
+    fn since_ms(&self, job: u32) -> u64 {
+        let about = &self.jobs.slab[job];
+        match (about.state, self.jobs.outcome_of(job)) {
+            (State::Active, _) => self.leases[about.detail].started_at_ms,
+            (_, Some(outcome)) => outcome.finished_at_ms,
+            (_, None) => about.id.made_at_ms(),
+        }
+    }
+}
+
+impl Work {
+    fn answer(self, done: u64) -> Reply {
+        match self {
+            Self::Empty => Reply::Done,
+            Self::Remove(removal) => match removal.ids {
+                Some(ids) => Reply::Cleaned(ids.into()),
+                None => Reply::Count(done),
+            },
+            Self::Revive { .. } => Reply::Count(done),
+        }
+    }
+}
+
+impl KnownAs {
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Id(_) => 36,
+            Self::Custom(name) => name.len(),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Limits of a queue: how many jobs may leave it per second, and how many of them may be active at a
+//! time. Only queues that have a limit hold any of this; the others pay for one look at a pointer.
+//!
+//! The rate is a token bucket that holds one second's tokens and is full at first and after a restart.
+//! Whole numbers only: in a millisecond, a rate of n per second brings n thousandths of a token.
+
+use crate::command::Limit;
+use crate::effect::Reply;
+use crate::queue::Queues;
+use crate::record::{Journal, Record};
+use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::slab::NONE;
+use crate::timers::Timed;
+
+/// Thousandths of a token that make one.
+const TOKEN: u64 = 1000;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    rate: Option<Rate>,
+    active_max: Option<u32>,
+    /// Place of the deadline at which a waiting pull gets the next token, or [`NONE`].
+    timer: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { rate: None, active_max: None, timer: NONE }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    per_second: u32,
+    /// Thousandths of tokens in the bucket at `at_ms`.
+    level: u64,
+    at_ms: u64,
+}
+
+impl Rate {
+    fn full(per_second: u32) -> Self {
+        Self { per_second, level: u64::from(per_second) * TOKEN, at_ms: 0 }
+    }
+
+    fn refill(&mut self, now_ms: u64) {
+        let brought = now_ms.saturating_sub(self.at_ms).saturating_mul(u64::from(self.per_second));
+        self.level = (self.level.saturating_add(brought)).min(u64::from(self.per_second) * TOKEN);
+        self.at_ms = now_ms;
+    }
+
+    fn next_token_ms(&self) -> u64 {
+        let missing = TOKEN.saturating_sub(self.level);
+        self.at_ms + missing.div_ceil(u64::from(self.per_second))
+    }
+}
+
+impl Limits {
+    /// Jobs that may leave per second; `None` for any number.
+    pub fn per_second(&self) -> Option<u32> {
+        self.rate.map(|rate| rate.per_second)
+    }
+
+    /// Jobs that may be active at a time; `None` for any number.
+    pub fn active_max(&self) -> Option<u32> {
+        self.active_max
+    }
+
+    /// Whether a deadline is set.
+    pub fn is_timed(&self) -> bool {
+        self.timer != NONE
+    }
+
+    /// How many jobs may leave now, if `active` are active.
+    pub fn allowance(&mut self, now_ms: u64, active: u64) -> u64 {
+        let room = self.active_max.map_or(u64::MAX, |max| u64::from(max).saturating_sub(active));
+        let Some(rate) = &mut self.rate else { return room };
+        rate.refill(now_ms);
+        room.min(rate.level / TOKEN)
+    }
+
+    /// So many jobs leave, which were allowed to.
+    pub fn spend(&mut self, jobs: u64) {
+        if let Some(rate) = &mut self.rate {
+            rate.level -= jobs * TOKEN;
+        }
+    }
+
+    fn set(&mut self, limit: Limit) {
+        match limit {
+            Limit::PerSecond(None) => self.rate = None,
+            Limit::PerSecond(Some(per_second)) => {
+                // A new rate is no new bucket: saying it again and again brings no tokens.
+                let spent = self.rate.map(|old| Rate {
+                    per_second,
+                    level: old.level.min(u64::from(per_second) * TOKEN),
+                    at_ms: old.at_ms,
+                });
+                self.rate = Some(spent.unwrap_or(Rate::full(per_second)));
+            }
+            Limit::Active(max) => self.active_max = max,
+        }
+    }
+
+    fn has(&self, limit: Limit) -> bool {
+        match limit {
+            Limit::PerSecond(per_second) => self.per_second() == per_second,
+            Limit::Active(max) => self.active_max == max,
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.rate.is_none() && self.active_max.is_none()
+    }
+}
+
+impl Timed for Queues {
+    fn place(&mut self, key: u32, place: u32) {
+        if let Some(limits) = &mut self[key].limits {
+            limits.timer = place;
+        }
+    }
+}
+
+impl Shard {
+    pub(crate) fn limit<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        name: &str,
+        limit: Limit,
+        out: &mut Out<'_, J>,
+    ) {
+        let known = self.queues.find(name);
+        if let Some(limits) = known.and_then(|queue| self.queues[queue].limits.as_mut())
+            && let Some(rate) = &mut limits.rate
+        {
+            // What came so far came at the old rate.
+            rate.refill(now_ms);
+        }
+        let limits = known.and_then(|queue| self.queues[queue].limits.as_deref());
+        if !limits.map_or_else(|| Limits::default().has(limit), |limits| limits.has(limit)) {
+            out.journal.append(&Record::Limited { queue: name, limit });
+            let queue = self.set_limit(name, limit);
+            self.serve(now_ms, queue, out);
+        }
+        out.effects.replies.push((caller.request, Reply::Done));
+    }
+
+    /// [`Record::Limited`].
+    pub(crate) fn set_limit(&mut self, name: &str, limit: Limit) -> u32 {
+        let queue = self.queues.find_or_insert(name);
+        let mut limits = self.queues[queue].limits.take().unwrap_or_default();
+        limits.set(limit);
+        let timer = limits.timer;
+        self.queues[queue].limits = Some(limits);
+        // Whoever waits is served, and the deadline set again, by the rules as they are now.
+        if timer != NONE {
+            self.limit_timers.remove(timer, &mut self.queues);
+        }
+        if self.queues[queue].limits.as_deref().is_some_and(Limits::is_none) {
+            self.queues[queue].limits = None;
+        }
+        queue
+    }
+
+    /// Takes back both limits of a queue.
+    pub(crate) fn clear_limits<J: Journal>(&mut self, name: &str, out: &mut Out<'_, J>) {
+        let limits = self.queues.find(name).and_then(|queue| self.queues[queue].limits.as_deref());
+        let Some(limits) = limits.cloned() else { return };
+        let rate = limits.per_second().map(|_| Limit::PerSecond(None));
+        let active = limits.active_max().map(|_| Limit::Active(None));
+        for limit in [rate, active].into_iter().flatten() {
+            out.journal.append(&Record::Limited { queue: name, limit });
+            self.set_limit(name, limit);
+        }
+    }
+
+    /// How many jobs may leave a queue now.
+    pub(crate) fn allowance(&mut self, now_ms: u64, queue: u32) -> u64 {
+        let active = self.queues[queue].count(crate::job::State::Active);
+        match &mut self.queues[queue].limits {
+            None => u64::MAX,
+            Some(limits) => limits.allowance(now_ms, active),
+        }
+    }
+
+    /// Pulls wait at this queue and got nothing: if it is for want of a token, they are served when
+    /// the next one comes.
+    pub(crate) fn await_token(&mut self, queue: u32) {
+        let about = &self.queues[queue];
+        let Some(limits) = about.limits.as_deref() else { return };
+        let Some(rate) = limits.rate.filter(|rate| rate.level < TOKEN) else { return };
+        if limits.timer == NONE && !about.paused && about.ready.first(&self.jobs.slab).is_some() {
+            self.limit_timers.insert(rate.next_token_ms(), queue, &mut self.queues);
+        }
+    }
+
+    /// Tokens that have come.
+    pub(crate) fn bring_tokens<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        for _ in 0..SLICE {
+            let Some(queue) = self.limit_timers.due(now_ms) else { return };
+            let place = self.queues[queue].limits.as_deref().map_or(0, |limits| limits.timer);
+            self.limit_timers.remove(place, &mut self.queues);
+            self.serve(now_ms, queue, out);
+        }
+    }
+
+    /// Notes that a job of `queue` is no longer active: there may be room for another.
+    pub(crate) fn note_room(&mut self, queue: u32) {
+        let limited = self.queues[queue].limits.as_deref();
+        if limited.is_some_and(|limits| limits.active_max.is_some())
+            && !self.recovering
+            && self.with_room.last() != Some(&queue)
+        {
+            self.with_room.push(queue);
+        }
+    }
+
+    /// Serves the pulls that wait where room has been made.
+    pub(crate) fn fill_room<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        while let Some(queue) = self.with_room.pop() {
+            self.serve(now_ms, queue, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against a rate that drifts by rounding.
+    #[test]
+    fn in_any_span_a_bucket_gives_its_size_and_its_rate_and_never_more() {
+        for per_second in [1, 3, 7, 999, 1000, 1001, u32::MAX] {
+            let mut limits = Limits::default();
+            limits.set(Limit::PerSecond(Some(per_second)));
+            let start_ms = 1_700_000_000_000;
+            let mut given = 0;
+            for step in 0..=30_000 {
+                let now_ms = start_ms + step;
+                let allowed = limits.allowance(now_ms, 0);
+                limits.spend(allowed);
+                given += allowed;
+                let due = u64::from(per_second) + step * u64::from(per_second) / 1000;
+                assert_eq!(given, due, "{per_second} a second, after {step} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_token_comes_when_it_was_said_to_and_not_before() {
+        for per_second in [1, 3, 7, 999, 5000] {
+            let mut limits = Limits::default();
+            limits.set(Limit::PerSecond(Some(per_second)));
+            let mut now_ms = 1_700_000_000_000;
+            for _ in 0..50 {
+                let allowed = limits.allowance(now_ms, 0);
+                limits.spend(allowed);
+                let next_ms = limits.rate.map(|rate| rate.next_token_ms());
+                assert!(next_ms > Some(now_ms));
+                assert_eq!(limits.allowance(next_ms.unwrap_or(0) - 1, 0), 0);
+                now_ms = next_ms.unwrap_or(0);
+                assert!(limits.allowance(now_ms, 0) > 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Commands that touch many jobs of a queue. The engine does them in slices and answers at the end,
+//! so each is parked, even if its answer comes at once.
+
+use super::core::{Core, Shape};
+use super::dispatch::Asked;
+use super::execute::{BUSY, framed};
+use super::message::Origin;
+use crate::api::request::{Body, JobRef, StateFilter};
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::{Clean, Command};
+use corq_shards::effect::{KnownAs, Reply};
+use corq_shards::id::JobId;
+use corq_shards::job::State;
+
+/// What Clean is about if it names no states: everything but the jobs that workers have.
+const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
+
+impl Core {
+    /// Carries out a command on many jobs of a queue.
+    pub(super) fn do_chore(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+        let states;
+        let command = match body {
+            Body::RetryDlq { queue, job, count } => {
+                let count = count.unwrap_or(u64::MAX);
+                Self::on_one(&asked, *job).map(|job| Command::RetryFailed { queue, job, count })
+            }
+            Body::RetryCompleted { queue, job } => {
+                Self::on_one(&asked, *job).map(|job| Command::RetryCompleted { queue, job })
+            }
+            Body::PurgeDlq(queue) => Some(Command::PurgeFailed { queue }),
+            Body::Drain(queue) => Some(Command::Drain { queue }),
+            Body::Obliterate(queue) => Some(Command::Obliterate { queue }),
+            Body::Clean { queue, grace_ms, states: filter, limit } => {
+                states = states_of(filter.unwrap_or(CLEANED));
+                let (grace_ms, limit) = (*grace_ms, u64::from(*limit));
+                Some(Command::Clean(Clean { queue, grace_ms, states: &states, limit }))
+            }
+            _ => None,
+        };
+        let Some(command) = command else {
+            self.write_count(conns, asked.origin, asked.req_id, 0);
+            return;
+        };
+        let request = self.park(asked.origin, asked.req_id, Shape::Chore);
+        let caller = Caller { request, ..Self::caller(&asked) };
+        self.apply(conns, caller, &command);
+    }
+
+    /// The one job that is meant, if one is: `None` if no job bears the id, which is not an error.
+    #[allow(clippy::option_option, reason = "no job named and no job found are different things")]
+    fn on_one(asked: &Asked<'_>, job: Option<JobRef<'_>>) -> Option<Option<JobId>> {
+        match job {
+            Some(job) => asked.id_of(job).map(Some),
+            None => Some(None),
+        }
+    }
+
+    /// Writes what came of it.
+    pub(super) fn write_chore(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        reply: &Reply,
+    ) {
+        match reply {
+            Reply::Count(count) => self.write_count(conns, origin, req_id, *count),
+            Reply::Cleaned(ids) => self.respond(conns, origin, |_, pen| {
+                framed(pen, req_id, |pen| {
+                    let mut writer = reply::head(pen.out, true, req_id, 2);
+                    writer.str("count");
+                    writer.uint(ids.len() as u64);
+                    writer.str("ids");
+                    writer.array(ids.len());
+                    ids.iter().for_each(|id| write_known_as(&mut writer, id));
+                });
+            }),
+            // The only refusal of a long command.
+            Reply::Refused { .. } => self.refuse(conns, origin, req_id, BUSY),
+            _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
+        }
+    }
+}
+
+fn states_of(filter: StateFilter) -> Vec<State> {
+    let bit = |state: State| match state {
+        State::Vacant => 0,
+        State::Waiting => StateFilter::WAITING,
+        State::Delayed => StateFilter::DELAYED,
+        State::Active => StateFilter::ACTIVE,
+        State::Completed => StateFilter::COMPLETED,
+        State::Failed => StateFilter::FAILED,
+    };
+    State::ALL.into_iter().filter(|&state| filter.has(bit(state))).collect()
+}
+
+fn write_known_as(writer: &mut Writer<'_>, id: &KnownAs) {
+    match id {
+        KnownAs::Id(id) => writer.uuid(id.0),
+        KnownAs::Custom(name) => writer.str(name),
+    }
+}
