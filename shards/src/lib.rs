@@ -30,6 +30,7 @@ pub mod record;
 mod replay;
 mod retry;
 mod roll;
+pub mod schedule;
 mod shard;
 mod slab;
 pub mod stats;
