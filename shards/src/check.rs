@@ -17,6 +17,7 @@ impl Shard {
         for queue in self.queues().filter(|queue| queue.paused) {
             facts.push(format!("paused {}", queue.name));
         }
+        facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
         facts.sort();
         facts
     }
@@ -61,6 +62,7 @@ impl Shard {
 
     /// Recounts everything that is kept as a count or an index, and says what does not agree.
     pub fn audit(&self) -> Result<(), String> {
+        self.crons.audit()?;
         let mut counted = std::collections::BTreeMap::new();
         for index in self.jobs.indices() {
             let job = &self.jobs.slab[index];

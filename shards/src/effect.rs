@@ -36,6 +36,9 @@ pub enum Reply {
     Pulled(Range<usize>),
     /// How many jobs were meant.
     Count(u64),
+    /// The schedule that was meant, by index; none if there is no such schedule, or if it would never
+    /// run.
+    Cron(Option<u32>),
     /// The pull waits no longer: its connection is gone.
     Dropped,
 }
@@ -71,6 +74,8 @@ pub struct Effects {
     pub deliveries: Vec<Delivery>,
     /// Custom ids that came or went.
     pub names: Vec<NameChange>,
+    /// Schedules that have ended by themselves.
+    pub cron_ends: Vec<Box<str>>,
 }
 
 impl Effects {
@@ -80,5 +85,6 @@ impl Effects {
         self.pushed.clear();
         self.deliveries.clear();
         self.names.clear();
+        self.cron_ends.clear();
     }
 }

@@ -14,6 +14,8 @@
 
 mod check;
 pub mod command;
+pub mod cron;
+pub mod cron_record;
 pub mod directory;
 pub mod effect;
 mod hold;

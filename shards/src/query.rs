@@ -38,6 +38,8 @@ pub struct Holdings {
     pub timers: usize,
     /// Deduplication keys held.
     pub unique_keys: usize,
+    /// Schedules.
+    pub crons: usize,
 }
 
 impl Shard {
@@ -109,8 +111,12 @@ impl Shard {
             queues: self.queues.len(),
             leases: self.leases.len(),
             waiters: self.waiters.len(),
-            timers: self.job_timers.len() + self.lease_timers.len() + self.waiter_timers.len(),
+            timers: self.job_timers.len()
+                + self.lease_timers.len()
+                + self.waiter_timers.len()
+                + self.crons.deadlines(),
             unique_keys: self.unique.len(),
+            crons: self.crons.len(),
         }
     }
 }

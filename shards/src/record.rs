@@ -5,6 +5,7 @@
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
 
 use crate::command::{NewJob, Repeat, Token};
+use crate::cron_record::{CronRan, CronSet, decode_name};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::wire::{Malformed, Reader, Writer};
@@ -61,6 +62,22 @@ pub enum Record<'a> {
         queue: &'a str,
         /// The new setting.
         paused: bool,
+    },
+    /// A schedule came, or was set anew. Payload: the data of its jobs.
+    CronSet(CronSet<'a>),
+    /// A schedule pushed a job. Payload: the job's data.
+    CronRan(CronRan<'a>),
+    /// Runs of a schedule were passed over.
+    CronMissed {
+        /// The schedule.
+        name: &'a str,
+        /// Its next run.
+        next_run_ms: u64,
+    },
+    /// A schedule is gone.
+    CronRemoved {
+        /// The schedule.
+        name: &'a str,
     },
 }
 
@@ -176,6 +193,10 @@ mod kind {
     pub(super) const REVIVED: u8 = 8;
     pub(super) const REMOVED: u8 = 9;
     pub(super) const PAUSED: u8 = 10;
+    pub(super) const CRON_SET: u8 = 80;
+    pub(super) const CRON_RAN: u8 = 81;
+    pub(super) const CRON_MISSED: u8 = 82;
+    pub(super) const CRON_REMOVED: u8 = 83;
 }
 
 /// Bits that say which parts a pushed job has.
@@ -207,6 +228,10 @@ impl Record<'_> {
             Self::Stalled { .. } | Self::Released { .. } | Self::Removed { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
+            Self::CronSet(set) => set.encoded_len(),
+            Self::CronRan(ran) => ran.encoded_len(),
+            Self::CronMissed { name, .. } => 8 + name.len(),
+            Self::CronRemoved { name } => name.len(),
         }
     }
 
@@ -217,6 +242,8 @@ impl Record<'_> {
             Self::Completed(ended) => ended.result.len(),
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
+            Self::CronSet(set) => set.data.len(),
+            Self::CronRan(ran) => ran.pushed.job.data.len(),
             _ => 0,
         }
     }
@@ -262,6 +289,13 @@ impl Record<'_> {
                 out.u8(u8::from(*paused));
                 out.bytes(queue.as_bytes());
             }
+            Self::CronSet(set) => set.encode(&mut out),
+            Self::CronRan(ran) => ran.encode(&mut out),
+            Self::CronMissed { name, next_run_ms } => {
+                out.u64(*next_run_ms);
+                out.bytes(name.as_bytes());
+            }
+            Self::CronRemoved { name } => out.bytes(name.as_bytes()),
         }
         out.finish();
     }
@@ -278,6 +312,10 @@ impl Record<'_> {
             Self::Revived { .. } => kind::REVIVED,
             Self::Removed { .. } => kind::REMOVED,
             Self::Paused { .. } => kind::PAUSED,
+            Self::CronSet(_) => kind::CRON_SET,
+            Self::CronRan(_) => kind::CRON_RAN,
+            Self::CronMissed { .. } => kind::CRON_MISSED,
+            Self::CronRemoved { .. } => kind::CRON_REMOVED,
         }
     }
 }
@@ -327,12 +365,19 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
+            kind::CRON_SET => Self::CronSet(CronSet::decode(from)?),
+            kind::CRON_RAN => Self::CronRan(CronRan::decode(from)?),
+            kind::CRON_MISSED => {
+                let next_run_ms = from.u64()?;
+                Self::CronMissed { name: decode_name(from)?, next_run_ms }
+            }
+            kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             _ => return Err(Malformed("its kind is not known to this release")),
         })
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed("text is not UTF-8"))
 }
 
@@ -366,7 +411,7 @@ impl<'a> Pushed<'a> {
         ]
     }
 
-    fn encoded_len(&self) -> usize {
+    pub(crate) fn encoded_len(&self) -> usize {
         let parts = self.parts();
         let mut len = 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2 + self.queue.len() + self.job.data.len();
         if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) == 0 {
@@ -378,7 +423,7 @@ impl<'a> Pushed<'a> {
         len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
     }
 
-    fn encode(&self, out: &mut Writer<'_>) {
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         let parts = self.parts();
         let job = &self.job;
         out.u16(parts);
@@ -416,7 +461,7 @@ impl<'a> Pushed<'a> {
         }
     }
 
-    fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let parts = from.u16()?;
         let has = |bit: u16| parts & bit != 0;
         let (id, run_at_ms) = (from.id()?, from.u64()?);

@@ -240,7 +240,10 @@ impl Field {
             },
         };
         if low > high {
-            return Err(BadPlan(format!("schedule: {} has a range that ends before it begins: {range}", self.name)));
+            return Err(BadPlan(format!(
+                "schedule: {} has a range that ends before it begins: {range}",
+                self.name
+            )));
         }
         let values = (low..=high).step_by(step.unwrap_or(1) as usize);
         Ok(values.fold(0, |mask, value| mask | 1 << value))

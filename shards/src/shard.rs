@@ -4,6 +4,7 @@
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
 use crate::command::{ClientId, Command, NewJob, RequestId};
+use crate::cron::Crons;
 use crate::effect::{Effects, NameChange, Reply};
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
@@ -80,6 +81,7 @@ pub struct Shard {
     pub(crate) job_timers: Timers,
     pub(crate) lease_timers: Timers,
     pub(crate) waiter_timers: Timers,
+    pub(crate) crons: Crons,
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
@@ -123,6 +125,7 @@ impl Shard {
             job_timers: Timers::default(),
             lease_timers: Timers::default(),
             waiter_timers: Timers::default(),
+            crons: Crons::default(),
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
@@ -168,6 +171,10 @@ impl Shard {
             Command::RetryFailed { queue, job, count } => {
                 self.retry_failed(now_ms, caller, queue, *job, *count, out);
             }
+            Command::SetCron(cron) => self.set_cron_live(now_ms, caller, cron, out),
+            Command::HoldCron { name, held } => self.hold_cron(caller, name, *held, out),
+            Command::RemoveCron { name } => self.remove_cron(caller, name, out),
+            Command::StartCrons => self.start_crons(now_ms),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => self.end_waits(u64::MAX, out),
         }

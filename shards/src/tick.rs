@@ -20,6 +20,7 @@ impl Shard {
         self.end_delays_and_lives(now_ms, out);
         self.end_leases(now_ms, out);
         self.end_waits(now_ms, out);
+        self.run_crons(now_ms, out);
         self.work_on_chores(now_ms, out);
         self.end_retention(now_ms);
         out.effects.names.append(&mut self.names);
@@ -34,6 +35,7 @@ impl Shard {
         next(self.job_timers.next_ms())
             .min(next(self.lease_timers.next_ms()))
             .min(next(self.waiter_timers.next_ms()))
+            .min(next(self.crons.next_ms()))
             .min(self.retention_due_ms)
     }
 

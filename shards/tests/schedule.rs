@@ -2,7 +2,7 @@
 //! clocks are set.
 #![allow(clippy::unwrap_used)]
 
-use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
+use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
 use corq_shards::id::Chance;
 use corq_shards::schedule::{Expression, Plan};
@@ -211,7 +211,9 @@ fn expected(zone: Tz, transition: i64, fits: impl Fn(NaiveDateTime) -> bool) -> 
         skipped += TimeDelta::minutes(1);
     }
     // The window's first minutes may be part of an hour whose first pass lies before it.
-    runs.into_iter().filter(|&at| at > transition - 4 * HOUR && at < transition + 4 * HOUR).collect()
+    runs.into_iter()
+        .filter(|&at| at > transition - 4 * HOUR && at < transition + 4 * HOUR)
+        .collect()
 }
 
 fn actual(zone: Tz, transition: i64, expression: &str) -> Vec<i64> {
@@ -234,9 +236,8 @@ fn clocks_that_are_set_anywhere_in_the_world_double_and_lose_no_run() {
             let (before, after) = (offset_of(*zone, transition - 1), offset_of(*zone, transition));
             *(if before < after { &mut gaps } else { &mut folds }) += 1;
             // A clock that stood in the middle of what is skipped or shown twice.
-            let middle = transition + (before + after) / 2;
+            let middle = transition + i64::midpoint(before, after);
             let middle = DateTime::from_timestamp(middle, 0).unwrap().naive_utc();
-            use chrono::Timelike;
             let (hour, minute) = (middle.hour(), middle.minute());
             let fits_once = move |at: NaiveDateTime| at.hour() == hour && at.minute() == minute;
             let once = format!("{minute} {hour} * * *");
