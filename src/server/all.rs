@@ -1,6 +1,7 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
 use super::core::Core;
+use super::crons::write_cron;
 use super::dispatch::Asked;
 use super::execute::framed;
 use super::message::{Message, Question, Step};
@@ -17,6 +18,7 @@ impl Core {
     pub(super) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
         let question = match body {
             Body::ListQueues => Question::Queues,
+            Body::CronList => Question::Crons,
             _ => Question::Stats,
         };
         self.deferred(asked.origin);
@@ -47,6 +49,12 @@ impl Core {
                 let (pushed, pulled) = self.rates.per_second(self.now_ms, census.totals);
                 census.pushed_per_second = pushed;
                 census.pulled_per_second = pulled;
+            }
+            Question::Crons => {
+                for cron in self.engine.shard.crons() {
+                    count += 1;
+                    write_cron(&mut Writer::new(&mut batch.bytes), cron, true);
+                }
             }
             Question::Queues => {
                 for queue in self.engine.shard.queues() {
@@ -92,6 +100,11 @@ impl Core {
             framed(pen, req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, req_id, 1);
                 match all.question {
+                    Question::Crons => {
+                        writer.str("crons");
+                        writer.array(all.count);
+                        writer.raw(&all.entries);
+                    }
                     Question::Queues => {
                         writer.str("queues");
                         writer.array(all.count);

@@ -2,6 +2,7 @@
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
 use super::auth::Guard;
+use super::crons::CronNames;
 use super::engine::Engine;
 use super::hole::{ColdReplies, Hole, Then};
 use super::list::Lookings;
@@ -69,6 +70,7 @@ pub struct Core {
     pub(super) directory: Directory,
     /// Pushes that wait for a name another push holds.
     pub(super) waiting_claims: VecDeque<WaitingClaim>,
+    pub(super) crons: CronNames,
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
@@ -121,6 +123,7 @@ impl Core {
             effects: Effects::default(),
             directory: Directory::default(),
             waiting_claims: VecDeque::new(),
+            crons: CronNames::default(),
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
@@ -346,6 +349,7 @@ impl Core {
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
         self.answer_parked(conns);
         self.tell_names();
+        self.tell_cron_ends();
     }
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
@@ -355,6 +359,7 @@ impl Core {
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.answer_parked(conns);
         self.tell_names();
+        self.tell_cron_ends();
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 

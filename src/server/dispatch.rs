@@ -1,6 +1,7 @@
 //! From a frame to the shard that carries it out.
 
 use super::core::Core;
+use super::crons::KEEPER;
 use super::message::{Message, Origin};
 use super::route::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
@@ -89,6 +90,7 @@ impl Core {
             }
             Route::Claims(queue) => self.claim_names(asked, body, queue),
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
+            Route::Crons => self.hand_over(conns, asked, body, KEEPER),
             Route::All => self.ask_all(asked, body),
             Route::Unsupported => {
                 self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet");

@@ -52,6 +52,7 @@ impl Core {
             Body::RetryDlq { queue, job, count } => {
                 self.retry_failed(conns, asked, queue, *job, count.unwrap_or(u64::MAX));
             }
+            Body::Cron(_) | Body::CronDelete(_) => self.begin_cron(conns, asked, body),
             _ => self.query(conns, asked, body, &[]),
         }
     }
@@ -61,7 +62,7 @@ impl Core {
     }
 
     /// The engine's answer to the command that was just applied.
-    fn own_reply(&self) -> Option<Reply> {
+    pub(super) fn own_reply(&self) -> Option<Reply> {
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         own.map(|(_, reply)| reply.clone())
     }

@@ -18,6 +18,8 @@ impl Core {
     fn read_message(&mut self, conns: &mut Connections, batch: &Batch, message: &Message) {
         match message {
             Message::Request { origin, frame, lookup } => {
+                // It may have come back to where it began, and starts anew here.
+                self.answered(*origin);
                 let frame = &batch.bytes[frame.clone()];
                 let asked = Asked { origin: *origin, req_id: None, frame, lookup: *lookup };
                 self.requested(conns, asked);
@@ -49,7 +51,13 @@ impl Core {
                 let entries = &batch.bytes[entries.clone()];
                 self.answer_came(conns, *step, *census, entries, *count);
             }
-            Message::Open => self.closed_shards -= 1,
+            Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
+            Message::Open => {
+                self.closed_shards -= 1;
+                if self.closed_shards == 0 {
+                    self.all_crons_are_known();
+                }
+            }
         }
     }
 }

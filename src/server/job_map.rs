@@ -3,6 +3,7 @@
 use super::engine::{Absent, Engine, Records};
 use super::hole::Hole;
 use crate::protocol::write::Writer;
+use corq_shards::cron_record::CronRan;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::query::JobView;
 use corq_shards::record::{Pushed, Record};
@@ -77,7 +78,7 @@ pub fn write_job(
 
 fn pushed(record: &[u8]) -> Result<Pushed<'_>, Absent> {
     match Record::decode(record) {
-        Ok(Record::Pushed(pushed)) => Ok(pushed),
+        Ok(Record::Pushed(pushed) | Record::CronRan(CronRan { pushed, .. })) => Ok(pushed),
         _ => Err(Absent::Damaged),
     }
 }

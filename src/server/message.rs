@@ -1,6 +1,7 @@
 //! What shards tell each other: one batch per destination and turn, its texts and frames in one
 //! buffer behind it.
 
+use super::crons::CronMail;
 use super::dispatch::Lookup;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
@@ -175,6 +176,8 @@ pub enum Message {
         /// How many entries.
         count: usize,
     },
+    /// About schedules.
+    Cron(CronMail),
     /// The sender has recovered and has told its custom ids.
     Open,
 }
@@ -186,6 +189,8 @@ pub enum Question {
     Queues,
     /// Stats.
     Stats,
+    /// `CronList`.
+    Crons,
 }
 
 /// All that one shard tells another in one turn.

@@ -6,7 +6,8 @@
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! list     pages of jobs      show     jobs in full
-//! names    custom ids     many  commands on many jobs     all  questions to all shards
+//! names    custom ids     crons    schedules
+//! many     commands on many jobs     all    questions to all shards
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -14,6 +15,7 @@ mod all;
 mod auth;
 mod book;
 mod core;
+mod crons;
 mod dispatch;
 mod engine;
 mod execute;

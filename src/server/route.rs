@@ -56,6 +56,8 @@ pub enum Route<'a> {
     Claims(&'a str),
     /// The owners of several jobs.
     Jobs(&'a [JobRef<'a>]),
+    /// The shard that keeps the names of schedules.
+    Crons,
     /// Every shard.
     All,
     /// The table has the command; the server does not do it.
@@ -95,7 +97,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::GetResult(job) => Route::Job(*job),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
-        Body::ListQueues | Body::Stats => Route::All,
+        Body::Cron(_) | Body::CronDelete(_) => Route::Crons,
+        Body::ListQueues | Body::Stats | Body::CronList => Route::All,
         _ => Route::Unsupported,
     }
 }

@@ -168,7 +168,7 @@ fn spawn(
     }
     let common = Arc::clone(common);
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
-        let outcome = run_shard(&common, index, seed).await;
+        let outcome = Box::pin(run_shard(&common, index, seed)).await;
         if let Err(reason) = &outcome {
             tracing::error!("shard {index}: {reason}");
             common.ending.failed.store(true, Ordering::Release);

@@ -1,5 +1,6 @@
 //! Commands that take several steps over several shards, as seen by the shard that coordinates them.
 
+use super::crons::CronTask;
 use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
 use corq_shards::id::JobId;
@@ -15,6 +16,8 @@ pub enum Task {
     Jobs(Jobs),
     /// A question to all shards.
     All(All),
+    /// A command on a schedule.
+    Cron(CronTask),
 }
 
 /// See [`Task::Claims`].

@@ -9,6 +9,7 @@
 mod support;
 
 mod auth;
+mod cron;
 mod dependency;
 mod finish;
 mod ids;
