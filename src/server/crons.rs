@@ -324,7 +324,6 @@ impl Core {
         mut waiting: VecDeque<(Origin, Box<[u8]>)>,
     ) {
         while let Some((origin, frame)) = waiting.pop_front() {
-            self.answered(origin);
             let asked = Asked { origin, req_id: None, frame: &frame, lookup: Lookup::Fresh };
             self.requested(conns, asked);
             if let Some(entry) = self.crons.entries.get_mut(name)

@@ -18,8 +18,6 @@ impl Core {
     fn read_message(&mut self, conns: &mut Connections, batch: &Batch, message: &Message) {
         match message {
             Message::Request { origin, frame, lookup } => {
-                // It may have come back to where it began, and starts anew here.
-                self.answered(*origin);
                 let frame = &batch.bytes[frame.clone()];
                 let asked = Asked { origin: *origin, req_id: None, frame, lookup: *lookup };
                 self.requested(conns, asked);
