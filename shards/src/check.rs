@@ -88,6 +88,15 @@ impl Shard {
             }
             self.audit_lists(queue)?;
         }
+        let pulled = self.jobs.indices().filter(|&job| {
+            let about = &self.jobs.slab[job];
+            about.state == State::Active && self.leases[about.detail].puller.is_some()
+        });
+        let (pulled, held) =
+            (pulled.count() as u64, self.activity().map(|(_, it)| it.active).sum());
+        if pulled != held {
+            return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
+        }
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {

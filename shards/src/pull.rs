@@ -82,7 +82,7 @@ impl Shard {
         self.queues[queue].waiters.remove(&mut self.waiters, waiter);
         if let Some(owner) = self.clients.get_mut(&client) {
             owner.waiters.remove(&mut self.waiters, waiter);
-            if owner.waiters.is_empty() && owner.leases.is_empty() {
+            if owner.is_idle() {
                 self.clients.remove(&client);
             }
         }

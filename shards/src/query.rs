@@ -1,5 +1,6 @@
 //! What can be asked of a shard without changing it.
 
+use crate::command::ClientId;
 use crate::id::JobId;
 use crate::job::{Job, Options, Outcome, State};
 use crate::lease::Lease;
@@ -42,7 +43,31 @@ pub struct Holdings {
     pub crons: usize,
 }
 
+/// What one connection holds of this shard's jobs, and what became of others it pulled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Jobs it has now.
+    pub active: u64,
+    /// Jobs completed.
+    pub processed: u64,
+    /// Attempts failed.
+    pub failed: u64,
+}
+
+impl std::ops::AddAssign for Activity {
+    fn add_assign(&mut self, other: Self) {
+        self.active += other.active;
+        self.processed += other.processed;
+        self.failed += other.failed;
+    }
+}
+
 impl Shard {
+    /// What the connections hold and have done, in no order that may decide anything.
+    pub fn activity(&self) -> impl Iterator<Item = (ClientId, Activity)> {
+        self.clients.iter().map(|(&client, held)| (client, held.activity))
+    }
+
     /// The index of a job.
     pub fn find(&self, id: JobId) -> Option<u32> {
         self.jobs.find(id)

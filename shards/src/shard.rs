@@ -9,6 +9,7 @@ use crate::effect::{Effects, NameChange, Reply};
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::lease::{Lease, OfClient};
+use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
 use crate::slab::{List, Slab};
@@ -39,6 +40,21 @@ pub struct Config {
 pub(crate) struct Client {
     pub(crate) leases: List<OfClient>,
     pub(crate) waiters: List<OfClient>,
+    /// Jobs it pulled, wherever they are renewed from: those it holds, and what became of others.
+    pub(crate) activity: Activity,
+    /// Its connection is gone: it is forgotten with the last of its jobs.
+    pub(crate) gone: bool,
+}
+
+impl Client {
+    /// Whether there is nothing to remember of it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let Activity { active, processed, failed } = self.activity;
+        self.leases.is_empty()
+            && self.waiters.is_empty()
+            && active == 0
+            && (self.gone || processed + failed == 0)
+    }
 }
 
 /// A long command, done in slices.
@@ -286,6 +302,12 @@ impl Shard {
             }
             self.release(job);
             self.serve(now_ms, queue, out);
+        }
+        if let Some(held) = self.clients.get_mut(&client) {
+            held.gone = true;
+            if held.is_idle() {
+                self.clients.remove(&client);
+            }
         }
     }
 }

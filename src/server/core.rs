@@ -198,7 +198,9 @@ impl Core {
 
     /// Bytes of a connection.
     pub fn received(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) {
+        let now_ms = self.now_ms;
         let Some(session) = self.sessions.get(conn) else { return };
+        session.last_seen_ms = now_ms;
         if session.pending.is_empty() {
             let used = self.handle(conns, conn, bytes);
             self.keep_pending(conns, conn, &bytes[used..]);
@@ -315,7 +317,6 @@ impl Core {
 
     /// What a connection holds goes back, here and elsewhere.
     fn give_back(&mut self, conns: &mut Connections, conn: ConnId, seen_elsewhere: bool) {
-        self.workers.leave(conn);
         if self.stopping {
             // Locks outlive the stop, so that their workers can come back for their jobs.
             return;
@@ -334,6 +335,7 @@ impl Core {
         conns: &mut Connections,
         client: corq_shards::command::ClientId,
     ) {
+        self.workers.leave(client);
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
     }
 

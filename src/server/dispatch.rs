@@ -63,6 +63,11 @@ impl Core {
                 }
             }
             Ok(request) if trusted => {
+                if matches!(request.body, Body::RegisterWorker(_))
+                    && let Some(session) = self.sessions.get(conn)
+                {
+                    session.has_worker = true;
+                }
                 let req_id = request.req_id;
                 let asked = Asked { origin, req_id, frame, lookup: Lookup::Fresh };
                 self.dispatch(conns, asked, &request.body);
@@ -90,6 +95,7 @@ impl Core {
             }
             Route::Claims(queue) => self.claim_names(asked, body, queue),
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
+            Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
             Route::Crons => self.hand_over(conns, asked, body, KEEPER),
             Route::All => self.ask_all(asked, body),
             Route::Unsupported => {

@@ -52,6 +52,9 @@ impl Core {
             Body::RetryDlq { queue, job, count } => {
                 self.retry_failed(conns, asked, queue, *job, count.unwrap_or(u64::MAX));
             }
+            Body::RegisterWorker(_) | Body::UnregisterWorker(_) | Body::Heartbeat { .. } => {
+                self.on_worker(conns, asked, body);
+            }
             Body::Cron(_) | Body::CronDelete(_) => self.begin_cron(conns, asked, body),
             _ => self.query(conns, asked, body, &[]),
         }

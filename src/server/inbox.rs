@@ -45,9 +45,9 @@ impl Core {
             }
             Message::Parted { step, outcome } => self.parted(conns, *step, outcome),
             Message::Ask { step, question } => self.answer_share(*step, *question),
-            Message::Answer { step, census, entries, count } => {
+            Message::Answer { step, census, entries, count, share } => {
                 let entries = &batch.bytes[entries.clone()];
-                self.answer_came(conns, *step, *census, entries, *count);
+                self.answer_came(conns, *step, *census, entries, *count, share.as_deref());
             }
             Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
             Message::Open => {

@@ -3,6 +3,7 @@
 
 use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::workers::Roll;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use corq_shards::effect::Reply;
@@ -175,6 +176,8 @@ pub enum Message {
         entries: Span,
         /// How many entries.
         count: usize,
+        /// What is more than numbers and entries.
+        share: Option<Box<Share>>,
     },
     /// About schedules.
     Cron(CronMail),
@@ -191,6 +194,15 @@ pub enum Question {
     Stats,
     /// `CronList`.
     Crons,
+    /// `ListWorkers`.
+    Workers,
+}
+
+/// A share of an answer that has to be put together by whoever asked.
+#[derive(Debug)]
+pub enum Share {
+    /// Of the workers.
+    Workers(Roll),
 }
 
 /// All that one shard tells another in one turn.

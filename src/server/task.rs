@@ -3,6 +3,7 @@
 use super::crons::CronTask;
 use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
+use super::workers::Roll;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
 use slab::Slab;
@@ -85,6 +86,8 @@ pub struct All {
     pub entries: Vec<u8>,
     /// How many entries.
     pub count: usize,
+    /// Workers, if they were asked for.
+    pub workers: Roll,
 }
 
 impl Jobs {

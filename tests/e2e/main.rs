@@ -25,6 +25,7 @@ mod retry;
 mod session;
 mod settings;
 mod timing;
+mod workers;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
