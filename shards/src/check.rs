@@ -24,6 +24,7 @@ impl Shard {
                 facts.push(format!("limited {} to {rate:?} and {active:?}", queue.name));
             }
         }
+        facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
         facts.sort();
         facts
     }
@@ -68,6 +69,7 @@ impl Shard {
 
     /// Recounts everything that is kept as a count or an index, and says what does not agree.
     pub fn audit(&self) -> Result<(), String> {
+        self.crons.audit()?;
         let mut counted = std::collections::BTreeMap::new();
         for index in self.jobs.indices() {
             let job = &self.jobs.slab[index];
@@ -95,6 +97,15 @@ impl Shard {
         }
         self.audit_awaitings()?;
         self.audit_limits()?;
+        let pulled = self.jobs.indices().filter(|&job| {
+            let about = &self.jobs.slab[job];
+            about.state == State::Active && self.leases[about.detail].puller.is_some()
+        });
+        let (pulled, held) =
+            (pulled.count() as u64, self.activity().map(|(_, it)| it.active).sum());
+        if pulled != held {
+            return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
+        }
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {

@@ -6,6 +6,7 @@
 use crate::change::Change;
 use crate::id::JobId;
 use crate::job::State;
+use crate::schedule::Plan;
 
 /// Who asked, for as long as it stays connected. Opaque to a shard; used only to group the leases
 /// and waiters of one connection, so that a disconnect can release them.
@@ -174,6 +175,31 @@ pub struct Clean<'a> {
     pub limit: u64,
 }
 
+/// Sets a schedule. Whoever sends it sees to it that the name is unique on the server.
+#[derive(Clone, Copy, Debug)]
+pub struct SetCron<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where its jobs go.
+    pub queue: &'a str,
+    /// Their payload: exactly one well-formed MessagePack value.
+    pub data: &'a [u8],
+    /// The expression, if it has one.
+    pub schedule: Option<&'a str>,
+    /// The interval, if it has one.
+    pub repeat_every_ms: Option<u64>,
+    /// The zone, as given.
+    pub timezone: Option<&'a str>,
+    /// Priority of its jobs.
+    pub priority: i32,
+    /// Runs after which it ends.
+    pub runs_max: Option<u64>,
+    /// What expression, interval and zone come to.
+    pub plan: Plan,
+    /// Runs and version of the schedule it replaces, if that is on another shard.
+    pub moved: Option<(u64, u64)>,
+}
+
 /// A mutation of one shard.
 #[derive(Clone, Copy, Debug)]
 pub enum Command<'a> {
@@ -271,6 +297,22 @@ pub enum Command<'a> {
         /// The queue.
         queue: &'a str,
     },
+    /// Sets a schedule; one of the same name is replaced and keeps its count of runs.
+    SetCron(&'a SetCron<'a>),
+    /// Stops a schedule for as long as it is on its way to another shard, or lets it go on.
+    HoldCron {
+        /// Its name.
+        name: &'a str,
+        /// Whether it stops.
+        held: bool,
+    },
+    /// Ends a schedule.
+    RemoveCron {
+        /// Its name.
+        name: &'a str,
+    },
+    /// The server is open: schedules run from now on, and what fell due before is passed over.
+    StartCrons,
     /// The caller's connection is gone.
     Disconnect,
     /// The server stops: pulls that wait get their empty answer now.

@@ -73,6 +73,9 @@ pub enum Reply {
     Unended,
     /// The ids of the jobs removed, as clients know them.
     Cleaned(Box<[KnownAs]>),
+    /// The schedule that was meant, by index; none if there is no such schedule, or if it would never
+    /// run.
+    Cron(Option<u32>),
     /// The command waits no longer: its connection is gone.
     Dropped,
 }
@@ -108,6 +111,8 @@ pub struct Effects {
     pub deliveries: Vec<Delivery>,
     /// Custom ids that came or went.
     pub names: Vec<NameChange>,
+    /// Schedules that have ended by themselves.
+    pub cron_ends: Vec<Box<str>>,
 }
 
 impl Effects {
@@ -117,5 +122,6 @@ impl Effects {
         self.pushed.clear();
         self.deliveries.clear();
         self.names.clear();
+        self.cron_ends.clear();
     }
 }

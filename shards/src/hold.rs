@@ -87,7 +87,11 @@ impl Shard {
         }
         for ack in acks {
             let Some(job) = self.jobs.find(ack.job) else { continue };
-            let started_at_ms = self.lease_of(job).started_at_ms;
+            let lease = self.lease_of(job);
+            let (started_at_ms, puller) = (lease.started_at_ms, lease.puller);
+            if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
+                held.activity.processed += 1;
+            }
             let ended = Ended { id: ack.job, at_ms: now_ms, started_at_ms, result: ack.result };
             let stored = out.journal.append(&Record::Completed(ended));
             self.complete(job, &ended, stored);
@@ -128,6 +132,10 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         self.totals.failed += 1;
+        let puller = self.lease_of(job).puller;
+        if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
+            held.activity.failed += 1;
+        }
         let about = &self.jobs.slab[job];
         let attempts = about.attempts + 1;
         if attempts < about.max_attempts && !unrecoverable {

@@ -14,6 +14,9 @@ pub struct Lease {
     pub job: u32,
     /// The connection that pulled it, if it is still there and the job goes back when it leaves.
     pub client: Option<ClientId>,
+    /// The connection that pulled it, for as long as the lease lasts. None after a restart, and for
+    /// a job that stays when its connection goes.
+    pub puller: Option<ClientId>,
     /// What the holder must show; `None` for a job pulled without an owner.
     pub token: Option<Token>,
     /// Life of the lease from each sign of life.
@@ -37,6 +40,7 @@ impl Default for Lease {
         Self {
             job: NONE,
             client: None,
+            puller: None,
             token: None,
             ttl_ms: 0,
             expires_at_ms: 0,

@@ -88,7 +88,9 @@ impl Shard {
         });
         if let Some(client) = client {
             self.leases[lease].client = Some(client);
+            self.leases[lease].puller = Some(client);
             let held = self.clients.entry(client).or_default();
+            held.activity.active += 1;
             held.leases.push_back(&mut self.leases, lease);
         }
         let deadline_ms = self.leases[lease].deadline_ms();
@@ -249,7 +251,7 @@ impl Shard {
             State::Vacant | State::Delayed => {}
             State::Waiting => self.queues[queue].ready.remove(&mut self.jobs.slab, job),
             State::Active => {
-                self.leave_client(detail);
+                self.leave_puller(detail);
                 self.lease_timers.remove(self.leases[detail].timer, &mut self.leases);
                 self.leases.remove(detail);
                 self.note_room(queue);
@@ -271,9 +273,19 @@ impl Shard {
         let Some(client) = self.leases[lease].client.take() else { return };
         if let Some(held) = self.clients.get_mut(&client) {
             held.leases.remove(&mut self.leases, lease);
-            if held.is_idle() {
-                self.clients.remove(&client);
-            }
+        }
+    }
+
+    /// Ends what a lease means to the connection that pulled its job.
+    fn leave_puller(&mut self, lease: u32) {
+        let Some(puller) = self.leases[lease].puller.take() else { return };
+        let Some(held) = self.clients.get_mut(&puller) else { return };
+        held.activity.active -= 1;
+        if self.leases[lease].client.take().is_some() {
+            held.leases.remove(&mut self.leases, lease);
+        }
+        if held.is_idle() {
+            self.clients.remove(&puller);
         }
     }
 }

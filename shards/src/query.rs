@@ -1,5 +1,6 @@
 //! What can be asked of a shard without changing it.
 
+use crate::command::ClientId;
 use crate::id::JobId;
 use crate::job::{Job, Options, Outcome, State};
 use crate::lease::Lease;
@@ -38,9 +39,35 @@ pub struct Holdings {
     pub timers: usize,
     /// Deduplication keys held.
     pub unique_keys: usize,
+    /// Schedules.
+    pub crons: usize,
+}
+
+/// What one connection holds of this shard's jobs, and what became of others it pulled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Jobs it has now.
+    pub active: u64,
+    /// Jobs completed.
+    pub processed: u64,
+    /// Attempts failed.
+    pub failed: u64,
+}
+
+impl std::ops::AddAssign for Activity {
+    fn add_assign(&mut self, other: Self) {
+        self.active += other.active;
+        self.processed += other.processed;
+        self.failed += other.failed;
+    }
 }
 
 impl Shard {
+    /// What the connections hold and have done, in no order that may decide anything.
+    pub fn activity(&self) -> impl Iterator<Item = (ClientId, Activity)> {
+        self.clients.iter().map(|(&client, held)| (client, held.activity))
+    }
+
     /// The index of a job.
     pub fn find(&self, id: JobId) -> Option<u32> {
         self.jobs.find(id)
@@ -112,8 +139,10 @@ impl Shard {
             timers: self.job_timers.len()
                 + self.lease_timers.len()
                 + self.waiter_timers.len()
-                + self.limit_timers.len(),
+                + self.limit_timers.len()
+                + self.crons.deadlines(),
             unique_keys: self.unique.len(),
+            crons: self.crons.len(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::changed::Changed;
 use crate::command::{Limit, NewJob, Repeat, Stack, Token};
+use crate::cron_record::{CronRan, CronSet, decode_name};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::wire::{Malformed, Reader, Writer};
@@ -71,6 +72,22 @@ pub enum Record<'a> {
         queue: &'a str,
         /// The new setting.
         paused: bool,
+    },
+    /// A schedule came, or was set anew. Payload: the data of its jobs.
+    CronSet(CronSet<'a>),
+    /// A schedule pushed a job. Payload: the job's data.
+    CronRan(CronRan<'a>),
+    /// Runs of a schedule were passed over.
+    CronMissed {
+        /// The schedule.
+        name: &'a str,
+        /// Its next run.
+        next_run_ms: u64,
+    },
+    /// A schedule is gone.
+    CronRemoved {
+        /// The schedule.
+        name: &'a str,
     },
 }
 
@@ -192,6 +209,10 @@ mod kind {
     pub(super) const BURIED_AT: u8 = 26;
     pub(super) const RATE_LIMITED: u8 = 40;
     pub(super) const ACTIVE_LIMITED: u8 = 41;
+    pub(super) const CRON_SET: u8 = 80;
+    pub(super) const CRON_RAN: u8 = 81;
+    pub(super) const CRON_MISSED: u8 = 82;
+    pub(super) const CRON_REMOVED: u8 = 83;
 }
 
 /// Bits that say which parts a pushed job has.
@@ -228,6 +249,10 @@ impl Record<'_> {
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
             Self::Limited { queue, .. } => 4 + queue.len(),
+            Self::CronSet(set) => set.encoded_len(),
+            Self::CronRan(ran) => ran.encoded_len(),
+            Self::CronMissed { name, .. } => 8 + name.len(),
+            Self::CronRemoved { name } => name.len(),
         }
     }
 
@@ -239,6 +264,8 @@ impl Record<'_> {
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
             Self::Changed(changed) => changed.payload_len(),
+            Self::CronSet(set) => set.data.len(),
+            Self::CronRan(ran) => ran.pushed.job.data.len(),
             _ => 0,
         }
     }
@@ -295,6 +322,13 @@ impl Record<'_> {
                 out.u8(u8::from(*paused));
                 out.bytes(queue.as_bytes());
             }
+            Self::CronSet(set) => set.encode(&mut out),
+            Self::CronRan(ran) => ran.encode(&mut out),
+            Self::CronMissed { name, next_run_ms } => {
+                out.u64(*next_run_ms);
+                out.bytes(name.as_bytes());
+            }
+            Self::CronRemoved { name } => out.bytes(name.as_bytes()),
         }
         out.finish();
     }
@@ -315,6 +349,10 @@ impl Record<'_> {
             Self::Paused { .. } => kind::PAUSED,
             Self::Limited { limit: Limit::PerSecond(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
+            Self::CronSet(_) => kind::CRON_SET,
+            Self::CronRan(_) => kind::CRON_RAN,
+            Self::CronMissed { .. } => kind::CRON_MISSED,
+            Self::CronRemoved { .. } => kind::CRON_REMOVED,
         }
     }
 }
@@ -379,6 +417,13 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
+            kind::CRON_SET => Self::CronSet(CronSet::decode(from)?),
+            kind::CRON_RAN => Self::CronRan(CronRan::decode(from)?),
+            kind::CRON_MISSED => {
+                let next_run_ms = from.u64()?;
+                Self::CronMissed { name: decode_name(from)?, next_run_ms }
+            }
+            kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             _ => match Changed::decode(kind, from)? {
                 Some(changed) => Self::Changed(changed),
                 None => return Err(Malformed("its kind is not known to this release")),

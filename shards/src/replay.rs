@@ -1,7 +1,7 @@
 //! Recovery: applies records in the order they were written, through [`crate::mutate`].
 
 use crate::job::{State, Stored};
-use crate::record::Record;
+use crate::record::{Pushed, Record};
 use crate::shard::Shard;
 use crate::wire::Malformed;
 
@@ -18,14 +18,7 @@ impl Shard {
             payload_bytes: record.payload_len() as u32,
         };
         match &record {
-            Record::Pushed(pushed) => {
-                if self.jobs.find(pushed.id).is_some() {
-                    return Err(Malformed("a job was pushed twice"));
-                }
-                self.ids.rise_above(pushed.id);
-                let queue = self.queues.find_or_insert(pushed.queue);
-                self.add(queue, pushed, stored);
-            }
+            Record::Pushed(pushed) => self.replay_push(pushed, stored)?,
             Record::Leased(leased) => {
                 for (id, token) in leased.entries.iter() {
                     if let Some(job) = self.pending(id) {
@@ -79,7 +72,25 @@ impl Shard {
             Record::Paused { queue, paused } => {
                 self.set_paused(queue, *paused);
             }
+            Record::CronSet(_)
+            | Record::CronRan(_)
+            | Record::CronMissed { .. }
+            | Record::CronRemoved { .. } => self.replay_cron(&record, stored)?,
         }
+        Ok(())
+    }
+
+    pub(crate) fn replay_push(
+        &mut self,
+        pushed: &Pushed<'_>,
+        stored: Stored,
+    ) -> Result<(), Malformed> {
+        if self.jobs.find(pushed.id).is_some() {
+            return Err(Malformed("a job was pushed twice"));
+        }
+        self.ids.rise_above(pushed.id);
+        let queue = self.queues.find_or_insert(pushed.queue);
+        self.add(queue, pushed, stored);
         Ok(())
     }
 

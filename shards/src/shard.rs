@@ -6,10 +6,12 @@
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
+use crate::cron::Crons;
 use crate::effect::{Effects, NameChange, Reply};
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::lease::{Lease, OfClient};
+use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
 use crate::slab::{List, Slab};
@@ -41,12 +43,21 @@ pub(crate) struct Client {
     pub(crate) leases: List<OfClient>,
     pub(crate) waiters: List<OfClient>,
     pub(crate) awaitings: List<OfClient>,
+    /// Jobs it pulled, wherever they are renewed from: those it holds, and what became of others.
+    pub(crate) activity: Activity,
+    /// Its connection is gone: it is forgotten with the last of its jobs.
+    pub(crate) gone: bool,
 }
 
 impl Client {
-    /// Whether nothing of it is left.
+    /// Whether there is nothing to remember of it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.leases.is_empty() && self.waiters.is_empty() && self.awaitings.is_empty()
+        let Activity { active, processed, failed } = self.activity;
+        self.leases.is_empty()
+            && self.waiters.is_empty()
+            && self.awaitings.is_empty()
+            && active == 0
+            && (self.gone || processed + failed == 0)
     }
 }
 
@@ -86,6 +97,7 @@ pub struct Shard {
     pub(crate) limit_timers: Timers,
     /// Queues with a limit of active jobs that have lost one in this call.
     pub(crate) with_room: Vec<u32>,
+    pub(crate) crons: Crons,
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
@@ -132,6 +144,7 @@ impl Shard {
             waiter_timers: Timers::default(),
             limit_timers: Timers::default(),
             with_room: Vec::new(),
+            crons: Crons::default(),
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
@@ -191,6 +204,10 @@ impl Shard {
             Command::PurgeFailed { queue } => self.purge_failed(now_ms, caller, queue, out),
             Command::Clean(clean) => self.clean(now_ms, caller, clean, out),
             Command::Obliterate { queue } => self.obliterate(now_ms, caller, queue, out),
+            Command::SetCron(cron) => self.set_cron_live(now_ms, caller, cron, out),
+            Command::HoldCron { name, held } => self.hold_cron(caller, name, *held, out),
+            Command::RemoveCron { name } => self.remove_cron(caller, name, out),
+            Command::StartCrons => self.start_crons(now_ms),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {
                 self.end_waits(u64::MAX, out);
@@ -275,6 +292,12 @@ impl Shard {
             }
             self.release(job);
             self.serve(now_ms, queue, out);
+        }
+        if let Some(held) = self.clients.get_mut(&client) {
+            held.gone = true;
+            if held.is_idle() {
+                self.clients.remove(&client);
+            }
         }
     }
 }

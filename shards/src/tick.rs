@@ -22,6 +22,7 @@ impl Shard {
         self.end_waits(now_ms, out);
         self.end_awaitings(now_ms, out);
         self.bring_tokens(now_ms, out);
+        self.run_crons(now_ms, out);
         self.work_on_chores(now_ms, out);
         self.fill_room(now_ms, out);
         self.end_retention(now_ms);
@@ -40,6 +41,7 @@ impl Shard {
             .min(next(self.waiter_timers.next_ms()))
             .min(next(self.awaitings.timers.next_ms()))
             .min(next(self.limit_timers.next_ms()))
+            .min(next(self.crons.next_ms()))
             .min(self.retention_due_ms)
     }
 

@@ -5,18 +5,21 @@ mod support;
 
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
-use corq_shards::command::{Ack, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, Stack, Token};
+use corq_shards::command::{
+    Ack, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
+};
 use corq_shards::effect::Reply;
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::record::{Pushed, Record};
+use corq_shards::schedule::Plan;
 use support::{Bed, config, locked};
 
 /// One random command, or the passing of time.
 fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>)>) {
     let queue = ["a", "b", "c"][chance.draw() as usize % 3];
     let client = chance.draw() % 4;
-    match chance.draw() % 28 {
+    match chance.draw() % 29 {
         0..=6 => {
             let key = format!("k{}", chance.draw() % 5);
             let name = format!("id{}", bed.request);
@@ -77,6 +80,7 @@ fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>
         }
         20..=24 => change(bed, chance, client),
         25 | 26 => change_queue(bed, chance, client, queue),
+        27 => step_cron(bed, chance, queue),
         _ => {
             bed.pass(chance.draw() % 600);
         }
@@ -133,6 +137,38 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         _ => Command::Obliterate { queue },
     };
     bed.run(client, &command);
+}
+
+/// Something about schedules.
+fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
+    let name = ["x", "y", "z"][chance.draw() as usize % 3];
+    let zone = chance.draw().is_multiple_of(2).then_some("Asia/Kolkata");
+    let cron = SetCron {
+        name,
+        queue,
+        data: b"\xa4tick",
+        schedule: Some("*/2 * * * * *"),
+        repeat_every_ms: None,
+        timezone: zone,
+        priority: (chance.draw() % 3) as i32,
+        runs_max: chance.draw().is_multiple_of(3).then_some(4),
+        plan: Plan::at("*/2 * * * * *", zone).unwrap(),
+        moved: None,
+    };
+    let every = SetCron {
+        schedule: None,
+        repeat_every_ms: Some(900),
+        plan: Plan::every(900, zone).unwrap(),
+        ..cron
+    };
+    let command = match chance.draw() % 5 {
+        0 => Command::SetCron(&cron),
+        1 => Command::SetCron(&every),
+        2 => Command::RemoveCron { name },
+        3 => Command::HoldCron { name, held: chance.draw().is_multiple_of(2) },
+        _ => Command::StartCrons,
+    };
+    bed.run(1, &command);
 }
 
 #[test]

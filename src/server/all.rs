@@ -1,10 +1,12 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
 use super::core::Core;
+use super::crons::write_cron;
 use super::dispatch::Asked;
 use super::execute::framed;
-use super::message::{Message, Question, Step};
+use super::message::{Message, Question, Share, Step};
 use super::task::{All, Task};
+use super::workers::Roll;
 use crate::api::request::Body;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
@@ -17,6 +19,8 @@ impl Core {
     pub(super) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
         let question = match body {
             Body::ListQueues => Question::Queues,
+            Body::CronList => Question::Crons,
+            Body::ListWorkers => Question::Workers,
             _ => Question::Stats,
         };
         self.deferred(asked.origin);
@@ -29,6 +33,7 @@ impl Core {
             census: Census::default(),
             entries: Vec::new(),
             count: 0,
+            workers: Roll::default(),
         };
         let step = self.tasks.start(self.me, Task::All(task));
         for dest in 0..shards {
@@ -38,15 +43,26 @@ impl Core {
 
     /// This shard's share.
     pub(super) fn answer_share(&mut self, step: Step, question: Question) {
+        let share = match question {
+            Question::Workers => Some(Box::new(Share::Workers(self.roll_of_workers()))),
+            _ => None,
+        };
         let batch = self.post.tell(usize::from(step.shard));
         let start = batch.bytes.len();
         let (mut census, mut count) = (Census::default(), 0);
         match question {
+            Question::Workers => {}
             Question::Stats => {
                 census = self.engine.shard.census();
                 let (pushed, pulled) = self.rates.per_second(self.now_ms, census.totals);
                 census.pushed_per_second = pushed;
                 census.pulled_per_second = pulled;
+            }
+            Question::Crons => {
+                for cron in self.engine.shard.crons() {
+                    count += 1;
+                    write_cron(&mut Writer::new(&mut batch.bytes), cron, true);
+                }
             }
             Question::Queues => {
                 for queue in self.engine.shard.queues() {
@@ -65,7 +81,7 @@ impl Core {
             }
         }
         let entries = start..batch.bytes.len();
-        batch.messages.push(Message::Answer { step, census, entries, count });
+        batch.messages.push(Message::Answer { step, census, entries, count, share });
     }
 
     /// A share has come.
@@ -76,22 +92,37 @@ impl Core {
         census: Census,
         entries: &[u8],
         count: usize,
+        share: Option<&Share>,
     ) {
         let Some(Task::All(all)) = self.tasks.get(step) else { return };
         all.census += census;
         all.entries.extend_from_slice(entries);
         all.count += count;
+        match share {
+            Some(Share::Workers(roll)) => all.workers.add(roll),
+            None => {}
+        }
         all.left -= 1;
         if all.left > 0 {
             return;
         }
         let Some(Task::All(all)) = self.tasks.end(step) else { return };
+        let now_ms = self.now_ms;
         let uptime_ms = self.now_ms - self.started_at_ms;
         let req_id = all.req_id.as_deref();
         self.respond(conns, all.origin, |_, pen| {
             framed(pen, req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, req_id, 1);
                 match all.question {
+                    Question::Workers => {
+                        writer.str("data");
+                        all.workers.write(&mut writer, now_ms);
+                    }
+                    Question::Crons => {
+                        writer.str("crons");
+                        writer.array(all.count);
+                        writer.raw(&all.entries);
+                    }
                     Question::Queues => {
                         writer.str("queues");
                         writer.array(all.count);

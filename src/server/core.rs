@@ -2,6 +2,7 @@
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
 use super::auth::Guard;
+use super::crons::CronNames;
 use super::engine::Engine;
 use super::hole::{ColdReplies, Hole, Then};
 use super::list::Lookings;
@@ -71,6 +72,7 @@ pub struct Core {
     pub(super) directory: Directory,
     /// Pushes that wait for a name another push holds.
     pub(super) waiting_claims: VecDeque<WaitingClaim>,
+    pub(super) crons: CronNames,
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
@@ -123,6 +125,7 @@ impl Core {
             effects: Effects::default(),
             directory: Directory::default(),
             waiting_claims: VecDeque::new(),
+            crons: CronNames::default(),
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
@@ -197,7 +200,9 @@ impl Core {
 
     /// Bytes of a connection.
     pub fn received(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) {
+        let now_ms = self.now_ms;
         let Some(session) = self.sessions.get(conn) else { return };
+        session.last_seen_ms = now_ms;
         if session.pending.is_empty() {
             let used = self.handle(conns, conn, bytes);
             self.keep_pending(conns, conn, &bytes[used..]);
@@ -314,7 +319,6 @@ impl Core {
 
     /// What a connection holds goes back, here and elsewhere.
     fn give_back(&mut self, conns: &mut Connections, conn: ConnId, seen_elsewhere: bool) {
-        self.workers.leave(conn);
         if self.stopping {
             // Locks outlive the stop, so that their workers can come back for their jobs.
             return;
@@ -333,6 +337,7 @@ impl Core {
         conns: &mut Connections,
         client: corq_shards::command::ClientId,
     ) {
+        self.workers.leave(client);
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
     }
 
@@ -348,6 +353,7 @@ impl Core {
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
         self.answer_parked(conns);
         self.tell_names();
+        self.tell_cron_ends();
     }
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
@@ -357,6 +363,7 @@ impl Core {
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.answer_parked(conns);
         self.tell_names();
+        self.tell_cron_ends();
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 

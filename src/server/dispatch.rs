@@ -1,6 +1,7 @@
 //! From a frame to the shard that carries it out.
 
 use super::core::Core;
+use super::crons::KEEPER;
 use super::message::{Message, Origin};
 use super::route::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
@@ -62,6 +63,11 @@ impl Core {
                 }
             }
             Ok(request) if trusted => {
+                if matches!(request.body, Body::RegisterWorker(_))
+                    && let Some(session) = self.sessions.get(conn)
+                {
+                    session.has_worker = true;
+                }
                 let req_id = request.req_id;
                 let asked = Asked { origin, req_id, frame, lookup: Lookup::Fresh };
                 self.dispatch(conns, asked, &request.body);
@@ -89,6 +95,8 @@ impl Core {
             }
             Route::Claims(queue) => self.claim_names(asked, body, queue),
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
+            Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
+            Route::Crons => self.hand_over(conns, asked, body, KEEPER),
             Route::All => self.ask_all(asked, body),
             Route::Unsupported => {
                 self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet");

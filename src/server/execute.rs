@@ -78,6 +78,10 @@ impl Core {
             | Body::Drain(_)
             | Body::Clean { .. }
             | Body::Obliterate(_) => self.do_chore(conns, asked, body),
+            Body::RegisterWorker(_) | Body::UnregisterWorker(_) | Body::Heartbeat { .. } => {
+                self.on_worker(conns, asked, body);
+            }
+            Body::Cron(_) | Body::CronDelete(_) => self.begin_cron(conns, asked, body),
             _ => self.query(conns, asked, body, &[]),
         }
     }
@@ -87,7 +91,7 @@ impl Core {
     }
 
     /// The engine's answer to the command that was just applied.
-    fn own_reply(&self) -> Option<Reply> {
+    pub(super) fn own_reply(&self) -> Option<Reply> {
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         own.map(|(_, reply)| reply.clone())
     }

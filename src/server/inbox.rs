@@ -45,11 +45,17 @@ impl Core {
             }
             Message::Parted { step, outcome } => self.parted(conns, *step, outcome),
             Message::Ask { step, question } => self.answer_share(*step, *question),
-            Message::Answer { step, census, entries, count } => {
+            Message::Answer { step, census, entries, count, share } => {
                 let entries = &batch.bytes[entries.clone()];
-                self.answer_came(conns, *step, *census, entries, *count);
+                self.answer_came(conns, *step, *census, entries, *count, share.as_deref());
             }
-            Message::Open => self.closed_shards -= 1,
+            Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
+            Message::Open => {
+                self.closed_shards -= 1;
+                if self.closed_shards == 0 {
+                    self.all_crons_are_known();
+                }
+            }
         }
     }
 }

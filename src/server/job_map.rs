@@ -4,6 +4,7 @@ use super::engine::{Absent, Engine, Records};
 use super::hole::Hole;
 use crate::protocol::write::Writer;
 use corq_shards::changed::Changed;
+use corq_shards::cron_record::CronRan;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::notes::Notes;
 use corq_shards::query::JobView;
@@ -97,7 +98,11 @@ pub fn write_job(
 /// The job as pushed, in the record that holds it.
 pub fn pushed_of(record: &[u8]) -> Result<Pushed<'_>, Absent> {
     match Record::decode(record) {
-        Ok(Record::Pushed(pushed) | Record::Changed(Changed::Updated(pushed))) => Ok(pushed),
+        Ok(
+            Record::Pushed(pushed)
+            | Record::Changed(Changed::Updated(pushed))
+            | Record::CronRan(CronRan { pushed, .. }),
+        ) => Ok(pushed),
         _ => Err(Absent::Damaged),
     }
 }

@@ -1,7 +1,9 @@
 //! What shards tell each other: one batch per destination and turn, its texts and frames in one
 //! buffer behind it.
 
+use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::workers::Roll;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use corq_shards::effect::Reply;
@@ -174,7 +176,11 @@ pub enum Message {
         entries: Span,
         /// How many entries.
         count: usize,
+        /// What is more than numbers and entries.
+        share: Option<Box<Share>>,
     },
+    /// About schedules.
+    Cron(CronMail),
     /// The sender has recovered and has told its custom ids.
     Open,
 }
@@ -186,6 +192,17 @@ pub enum Question {
     Queues,
     /// Stats.
     Stats,
+    /// `CronList`.
+    Crons,
+    /// `ListWorkers`.
+    Workers,
+}
+
+/// A share of an answer that has to be put together by whoever asked.
+#[derive(Debug)]
+pub enum Share {
+    /// Of the workers.
+    Workers(Roll),
 }
 
 /// All that one shard tells another in one turn.

@@ -7,7 +7,8 @@
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
-//! names    custom ids     many  commands on many jobs     all  questions to all shards
+//! names    custom ids     crons    schedules
+//! many     commands on many jobs     all    questions to all shards
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -17,6 +18,7 @@ mod book;
 mod change;
 mod chore;
 mod core;
+mod crons;
 mod dispatch;
 mod engine;
 mod execute;

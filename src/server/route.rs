@@ -1,6 +1,6 @@
 //! Which shard a command belongs to. Knows names and ids, nothing of what the command does.
 
-use crate::api::request::{Body, JobRef};
+use crate::api::request::{Body, JobRef, RegisterWorker};
 use corq_shards::id::{JobId, SLOTS, Slot, fnv1a};
 
 /// Slots to shards, and names to the shards that keep them.
@@ -56,6 +56,10 @@ pub enum Route<'a> {
     Claims(&'a str),
     /// The owners of several jobs.
     Jobs(&'a [JobRef<'a>]),
+    /// The shard that keeps a worker's registration.
+    Worker(&'a str),
+    /// The shard that keeps the names of schedules.
+    Crons,
     /// Every shard.
     All,
     /// The table has the command; the server does not do it.
@@ -68,9 +72,10 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::Hello { .. }
         | Body::Auth { .. }
         | Body::Ping
-        | Body::RegisterWorker(_)
-        | Body::UnregisterWorker(_)
-        | Body::Heartbeat { .. } => Route::Here,
+        | Body::RegisterWorker(RegisterWorker { worker_id: None, .. }) => Route::Here,
+        Body::RegisterWorker(RegisterWorker { worker_id: Some(id), .. })
+        | Body::UnregisterWorker(id)
+        | Body::Heartbeat { worker_id: id } => Route::Worker(id),
         Body::Push { queue, job } if job.custom_id.is_some() => Route::Claims(queue),
         Body::PushBatch { queue, jobs } if jobs.iter().any(|job| job.custom_id.is_some()) => {
             Route::Claims(queue)
@@ -117,7 +122,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::WaitJob { job, .. } => Route::Job(*job),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
-        Body::ListQueues | Body::Stats => Route::All,
+        Body::Cron(_) | Body::CronDelete(_) => Route::Crons,
+        Body::ListQueues | Body::Stats | Body::CronList | Body::ListWorkers => Route::All,
         _ => Route::Unsupported,
     }
 }

@@ -45,6 +45,10 @@ pub struct Session {
     pub paused: bool,
     /// Whether the peer sends no more.
     pub half_closed: bool,
+    /// Whether it has registered a worker.
+    pub has_worker: bool,
+    /// When something of it was last received.
+    pub last_seen_ms: u64,
 }
 
 impl Session {
@@ -59,6 +63,8 @@ impl Session {
             blocked: false,
             paused: false,
             half_closed: false,
+            has_worker: false,
+            last_seen_ms: 0,
         }
     }
 }

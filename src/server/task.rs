@@ -1,7 +1,9 @@
 //! Commands that take several steps over several shards, as seen by the shard that coordinates them.
 
+use super::crons::CronTask;
 use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
+use super::workers::Roll;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
 use slab::Slab;
@@ -15,6 +17,8 @@ pub enum Task {
     Jobs(Jobs),
     /// A question to all shards.
     All(All),
+    /// A command on a schedule.
+    Cron(CronTask),
 }
 
 /// See [`Task::Claims`].
@@ -82,6 +86,8 @@ pub struct All {
     pub entries: Vec<u8>,
     /// How many entries.
     pub count: usize,
+    /// Workers, if they were asked for.
+    pub workers: Roll,
 }
 
 impl Jobs {

@@ -1,8 +1,20 @@
-//! Registered workers: who says it works here. A registration lives with its connection, on the
-//! shard that has it, and ends with it or after long silence; it survives no restart.
+//! Registered workers: who says it works here. A registration lives on the shard that its id hashes
+//! to, so that any connection can speak for it, and ends with the connection that made it. It
+//! survives no restart.
+//!
+//! What a worker does is counted where its jobs are, by the connection that pulled them: two workers
+//! that share a connection share its numbers.
 
-use corq_io::net::ConnId;
-use std::collections::BTreeMap;
+use super::core::Core;
+use super::dispatch::Asked;
+use super::execute::{framed, write_alive};
+use crate::api::request::{Body, RegisterWorker};
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::command::ClientId;
+use corq_shards::query::Activity;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Silence after which a worker counts as gone (decisions.md section 5).
 pub const SILENCE_MS_MAX: u64 = 90_000;
@@ -10,35 +22,47 @@ pub const SILENCE_MS_MAX: u64 = 90_000;
 /// Registrations a shard keeps; beyond that the most silent one goes.
 pub const WORKERS_MAX: usize = 10_000;
 
+const NOT_FOUND: &str = "Worker not found";
+
 /// One registration.
 #[derive(Clone, Debug)]
 pub struct Worker {
-    /// The connection that registered it.
-    pub conn: ConnId,
-    /// When it last said something.
+    /// The connection that made it.
+    pub client: ClientId,
+    /// Its name.
+    pub name: Box<str>,
+    /// The queues it works on: a MessagePack array of strings.
+    pub queues: Box<[u8]>,
+    /// When it was made.
+    pub registered_at_ms: u64,
+    /// Its last heartbeat.
     pub last_seen_ms: u64,
 }
 
-/// The workers of one shard, by id.
+/// The workers of one shard, by id and by connection.
 #[derive(Debug, Default)]
-pub struct Workers(BTreeMap<Box<str>, Worker>);
+pub struct Workers {
+    by_id: BTreeMap<Box<str>, Worker>,
+    by_client: BTreeSet<(u64, Box<str>)>,
+}
 
 impl Workers {
     /// Takes in a worker, or a new registration of it.
-    pub fn register(&mut self, id: &str, conn: ConnId, now_ms: u64) {
-        self.0.retain(|_, worker| worker.last_seen_ms + SILENCE_MS_MAX > now_ms);
-        if self.0.len() >= WORKERS_MAX
-            && let Some(silent) = self.0.iter().min_by_key(|(_, worker)| worker.last_seen_ms)
+    pub fn register(&mut self, id: &str, worker: Worker) {
+        self.unregister(id);
+        if self.by_id.len() >= WORKERS_MAX
+            && let Some((silent, _)) = self.by_id.iter().min_by_key(|(_, one)| one.last_seen_ms)
         {
-            let silent = silent.0.clone();
-            self.0.remove(&silent);
+            let silent = silent.clone();
+            self.unregister(&silent);
         }
-        self.0.insert(id.into(), Worker { conn, last_seen_ms: now_ms });
+        self.by_client.insert((worker.client.0, id.into()));
+        self.by_id.insert(id.into(), worker);
     }
 
-    /// A sign of life. False if the worker is not known.
+    /// A heartbeat. False if the worker is not known.
     pub fn seen(&mut self, id: &str, now_ms: u64) -> bool {
-        let worker = self.0.get_mut(id);
+        let worker = self.by_id.get_mut(id);
         if let Some(worker) = worker {
             worker.last_seen_ms = now_ms;
             return true;
@@ -48,13 +72,261 @@ impl Workers {
 
     /// Ends a registration. False if there was none.
     pub fn unregister(&mut self, id: &str) -> bool {
-        self.0.remove(id).is_some()
+        let Some((id, worker)) = self.by_id.remove_entry(id) else { return false };
+        self.by_client.remove(&(worker.client.0, id));
+        true
     }
 
     /// A connection is gone, and its workers with it.
-    pub fn leave(&mut self, conn: ConnId) {
-        if !self.0.is_empty() {
-            self.0.retain(|_, worker| worker.conn != conn);
+    pub fn leave(&mut self, client: ClientId) {
+        while let Some((_, id)) = self.by_client.range((client.0, Box::default())..).next()
+            && self.by_id.get(id).is_some_and(|worker| worker.client == client)
+        {
+            let id = id.clone();
+            self.unregister(&id);
         }
+    }
+}
+
+/// What one shard knows of workers.
+#[derive(Debug, Default)]
+pub struct Roll {
+    /// The registrations it keeps.
+    workers: Vec<(Box<str>, Worker)>,
+    /// What connections hold and have done here.
+    activity: Vec<(ClientId, Activity)>,
+    /// When connections of this shard that made registrations last said something.
+    seen: Vec<(ClientId, u64)>,
+}
+
+impl Roll {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &Self) {
+        self.workers.extend_from_slice(&other.workers);
+        self.activity.extend_from_slice(&other.activity);
+        self.seen.extend_from_slice(&other.seen);
+    }
+
+    /// Writes `data` of `ListWorkers`.
+    pub fn write(mut self, writer: &mut Writer<'_>, now_ms: u64) {
+        let mut done: BTreeMap<u64, Activity> = BTreeMap::new();
+        for (client, activity) in self.activity {
+            *done.entry(client.0).or_default() += activity;
+        }
+        let seen: BTreeMap<u64, u64> = self.seen.iter().map(|(it, at)| (it.0, *at)).collect();
+        for (_, worker) in &mut self.workers {
+            let heard = seen.get(&worker.client.0).copied().unwrap_or(0);
+            worker.last_seen_ms = worker.last_seen_ms.max(heard);
+        }
+        self.workers.retain(|(_, worker)| worker.last_seen_ms + SILENCE_MS_MAX > now_ms);
+        self.workers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let of = |worker: &Worker| done.get(&worker.client.0).copied().unwrap_or_default();
+        writer.map(2);
+        writer.str("workers");
+        writer.array(self.workers.len());
+        for (id, worker) in &self.workers {
+            write_worker(writer, id, worker, of(worker));
+        }
+        let active = self.workers.iter().filter(|(_, worker)| of(worker).active > 0).count();
+        let clients: BTreeSet<u64> = self.workers.iter().map(|(_, it)| it.client.0).collect();
+        let mut sum = Activity::default();
+        for client in clients {
+            sum += done.get(&client).copied().unwrap_or_default();
+        }
+        let stats = [
+            ("total", self.workers.len() as u64),
+            ("active", active as u64),
+            ("activeJobs", sum.active),
+            ("totalProcessed", sum.processed),
+            ("totalFailed", sum.failed),
+        ];
+        writer.str("stats");
+        writer.map(stats.len());
+        for (name, number) in stats {
+            writer.str(name);
+            writer.uint(number);
+        }
+    }
+}
+
+fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activity) {
+    writer.map(8);
+    writer.str("id");
+    writer.str(id);
+    writer.str("name");
+    writer.str(&worker.name);
+    writer.str("queues");
+    writer.raw(&worker.queues);
+    let numbers = [
+        ("registeredAt", worker.registered_at_ms),
+        ("lastSeen", worker.last_seen_ms),
+        ("activeJobs", done.active),
+        ("processedJobs", done.processed),
+        ("failedJobs", done.failed),
+    ];
+    for (name, number) in numbers {
+        writer.str(name);
+        writer.uint(number);
+    }
+}
+
+impl Core {
+    /// Registers a worker that brings no id, under one that belongs to this shard.
+    pub(super) fn register_anonymous(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        worker: RegisterWorker<'_>,
+    ) {
+        // As many tries as there are shards, on average.
+        let id = loop {
+            let id = uuid::Uuid::new_v4().to_string();
+            if self.slots.of_name(&id) == self.me {
+                break id;
+            }
+        };
+        self.register(conns, asked, worker, &id);
+    }
+
+    /// Carries out a command on a worker whose id belongs to this shard.
+    pub(super) fn on_worker(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+        let known = match body {
+            Body::RegisterWorker(worker) => {
+                let id = worker.worker_id.unwrap_or_default();
+                return self.register(conns, asked, *worker, id);
+            }
+            Body::Heartbeat { worker_id } => self.workers.seen(worker_id, self.now_ms),
+            Body::UnregisterWorker(id) => self.workers.unregister(id),
+            _ => false,
+        };
+        if !known {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            return;
+        }
+        let beat = matches!(body, Body::Heartbeat { .. });
+        self.respond(conns, asked.origin, |_, pen| {
+            if beat {
+                write_alive(pen, asked.req_id, None);
+                return;
+            }
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("data");
+                writer.map(1);
+                writer.str("removed");
+                writer.bool(true);
+            });
+        });
+    }
+
+    fn register(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        worker: RegisterWorker<'_>,
+        id: &str,
+    ) {
+        let now_ms = self.now_ms;
+        let registration = Worker {
+            client: asked.origin.client(),
+            name: worker.name.into(),
+            queues: worker.queues.raw().into(),
+            registered_at_ms: now_ms,
+            last_seen_ms: now_ms,
+        };
+        self.workers.register(id, registration);
+        self.respond(conns, asked.origin, |_, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("data");
+                writer.map(4);
+                writer.str("workerId");
+                writer.str(id);
+                writer.str("name");
+                writer.str(worker.name);
+                writer.str("queues");
+                writer.raw(worker.queues.raw());
+                writer.str("registeredAt");
+                writer.uint(now_ms);
+            });
+        });
+    }
+
+    /// This shard's part of `ListWorkers`.
+    pub(super) fn roll_of_workers(&self) -> Roll {
+        let sessions = self.sessions.iter().filter(|session| session.has_worker);
+        let seen = sessions.map(|one| (self.origin(one.conn).client(), one.last_seen_ms));
+        let workers = self.workers.by_id.iter();
+        Roll {
+            workers: workers.map(|(id, worker)| (id.clone(), worker.clone())).collect(),
+            activity: self.engine.shard.activity().collect(),
+            seen: seen.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn worker(client: u64, last_seen_ms: u64) -> Worker {
+        Worker {
+            client: ClientId(client),
+            name: "w".into(),
+            queues: [0x90].into(),
+            registered_at_ms: 0,
+            last_seen_ms,
+        }
+    }
+
+    #[test]
+    fn workers_go_with_their_connection_and_with_no_other() {
+        let mut workers = Workers::default();
+        for (id, client) in [("a", 1), ("b", 2), ("c", 1), ("d", 3)] {
+            workers.register(id, worker(client, 0));
+        }
+        workers.register("d", worker(1, 0));
+        workers.leave(ClientId(3));
+        assert!(workers.seen("d", 5), "it came again by another connection");
+        workers.leave(ClientId(1));
+        assert_eq!(workers.by_id.keys().map(|id| &**id).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(workers.by_client.len(), 1);
+    }
+
+    #[test]
+    fn registrations_have_a_limit_and_the_most_silent_goes() {
+        let mut workers = Workers::default();
+        for n in 0..=WORKERS_MAX {
+            workers.register(&n.to_string(), worker(1, 1000 - (n as u64 % 1000)));
+        }
+        assert_eq!((workers.by_id.len(), workers.by_client.len()), (WORKERS_MAX, WORKERS_MAX));
+        assert!(!workers.seen("1999", 0) && workers.seen("0", 0));
+    }
+
+    #[test]
+    fn a_worker_that_is_silent_for_long_is_gone_unless_its_connection_speaks() {
+        let now_ms = 1_000_000;
+        let silent = now_ms - SILENCE_MS_MAX;
+        let roll = Roll {
+            workers: vec![
+                ("gone".into(), worker(1, silent)),
+                ("here".into(), worker(2, silent + 1)),
+                ("speaks".into(), worker(3, silent)),
+            ],
+            activity: vec![
+                (ClientId(2), Activity { active: 1, processed: 2, failed: 3 }),
+                (ClientId(2), Activity { active: 0, processed: 5, failed: 0 }),
+                (ClientId(1), Activity { active: 9, processed: 9, failed: 9 }),
+            ],
+            seen: vec![(ClientId(3), now_ms)],
+        };
+        let mut bytes = Vec::new();
+        roll.write(&mut Writer::new(&mut bytes), now_ms);
+        let data = rmpv::decode::read_value(&mut &bytes[..]).unwrap().to_string();
+        assert!(data.contains(r#""id": "here""#) && data.contains(r#""id": "speaks""#), "{data}");
+        assert!(!data.contains("gone"), "{data}");
+        let stats = r#""stats": {"total": 2, "active": 1, "activeJobs": 1, "totalProcessed": 7, "totalFailed": 3}"#;
+        assert!(data.contains(stats), "{data}");
     }
 }

@@ -10,6 +10,7 @@ mod support;
 
 mod auth;
 mod changes;
+mod cron;
 mod dependency;
 mod finish;
 mod ids;
@@ -26,6 +27,7 @@ mod session;
 mod settings;
 mod timing;
 mod waits;
+mod workers;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -243,7 +243,9 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
         Reply::Count(count) => Answer::Count(*count),
         Reply::Dropped => Answer::Dropped,
         // Of commands that no operation gives yet.
-        Reply::Ended(_) | Reply::Unended | Reply::Cleaned(_) => unreachable!("{reply:?}"),
+        Reply::Ended(_) | Reply::Unended | Reply::Cleaned(_) | Reply::Cron(_) => {
+            unreachable!("{reply:?}")
+        }
     };
     effects.replies.iter().map(|(request, reply)| (request.0, answer(reply))).collect()
 }

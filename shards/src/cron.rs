@@ -1,0 +1,409 @@
+//! Schedules that push jobs: their table, their commands, and what their time brings.
+//!
+//! A schedule lives on the shard that owns its queue, so that a run and the schedule's next time are
+//! one record. That its name is unique on the server is seen to by whoever sends the commands here.
+
+use crate::command::{NewJob, SetCron};
+use crate::cron_record::{CronRan, CronSet};
+use crate::effect::Reply;
+use crate::id::fnv1a;
+use crate::job::Stored;
+use crate::record::{Journal, Pushed, Record};
+use crate::schedule::Plan;
+use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::slab::{NONE, Slab};
+use crate::timers::{Timed, Timers};
+use crate::wire::Malformed;
+use hashbrown::HashTable;
+
+/// A run that is later than this, because the machine was stopped or the shard could not keep up, is
+/// passed over like those that fell due while the server was down.
+pub const LATE_MS_MAX: u64 = 10_000;
+
+/// One schedule.
+#[derive(Debug)]
+pub struct Cron {
+    /// Its name, unique on the server. Empty: a free entry.
+    pub name: Box<str>,
+    /// Where its jobs go.
+    pub queue: Box<str>,
+    /// The payload of its jobs, kept in memory: a run must not wait for the disk.
+    pub data: Box<[u8]>,
+    /// The expression, if it has one.
+    pub schedule: Option<Box<str>>,
+    /// The interval, if it has one.
+    pub repeat_every_ms: Option<u64>,
+    /// The zone, as given.
+    pub timezone: Option<Box<str>>,
+    /// Priority of its jobs.
+    pub priority: i32,
+    /// Runs after which it ends.
+    pub runs_max: Option<u64>,
+    /// Runs so far.
+    pub executions: u64,
+    /// Times it has been set; the higher of two schedules of one name is the true one.
+    pub version: u64,
+    /// Its next run, in milliseconds since the epoch.
+    pub next_run_ms: u64,
+    plan: Plan,
+    /// On its way to another shard: it runs no more here.
+    held: bool,
+    timer: u32,
+}
+
+impl Default for Cron {
+    fn default() -> Self {
+        Self {
+            name: Box::default(),
+            queue: Box::default(),
+            data: Box::default(),
+            schedule: None,
+            repeat_every_ms: None,
+            timezone: None,
+            priority: 0,
+            runs_max: None,
+            executions: 0,
+            version: 0,
+            next_run_ms: 0,
+            plan: Plan::default(),
+            held: false,
+            timer: NONE,
+        }
+    }
+}
+
+impl Timed for Slab<Cron> {
+    fn place(&mut self, key: u32, place: u32) {
+        self[key].timer = place;
+    }
+}
+
+/// The schedules of a shard.
+#[derive(Default)]
+pub(crate) struct Crons {
+    slab: Slab<Cron>,
+    by_name: HashTable<u32>,
+    timers: Timers,
+    /// From when on they run; not yet, if `None`.
+    started_at_ms: Option<u64>,
+}
+
+impl Crons {
+    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        let same = |&index: &u32| *self.slab[index].name == *name;
+        self.by_name.find(fnv1a(name.as_bytes()), same).copied()
+    }
+
+    /// When the next one is due, if they run.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.started_at_ms.and_then(|_| self.timers.next_ms())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Cron> {
+        let all = (0..self.slab.end()).map(|index| &self.slab[index]);
+        all.filter(|cron| !cron.name.is_empty())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(crate) fn deadlines(&self) -> usize {
+        self.timers.len()
+    }
+
+    fn set_timer(&mut self, index: u32, at_ms: u64) {
+        self.clear_timer(index);
+        self.timers.insert(at_ms, index, &mut self.slab);
+    }
+
+    fn clear_timer(&mut self, index: u32) {
+        let timer = self.slab[index].timer;
+        if timer != NONE {
+            self.timers.remove(timer, &mut self.slab);
+        }
+    }
+
+    /// Whether every count and index is right.
+    pub(crate) fn audit(&self) -> Result<(), String> {
+        let mut timed = 0;
+        for index in 0..self.slab.end() {
+            let cron = &self.slab[index];
+            if cron.name.is_empty() {
+                continue;
+            }
+            if self.find(&cron.name) != Some(index) {
+                return Err(format!("the schedule {} is not found by its name", cron.name));
+            }
+            if cron.held == (cron.timer != NONE) {
+                return Err(format!("the schedule {} is held and has a deadline", cron.name));
+            }
+            timed += usize::from(!cron.held);
+        }
+        if timed != self.timers.len() || self.by_name.len() != self.slab.len() {
+            return Err(format!("{} schedules, {timed} of them timed", self.slab.len()));
+        }
+        Ok(())
+    }
+}
+
+/// Commands.
+impl Shard {
+    pub(crate) fn set_cron_live<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        command: &SetCron<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let known = self.crons.find(command.name).map(|index| &self.crons.slab[index]);
+        let before = known.map(|cron| (cron.executions, cron.version)).max(command.moved);
+        let (executions, version) = before.unwrap_or_default();
+        let spent = command.runs_max.is_some_and(|most| executions >= most);
+        let next = command.plan.next(now_ms, now_ms).filter(|_| !spent);
+        let index = next.map(|next_run_ms| {
+            let set = CronSet {
+                name: command.name,
+                queue: command.queue,
+                data: command.data,
+                schedule: command.schedule,
+                repeat_every_ms: command.repeat_every_ms,
+                timezone: command.timezone,
+                priority: command.priority,
+                runs_max: command.runs_max,
+                executions,
+                version: version + 1,
+                next_run_ms,
+            };
+            out.journal.append(&Record::CronSet(set));
+            self.set_cron(&set, command.plan)
+        });
+        out.effects.replies.push((caller.request, Reply::Cron(index)));
+    }
+
+    /// Stops a schedule for as long as it is on its way to another shard, or lets it go on.
+    pub(crate) fn hold_cron<J>(
+        &mut self,
+        caller: Caller,
+        name: &str,
+        held: bool,
+        out: &mut Out<'_, J>,
+    ) {
+        let index = self.crons.find(name);
+        if let Some(index) = index {
+            self.crons.slab[index].held = held;
+            if held {
+                self.crons.clear_timer(index);
+            } else {
+                self.crons.set_timer(index, self.crons.slab[index].next_run_ms);
+            }
+        }
+        out.effects.replies.push((caller.request, Reply::Cron(index)));
+    }
+
+    pub(crate) fn remove_cron<J: Journal>(
+        &mut self,
+        caller: Caller,
+        name: &str,
+        out: &mut Out<'_, J>,
+    ) {
+        let index = self.crons.find(name);
+        if let Some(index) = index {
+            out.journal.append(&Record::CronRemoved { name });
+            self.drop_cron(index);
+        }
+        out.effects.replies.push((caller.request, Reply::Count(u64::from(index.is_some()))));
+    }
+
+    pub(crate) fn start_crons(&mut self, now_ms: u64) {
+        self.crons.started_at_ms = Some(now_ms);
+    }
+
+    /// A schedule, if this shard has it.
+    pub fn cron(&self, name: &str) -> Option<&Cron> {
+        self.crons.find(name).map(|index| &self.crons.slab[index])
+    }
+
+    /// A schedule by the index that a reply gave.
+    pub fn cron_at(&self, index: u32) -> &Cron {
+        &self.crons.slab[index]
+    }
+
+    /// The schedules that run here.
+    pub fn crons(&self) -> impl Iterator<Item = &Cron> {
+        self.crons.iter().filter(|cron| !cron.held)
+    }
+}
+
+/// Time.
+impl Shard {
+    /// Runs what is due, at most a slice of it.
+    pub(crate) fn run_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let Some(started_at_ms) = self.crons.started_at_ms else { return };
+        for _ in 0..SLICE {
+            let Some(index) = self.crons.timers.due(now_ms) else { return };
+            let cron = &self.crons.slab[index];
+            let due_ms = cron.next_run_ms;
+            if due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms {
+                self.run_cron(now_ms, index, out);
+                continue;
+            }
+            match cron.plan.next(due_ms, now_ms) {
+                Some(next_run_ms) => {
+                    out.journal.append(&Record::CronMissed { name: &cron.name, next_run_ms });
+                    self.move_cron(index, next_run_ms);
+                }
+                None => self.end_cron(index, out),
+            }
+        }
+    }
+
+    /// Pushes the job of one run. The record of the push holds the schedule's next time as well.
+    fn run_cron<J: Journal>(&mut self, now_ms: u64, index: u32, out: &mut Out<'_, J>) {
+        // Out of the table while it lends its texts to the record.
+        let cron = std::mem::take(&mut self.crons.slab[index]);
+        let due_ms = cron.next_run_ms;
+        let last = cron.runs_max.is_some_and(|most| cron.executions + 1 >= most);
+        let next_run_ms = cron.plan.next(due_ms, due_ms).filter(|_| !last);
+        let queue = self.queues.find_or_insert(&cron.queue);
+        let id = self.ids.make(now_ms, self.queues[queue].slot);
+        let job = NewJob { data: &cron.data, priority: cron.priority, ..NewJob::default() };
+        let pushed = Pushed { id, queue: &cron.queue, run_at_ms: due_ms, job };
+        let record = Record::CronRan(CronRan { name: &cron.name, next_run_ms, pushed });
+        let stored = out.journal.append(&record);
+        if let Record::CronRan(ran) = &record {
+            self.add(queue, &ran.pushed, stored);
+        }
+        self.totals.pushed += 1;
+        if next_run_ms.is_none() {
+            out.effects.cron_ends.push(cron.name.clone());
+        }
+        self.crons.slab[index] = cron;
+        self.count_run(index, next_run_ms);
+        self.serve(now_ms, queue, out);
+    }
+
+    fn end_cron<J: Journal>(&mut self, index: u32, out: &mut Out<'_, J>) {
+        let name = &self.crons.slab[index].name;
+        out.journal.append(&Record::CronRemoved { name });
+        out.effects.cron_ends.push(name.clone());
+        self.drop_cron(index);
+    }
+}
+
+/// What records do: called by live commands and by recovery.
+impl Shard {
+    /// Recovery's way to them. A schedule that is not known was ended by a later setting of another
+    /// shard, or is no longer anybody's.
+    pub(crate) fn replay_cron(
+        &mut self,
+        record: &Record<'_>,
+        stored: Stored,
+    ) -> Result<(), Malformed> {
+        match record {
+            Record::CronSet(set) => {
+                self.set_cron(set, set.plan()?);
+            }
+            Record::CronRan(ran) => {
+                self.replay_push(&ran.pushed, stored)?;
+                if let Some(index) = self.crons.find(ran.name) {
+                    self.count_run(index, ran.next_run_ms);
+                }
+            }
+            Record::CronMissed { name, next_run_ms } => {
+                if let Some(index) = self.crons.find(name) {
+                    self.move_cron(index, *next_run_ms);
+                }
+            }
+            Record::CronRemoved { name } => {
+                if let Some(index) = self.crons.find(name) {
+                    self.drop_cron(index);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// [`Record::CronSet`]. The plan is the one of its schedule.
+    pub(crate) fn set_cron(&mut self, set: &CronSet<'_>, plan: Plan) -> u32 {
+        let cron = Cron {
+            name: set.name.into(),
+            queue: set.queue.into(),
+            data: set.data.into(),
+            schedule: set.schedule.map(Into::into),
+            repeat_every_ms: set.repeat_every_ms,
+            timezone: set.timezone.map(Into::into),
+            priority: set.priority,
+            runs_max: set.runs_max,
+            executions: set.executions,
+            version: set.version,
+            next_run_ms: set.next_run_ms,
+            plan,
+            held: false,
+            timer: NONE,
+        };
+        let index = match self.crons.find(set.name) {
+            Some(index) => {
+                self.crons.clear_timer(index);
+                self.crons.slab[index] = cron;
+                index
+            }
+            None => {
+                let Crons { slab, by_name, .. } = &mut self.crons;
+                let index = slab.insert(cron);
+                by_name.insert_unique(fnv1a(set.name.as_bytes()), index, |&other| {
+                    fnv1a(slab[other].name.as_bytes())
+                });
+                index
+            }
+        };
+        self.crons.set_timer(index, set.next_run_ms);
+        index
+    }
+
+    /// The schedule's part of [`Record::CronRan`].
+    pub(crate) fn count_run(&mut self, index: u32, next_run_ms: Option<u64>) {
+        self.crons.slab[index].executions += 1;
+        match next_run_ms {
+            Some(next_run_ms) => self.move_cron(index, next_run_ms),
+            None => self.drop_cron(index),
+        }
+    }
+
+    /// [`Record::CronMissed`].
+    pub(crate) fn move_cron(&mut self, index: u32, next_run_ms: u64) {
+        self.crons.slab[index].next_run_ms = next_run_ms;
+        self.crons.set_timer(index, next_run_ms);
+    }
+
+    /// [`Record::CronRemoved`].
+    pub(crate) fn drop_cron(&mut self, index: u32) {
+        self.crons.clear_timer(index);
+        let cron = self.crons.slab.remove(index);
+        let hash = fnv1a(cron.name.as_bytes());
+        if let Ok(entry) = self.crons.by_name.find_entry(hash, |&other| other == index) {
+            entry.remove();
+        }
+    }
+}
+
+impl Cron {
+    /// All that is durable of it, as text.
+    pub(crate) fn facts(&self) -> String {
+        format!(
+            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?}",
+            self.name,
+            self.queue,
+            self.schedule,
+            self.repeat_every_ms,
+            self.timezone,
+            self.priority,
+            self.executions,
+            self.runs_max,
+            self.next_run_ms,
+            self.version,
+            self.data,
+        )
+    }
+}

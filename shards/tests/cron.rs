@@ -1,0 +1,189 @@
+//! Schedules inside one shard. The fear: a run that is lost, doubled or late for good.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use corq_shards::command::{Command, SetCron};
+use corq_shards::cron::LATE_MS_MAX;
+use corq_shards::effect::Reply;
+use corq_shards::schedule::Plan;
+use support::{Bed, START_MS};
+
+fn every(name: &str, interval_ms: u64) -> SetCron<'_> {
+    SetCron {
+        name,
+        queue: "q",
+        data: b"\xa1x",
+        schedule: None,
+        repeat_every_ms: Some(interval_ms),
+        timezone: None,
+        priority: 3,
+        runs_max: None,
+        plan: Plan::every(interval_ms, None).unwrap(),
+        moved: None,
+    }
+}
+
+/// A shard whose schedules run.
+fn open() -> Bed {
+    let mut bed = Bed::new();
+    bed.run(1, &Command::StartCrons);
+    bed
+}
+
+fn set(bed: &mut Bed, cron: &SetCron<'_>) {
+    let reply = bed.ask(1, &Command::SetCron(cron));
+    assert!(matches!(reply, Some(Reply::Cron(Some(_)))), "{reply:?}");
+}
+
+/// The due times of the jobs in the queue, in order of delivery.
+fn due_times(bed: &mut Bed) -> Vec<u64> {
+    let jobs = bed.pull(1, "q", 1000);
+    let run_at = |job: corq_shards::id::JobId| {
+        bed.shard.view(bed.shard.find(job).unwrap()).job.run_at_ms - START_MS
+    };
+    jobs.into_iter().map(|(job, _)| run_at(job)).collect()
+}
+
+#[test]
+fn an_interval_runs_first_after_one_interval_and_keeps_its_cadence() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1000));
+    bed.pass(999);
+    assert!(due_times(&mut bed).is_empty());
+    // However late the shard comes to it, the due times stay where they were.
+    for late in [1, 1300, 700, 2001, 999] {
+        bed.pass(late);
+    }
+    assert_eq!(due_times(&mut bed), [1000, 2000, 3000, 4000, 5000, 6000]);
+    bed.shard.audit().unwrap();
+    let cron = bed.shard.cron("c").unwrap();
+    assert_eq!((cron.executions, cron.next_run_ms), (6, START_MS + 7000));
+}
+
+#[test]
+fn a_run_is_one_record_and_its_job_carries_data_and_priority() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1000));
+    let records = bed.journal.records.len();
+    bed.pass(1000);
+    assert_eq!(bed.journal.records.len(), records + 1, "the job and the next time are one fact");
+    let (job, _) = bed.pull(1, "q", 1)[0];
+    let view = bed.shard.view(bed.shard.find(job).unwrap());
+    let record = &bed.journal.records[view.job.stored.position as usize];
+    assert!(record.ends_with(b"\xa1x") && view.job.stored.payload_bytes == 2);
+    assert_eq!(view.job.priority, 3);
+}
+
+#[test]
+fn after_a_crash_no_run_is_doubled_and_missed_ones_are_skipped() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1000));
+    bed.pass(2000);
+    assert_eq!(due_times(&mut bed), [1000, 2000]);
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms);
+    bed.now_ms += 4500;
+    bed.run(1, &Command::StartCrons);
+    bed.pass(0);
+    bed.pass(499);
+    assert!(due_times(&mut bed).is_empty(), "what fell due while the server was down is skipped");
+    bed.pass(1);
+    assert_eq!(due_times(&mut bed), [7000], "on the old cadence");
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}
+
+#[test]
+fn a_shard_that_is_not_open_yet_runs_nothing() {
+    let mut bed = Bed::new();
+    set(&mut bed, &every("c", 1000));
+    assert!(bed.pass(5000).is_empty());
+    assert!(due_times(&mut bed).is_empty());
+}
+
+#[test]
+fn runs_that_are_far_too_late_are_skipped() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1));
+    bed.pass(LATE_MS_MAX * 100);
+    let cron = bed.shard.cron("c").unwrap();
+    assert_eq!((cron.executions, cron.next_run_ms), (0, bed.now_ms + 1));
+    bed.pass(3);
+    assert_eq!(due_times(&mut bed).len(), 3);
+}
+
+#[test]
+fn after_its_last_run_a_schedule_is_gone() {
+    let mut bed = open();
+    set(&mut bed, &SetCron { runs_max: Some(2), ..every("c", 1000) });
+    bed.pass(1000);
+    assert!(bed.effects.cron_ends.is_empty());
+    bed.pass(1000);
+    assert_eq!(bed.effects.cron_ends, ["c".into()]);
+    bed.pass(9000);
+    assert_eq!(due_times(&mut bed), [1000, 2000]);
+    assert!(bed.shard.cron("c").is_none());
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}
+
+#[test]
+fn setting_a_name_again_replaces_it_and_keeps_its_runs() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1000));
+    bed.pass(3000);
+    set(&mut bed, &SetCron { priority: 0, ..every("c", 700) });
+    let cron = bed.shard.cron("c").unwrap();
+    assert_eq!((cron.executions, cron.version, cron.next_run_ms), (3, 2, START_MS + 3700));
+    assert_eq!(bed.shard.crons().count(), 1);
+    // Three runs are behind it already: a third would be no limit but an end.
+    let spent = SetCron { runs_max: Some(3), ..every("c", 1000) };
+    assert_eq!(bed.ask(1, &Command::SetCron(&spent)), Some(Reply::Cron(None)));
+    assert_eq!(bed.shard.cron("c").unwrap().runs_max, None, "a refusal changes nothing");
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_plan_that_never_comes_is_refused() {
+    let mut bed = open();
+    let never = Plan::at("0 0 31 2 *", None).unwrap();
+    let cron = SetCron { schedule: Some("0 0 31 2 *"), plan: never, ..every("c", 1) };
+    assert_eq!(bed.ask(1, &Command::SetCron(&cron)), Some(Reply::Cron(None)));
+    assert!(bed.journal.records.is_empty() && bed.shard.cron("c").is_none());
+}
+
+#[test]
+fn a_removed_schedule_runs_no_more() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1000));
+    assert_eq!(bed.ask(1, &Command::RemoveCron { name: "c" }), Some(Reply::Count(1)));
+    assert_eq!(bed.ask(1, &Command::RemoveCron { name: "c" }), Some(Reply::Count(0)));
+    bed.pass(5000);
+    assert!(due_times(&mut bed).is_empty());
+    assert!(bed.replayed().cron("c").is_none());
+}
+
+#[test]
+fn a_paused_queue_still_receives_its_jobs() {
+    let mut bed = open();
+    bed.ask(1, &Command::Pause { queue: "q", paused: true });
+    set(&mut bed, &every("c", 1000));
+    bed.pass(2000);
+    assert!(due_times(&mut bed).is_empty());
+    bed.ask(1, &Command::Pause { queue: "q", paused: false });
+    assert_eq!(due_times(&mut bed), [1000, 2000]);
+}
+
+#[test]
+fn a_schedule_that_is_held_neither_runs_nor_is_listed_until_it_is_let_go() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 1000));
+    let held = bed.ask(1, &Command::HoldCron { name: "c", held: true });
+    assert!(matches!(held, Some(Reply::Cron(Some(_)))));
+    bed.pass(1500);
+    bed.shard.audit().unwrap();
+    assert!(due_times(&mut bed).is_empty() && bed.shard.crons().next().is_none());
+    bed.ask(1, &Command::HoldCron { name: "c", held: false });
+    bed.pass(0);
+    assert_eq!(due_times(&mut bed), [1000]);
+}

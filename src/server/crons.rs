@@ -1,0 +1,563 @@
+//! Schedules over all shards. A schedule lives with its queue; one shard, the keeper, knows which
+//! names there are and where, lets one command at a time touch a name, and bounds their number.
+//!
+//! ```text
+//! client --Cron--> keeper --Set--> owner of the queue --> reply
+//!                         \-- (the name was on another shard: Hold there, Set here, Remove there)
+//! ```
+//!
+//! A crash between Set and Remove leaves two; the keeper finds them at the start and drops the older.
+//! What it knows is derived from the schedules, as a directory is, and never logged by itself.
+
+use super::core::{CURRENT, Core};
+use super::dispatch::{Asked, Lookup};
+use super::execute::framed;
+use super::message::{Batch, Message, Origin, Span, Step};
+use super::task::Task;
+use crate::api::request::{Body, Cadence, Cron, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::{Command, SetCron};
+use corq_shards::effect::Reply;
+use corq_shards::schedule::{BadPlan, Plan};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The shard that keeps the names of all schedules. One is enough for what changes so rarely, and
+/// lets the limits be those of the server.
+pub const KEEPER: usize = 0;
+
+/// Schedules of the server.
+pub const CRONS_MAX: usize = 10_000;
+
+/// Payloads of all schedules together: they stay in memory.
+pub const CRON_DATA_BYTES_MAX: u64 = 64 << 20;
+
+const NOT_FOUND: &str = "Cron not found";
+
+/// What the shards tell each other about schedules.
+#[derive(Debug)]
+pub enum CronMail {
+    /// Work for the shard that has the queue of a schedule.
+    Act {
+        /// Who waits.
+        step: Step,
+        /// Who asked.
+        origin: Origin,
+        /// What to do.
+        act: Act,
+        /// The client's command.
+        frame: Span,
+    },
+    /// What came of it: runs and version of the schedule, if there is one.
+    Acted {
+        /// Who waits.
+        step: Step,
+        /// The schedule.
+        state: Option<(u64, u64)>,
+    },
+    /// The sender has this schedule, found in its log.
+    Known {
+        /// Its name.
+        name: Span,
+        /// Its version.
+        version: u64,
+        /// Bytes of its payload.
+        data_bytes: u64,
+        /// The sender.
+        owner: u16,
+    },
+    /// A schedule of the sender has ended by itself.
+    Ended {
+        /// The sender.
+        owner: u16,
+        /// Its name.
+        name: Span,
+    },
+    /// The receiver's schedule of this name is older than another.
+    Drop {
+        /// Its name.
+        name: Span,
+    },
+    /// All names are known: schedules run from now on.
+    Start,
+}
+
+/// What the owner of a queue has to do with a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// Stop it: it moves to another shard.
+    Hold,
+    /// Let it go on: it did not move after all.
+    LetGo,
+    /// Set it and answer the client.
+    Set {
+        /// Runs and version it had on another shard.
+        moved: Option<(u64, u64)>,
+    },
+    /// Remove it: it has moved.
+    Leave,
+    /// Remove it and answer the client.
+    Delete,
+}
+
+/// A command on a schedule, as seen by the keeper.
+#[derive(Debug)]
+pub struct CronTask {
+    origin: Origin,
+    frame: Box<[u8]>,
+    name: Box<str>,
+    /// The shard that has the schedule, if it is another than `to`.
+    from: Option<usize>,
+    /// The shard that is to have it.
+    to: usize,
+    data_bytes: u64,
+    act: Act,
+}
+
+/// One name.
+#[derive(Debug)]
+struct Entry {
+    owner: usize,
+    version: u64,
+    data_bytes: u64,
+    /// A command is at work on it.
+    busy: bool,
+    /// It ended by itself while one was.
+    ended: bool,
+    /// Commands that wait for that one. Each is one of the fifty its connection may have.
+    waiting: VecDeque<(Origin, Box<[u8]>)>,
+}
+
+/// What the keeper knows; empty on all other shards.
+#[derive(Debug, Default)]
+pub struct CronNames {
+    entries: BTreeMap<Box<str>, Entry>,
+    /// Payloads of all, those that are being set included.
+    data_bytes: u64,
+    /// Schedules found twice: the shard of the older, and the name.
+    older: Vec<(usize, Box<str>)>,
+}
+
+impl CronNames {
+    /// Notes a schedule that a shard has found in its log.
+    fn found(&mut self, owner: usize, name: &str, version: u64, data_bytes: u64) {
+        let entry = Entry {
+            owner,
+            version,
+            data_bytes,
+            busy: false,
+            ended: false,
+            waiting: VecDeque::new(),
+        };
+        match self.entries.get_mut(name) {
+            Some(known) if known.version >= version => self.older.push((owner, name.into())),
+            Some(known) => {
+                self.older.push((known.owner, name.into()));
+                self.data_bytes = self.data_bytes - known.data_bytes + data_bytes;
+                *known = entry;
+            }
+            None => {
+                self.data_bytes += data_bytes;
+                self.entries.insert(name.into(), entry);
+            }
+        }
+    }
+
+    /// Room for a schedule of this name, or why there is none.
+    fn reserve(&mut self, name: &str, owner: usize, data_bytes: u64) -> Result<(), String> {
+        let before = self.entries.get(name).map(|entry| entry.data_bytes);
+        if before.is_none() && self.entries.len() >= CRONS_MAX {
+            return Err(format!("Too many schedules: at most {CRONS_MAX}"));
+        }
+        if self.data_bytes - before.unwrap_or(0) + data_bytes > CRON_DATA_BYTES_MAX {
+            return Err(format!(
+                "data of all schedules together must be at most {CRON_DATA_BYTES_MAX} bytes"
+            ));
+        }
+        self.data_bytes += data_bytes;
+        let entry = self.entries.entry(name.into()).or_insert_with(|| Entry {
+            owner,
+            version: 0,
+            data_bytes: 0,
+            busy: true,
+            ended: false,
+            waiting: VecDeque::new(),
+        });
+        entry.busy = true;
+        Ok(())
+    }
+}
+
+/// The plan of a schedule, or why it has none.
+fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, BadPlan> {
+    let plan = match cron.every {
+        Cadence::Expression(expression) => Plan::at(expression, cron.timezone),
+        Cadence::Interval(interval_ms) => Plan::every(interval_ms, cron.timezone),
+    }?;
+    match plan.next(now_ms, now_ms) {
+        Some(_) => Ok(plan),
+        None => Err(BadPlan("schedule has no run in the future".into())),
+    }
+}
+
+/// The keeper's part.
+impl Core {
+    /// Starts `Cron` or `CronDelete`.
+    pub(super) fn begin_cron(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
+        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name)) = body else { return };
+        if let Some(entry) = self.crons.entries.get_mut(*name)
+            && entry.busy
+        {
+            entry.waiting.push_back((asked.origin, asked.frame.into()));
+            self.deferred(asked.origin);
+            return;
+        }
+        match self.plan_cron_task(asked, body) {
+            Ok(task) => {
+                self.deferred(asked.origin);
+                let step = self.tasks.start(self.me, Task::Cron(task));
+                self.send_cron_act(step);
+            }
+            Err(text) => self.refuse(conns, asked.origin, asked.req_id, &text),
+        }
+    }
+
+    /// The first step of a command that is not refused.
+    fn plan_cron_task(&mut self, asked: Asked<'_>, body: &Body<'_>) -> Result<CronTask, String> {
+        let (origin, frame) = (asked.origin, asked.frame.into());
+        match body {
+            Body::Cron(cron) => {
+                plan_of(cron, self.now_ms).map_err(|bad| bad.0)?;
+                let to = self.slots.of_queue(cron.queue);
+                let data_bytes = cron.data.len() as u64;
+                let owner = self.crons.entries.get(cron.name).map(|entry| entry.owner);
+                self.crons.reserve(cron.name, to, data_bytes)?;
+                let from = owner.filter(|&owner| owner != to);
+                let act = if from.is_some() { Act::Hold } else { Act::Set { moved: None } };
+                Ok(CronTask { origin, frame, name: cron.name.into(), from, to, data_bytes, act })
+            }
+            Body::CronDelete(name) => {
+                let entry = self.crons.entries.get_mut(*name).ok_or(NOT_FOUND)?;
+                entry.busy = true;
+                let (name, to) = ((*name).into(), entry.owner);
+                let act = Act::Delete;
+                Ok(CronTask { origin, frame, name, from: None, to, data_bytes: 0, act })
+            }
+            _ => Err(NOT_FOUND.into()),
+        }
+    }
+
+    fn send_cron_act(&mut self, step: Step) {
+        let Some(Task::Cron(task)) = self.tasks.get(step) else { return };
+        let dest = match task.act {
+            Act::Hold | Act::LetGo | Act::Leave => task.from.unwrap_or(task.to),
+            Act::Set { .. } | Act::Delete => task.to,
+        };
+        let batch = self.post.ask(dest);
+        let frame = batch.keep(&task.frame);
+        let (origin, act) = (task.origin, task.act);
+        batch.messages.push(Message::Cron(CronMail::Act { step, origin, act, frame }));
+    }
+
+    /// The owner has done its part: what follows?
+    fn cron_acted(&mut self, conns: &mut Connections, step: Step, state: Option<(u64, u64)>) {
+        let Some(Task::Cron(task)) = self.tasks.get(step) else { return };
+        let next = match (task.act, state) {
+            (Act::Hold, moved) => Some(Act::Set { moved }),
+            (Act::Set { .. }, Some(_)) if task.from.is_some() => Some(Act::Leave),
+            (Act::Set { .. }, None) if task.from.is_some() => Some(Act::LetGo),
+            _ => None,
+        };
+        if let Act::Set { .. } = task.act
+            && let Some(entry) = self.crons.entries.get_mut(&task.name)
+        {
+            // The room that was reserved is now either the new payload's or nobody's.
+            let freed = match state {
+                Some((_, version)) => {
+                    entry.owner = task.to;
+                    entry.version = version;
+                    // Whatever ended before was not this one.
+                    entry.ended = false;
+                    std::mem::replace(&mut entry.data_bytes, task.data_bytes)
+                }
+                None => task.data_bytes,
+            };
+            self.crons.data_bytes -= freed;
+        }
+        if let Some(act) = next {
+            task.act = act;
+            self.send_cron_act(step);
+            return;
+        }
+        let Some(Task::Cron(task)) = self.tasks.end(step) else { return };
+        self.finish_cron(conns, &task);
+    }
+
+    fn finish_cron(&mut self, conns: &mut Connections, task: &CronTask) {
+        let Some(entry) = self.crons.entries.get_mut(&task.name) else { return };
+        entry.busy = false;
+        if task.act == Act::Delete || entry.ended || entry.version == 0 {
+            self.crons.data_bytes -= entry.data_bytes;
+            entry.data_bytes = 0;
+            if let Some(entry) = self.crons.entries.remove(&task.name) {
+                self.go_on_with(conns, &task.name, entry.waiting);
+            }
+        } else {
+            let waiting = std::mem::take(&mut entry.waiting);
+            self.go_on_with(conns, &task.name, waiting);
+        }
+    }
+
+    /// Starts the next of the commands that waited for a name.
+    fn go_on_with(
+        &mut self,
+        conns: &mut Connections,
+        name: &str,
+        mut waiting: VecDeque<(Origin, Box<[u8]>)>,
+    ) {
+        while let Some((origin, frame)) = waiting.pop_front() {
+            let asked = Asked { origin, req_id: None, frame: &frame, lookup: Lookup::Fresh };
+            self.requested(conns, asked);
+            if let Some(entry) = self.crons.entries.get_mut(name)
+                && entry.busy
+            {
+                waiting.append(&mut entry.waiting);
+                entry.waiting = waiting;
+                return;
+            }
+        }
+    }
+
+    fn cron_ended(&mut self, owner: usize, name: &str) {
+        let Some(entry) = self.crons.entries.get_mut(name) else { return };
+        if entry.busy {
+            entry.ended = true;
+        } else if entry.owner == owner {
+            self.crons.data_bytes -= entry.data_bytes;
+            self.crons.entries.remove(name);
+        }
+    }
+
+    /// All shards have told what they have.
+    pub(super) fn all_crons_are_known(&mut self) {
+        if self.me != KEEPER {
+            return;
+        }
+        for (owner, name) in std::mem::take(&mut self.crons.older) {
+            let batch = self.post.tell(owner);
+            let name = batch.keep(name.as_bytes());
+            batch.messages.push(Message::Cron(CronMail::Drop { name }));
+        }
+        for dest in 0..self.slots.shards() {
+            self.post.tell(dest).messages.push(Message::Cron(CronMail::Start));
+        }
+    }
+}
+
+/// The owner's part.
+impl Core {
+    /// Reads mail about schedules.
+    pub(super) fn read_cron_mail(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        mail: &CronMail,
+    ) {
+        match mail {
+            CronMail::Act { step, origin, act, frame } => {
+                self.act_on_cron(conns, *step, *origin, *act, &batch.bytes[frame.clone()]);
+            }
+            CronMail::Acted { step, state } => self.cron_acted(conns, *step, *state),
+            CronMail::Known { owner, name, version, data_bytes } => {
+                self.crons.found(usize::from(*owner), batch.text(name), *version, *data_bytes);
+            }
+            CronMail::Ended { owner, name } => {
+                self.cron_ended(usize::from(*owner), batch.text(name));
+            }
+            CronMail::Drop { name } => {
+                let command = Command::RemoveCron { name: batch.text(name) };
+                self.apply(conns, Caller::default(), &command);
+            }
+            CronMail::Start => self.apply(conns, Caller::default(), &Command::StartCrons),
+        }
+    }
+
+    fn act_on_cron(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        origin: Origin,
+        act: Act,
+        frame: &[u8],
+    ) {
+        let Ok(Request { req_id, body }) = decode(frame) else { return };
+        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name)) = &body else { return };
+        let caller = Caller { client: origin.client(), request: CURRENT };
+        let mut refused = false;
+        match (act, &body) {
+            (Act::Hold | Act::LetGo, _) => {
+                let held = act == Act::Hold;
+                self.apply(conns, caller, &Command::HoldCron { name, held });
+            }
+            (Act::Set { moved }, Body::Cron(cron)) => {
+                let outcome = self.set_cron(conns, caller, cron, moved);
+                match outcome {
+                    Ok(index) => self.respond(conns, origin, |engine, pen| {
+                        framed(pen, req_id, |pen| {
+                            let mut writer = reply::head(pen.out, true, req_id, 1);
+                            writer.str("cron");
+                            write_cron(&mut writer, engine.shard.cron_at(index), false);
+                        });
+                    }),
+                    Err(text) => {
+                        refused = true;
+                        self.refuse(conns, origin, req_id, &text);
+                    }
+                }
+                self.answered(origin);
+            }
+            _ => {
+                self.apply(conns, caller, &Command::RemoveCron { name });
+                if act == Act::Delete {
+                    if self.own_reply() == Some(Reply::Count(0)) {
+                        self.refuse(conns, origin, req_id, NOT_FOUND);
+                    } else {
+                        self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id));
+                    }
+                    self.answered(origin);
+                }
+            }
+        }
+        let cron = self.engine.shard.cron(name);
+        let state = cron.map(|cron| (cron.executions, cron.version));
+        // A setting that was refused leaves what was there, but nothing of it is what was set.
+        let acted = CronMail::Acted { step, state: state.filter(|_| !refused) };
+        self.post.tell(usize::from(step.shard)).messages.push(Message::Cron(acted));
+    }
+
+    fn set_cron(
+        &mut self,
+        conns: &mut Connections,
+        caller: Caller,
+        cron: &Cron<'_>,
+        moved: Option<(u64, u64)>,
+    ) -> Result<u32, String> {
+        let plan = plan_of(cron, self.now_ms).map_err(|bad| bad.0)?;
+        let known = self.engine.shard.cron(cron.name).map(|cron| cron.executions);
+        let runs = known.or(moved.map(|(executions, _)| executions)).unwrap_or(0);
+        if cron.runs_max.is_some_and(|most| runs >= most) {
+            return Err(format!("maxLimit must be more than the {runs} runs there have been"));
+        }
+        let (schedule, repeat_every_ms) = match cron.every {
+            Cadence::Expression(expression) => (Some(expression), None),
+            Cadence::Interval(interval_ms) => (None, Some(interval_ms)),
+        };
+        let set = SetCron {
+            name: cron.name,
+            queue: cron.queue,
+            data: cron.data,
+            schedule,
+            repeat_every_ms,
+            timezone: cron.timezone,
+            priority: cron.priority,
+            runs_max: cron.runs_max,
+            plan,
+            moved,
+        };
+        self.apply(conns, caller, &Command::SetCron(&set));
+        match self.own_reply() {
+            Some(Reply::Cron(Some(index))) => Ok(index),
+            _ => Err("schedule has no run in the future".into()),
+        }
+    }
+
+    /// Tells the keeper of schedules that have ended by themselves.
+    pub(super) fn tell_cron_ends(&mut self) {
+        if self.effects.cron_ends.is_empty() {
+            return;
+        }
+        let owner = self.me as u16;
+        for name in std::mem::take(&mut self.effects.cron_ends) {
+            let batch = self.post.tell(KEEPER);
+            let name = batch.keep(name.as_bytes());
+            batch.messages.push(Message::Cron(CronMail::Ended { owner, name }));
+        }
+    }
+
+    /// Tells the keeper of all schedules, after recovery.
+    pub(super) fn tell_all_crons(&mut self) {
+        let owner = self.me as u16;
+        for cron in self.engine.shard.crons() {
+            let batch = self.post.tell(KEEPER);
+            let (version, data_bytes) = (cron.version, cron.data.len() as u64);
+            let name = batch.keep(cron.name.as_bytes());
+            let known = CronMail::Known { owner, name, version, data_bytes };
+            batch.messages.push(Message::Cron(known));
+        }
+    }
+}
+
+/// A schedule as clients see it; in a list with its runs.
+pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &corq_shards::cron::Cron, listed: bool) {
+    let limited = listed && cron.runs_max.is_some();
+    writer
+        .map(5 + usize::from(listed) + usize::from(limited) + usize::from(cron.timezone.is_some()));
+    writer.str("name");
+    writer.str(&cron.name);
+    writer.str("queue");
+    writer.str(&cron.queue);
+    writer.str("schedule");
+    writer.str_or_nil(cron.schedule.as_deref());
+    writer.str("repeatEvery");
+    writer.uint_or_nil(cron.repeat_every_ms);
+    writer.str("nextRun");
+    writer.uint(cron.next_run_ms);
+    if listed {
+        writer.str("executions");
+        writer.uint(cron.executions);
+    }
+    if let Some(runs_max) = cron.runs_max.filter(|_| listed) {
+        writer.str("maxLimit");
+        writer.uint(runs_max);
+    }
+    if let Some(timezone) = &cron.timezone {
+        writer.str("timezone");
+        writer.str(timezone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_schedules_with_one_name_the_older_goes() {
+        let mut names = CronNames::default();
+        names.found(1, "c", 4, 10);
+        names.found(2, "c", 5, 20);
+        names.found(3, "c", 3, 30);
+        assert_eq!(names.older, [(1, "c".into()), (3, "c".into())]);
+        assert_eq!((names.entries["c"].owner, names.data_bytes), (2, 20));
+    }
+
+    #[test]
+    fn schedules_and_their_payloads_have_a_limit() {
+        let mut names = CronNames::default();
+        for n in 0..CRONS_MAX {
+            assert_eq!(names.reserve(&n.to_string(), 0, 1), Ok(()));
+        }
+        let text = "Too many schedules: at most 10000";
+        assert_eq!(names.reserve("one more", 0, 1), Err(text.into()));
+        assert_eq!(names.reserve("7", 0, 1), Ok(()), "what is there can be set anew");
+        let text = "data of all schedules together must be at most 67108864 bytes";
+        assert_eq!(names.reserve("7", 0, CRON_DATA_BYTES_MAX), Err(text.into()));
+    }
+}
