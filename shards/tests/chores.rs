@@ -5,7 +5,7 @@
 mod support;
 
 use corq_shards::command::{Clean, Command, NewJob, Pull};
-use corq_shards::effect::{KnownAs, Refusal, Reply};
+use corq_shards::effect::{Ending, KnownAs, Refusal, Reply};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::{CHORES_MAX, Out};
@@ -312,6 +312,25 @@ fn chores_of_one_queue_follow_each_other_and_those_of_others_take_turns() {
     let counts: Vec<Reply> = bed.pass(0).into_iter().map(|(_, reply)| reply).collect();
     assert_eq!(counts, [Reply::Count(1300), Reply::Count(5)]);
     assert!(dead.iter().all(|&job| bed.state(job) == Some(State::Waiting)), "after the drain");
+}
+
+#[test]
+fn whoever_waits_for_a_job_learns_that_a_chore_has_removed_it() {
+    for command in [DRAIN, OBLITERATE] {
+        let mut bed = Bed::new();
+        let jobs = push_many(&mut bed, "q", 1200);
+        let wait = |job| Command::AwaitEnd { job, timeout_ms: 60_000 };
+        assert_eq!(bed.ask(2, &wait(jobs[0])), None);
+        let first = bed.request;
+        assert_eq!(bed.ask(2, &wait(jobs[1199])), None);
+        let last = bed.request;
+        let replies = bed.run(1, &command);
+        assert!(replies.iter().any(|(request, _)| request.0 == first), "with its own slice");
+        let replies = bed.pass(0);
+        let place = |id| replies.iter().position(|(request, _)| request.0 == id).unwrap();
+        assert_eq!(replies[place(last)].1, Reply::Ended(Ending::Removed));
+        bed.shard.audit().unwrap();
+    }
 }
 
 #[test]

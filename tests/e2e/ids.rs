@@ -59,7 +59,6 @@ fn a_custom_id_holds_across_queues() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_custom_id_is_free_again_when_its_job_is_removed() {
     let (mut client, queue) = (client(), queue("free"));
     let own = format!("order-{queue}");
