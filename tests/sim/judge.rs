@@ -99,7 +99,8 @@ impl Model {
         self.fresh.insert(id, None);
     }
 
-    fn bury(&mut self, now_ms: u64, id: JobId, stalled: bool) {
+    /// No other attempt follows.
+    pub fn bury(&mut self, now_ms: u64, id: JobId, stalled: bool) {
         let job = self.change(id);
         job.attempts += 1;
         job.stalls += u8::from(stalled);

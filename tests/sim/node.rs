@@ -241,11 +241,12 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
             Answer::Pulled(jobs)
         }
         Reply::Count(count) => Answer::Count(*count),
+        Reply::Ended(ending) => Answer::Ended(*ending),
+        Reply::Unended => Answer::Unended,
+        Reply::Cleaned(jobs) => Answer::Cleaned(jobs.to_vec()),
         Reply::Dropped => Answer::Dropped,
         // Of commands that no operation gives yet.
-        Reply::Ended(_) | Reply::Unended | Reply::Cleaned(_) | Reply::Cron(_) => {
-            unreachable!("{reply:?}")
-        }
+        Reply::Cron(_) => unreachable!("{reply:?}"),
     };
     effects.replies.iter().map(|(request, reply)| (request.0, answer(reply))).collect()
 }

@@ -1,4 +1,4 @@
-//! FAIL.
+//! FAIL, with and without the word that no other attempt can succeed.
 
 use super::{Answer, Call};
 use crate::check::Check;
@@ -10,23 +10,35 @@ use corq_shards::command::{self, Command};
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Fail(Held);
+pub struct Fail {
+    held: Held,
+    unrecoverable: bool,
+}
 
 impl Call for Fail {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
-        let (job, token) = (self.0.job, self.0.token);
-        to(&Command::Fail(command::Fail { job, token, error: "no", ..command::Fail::default() }));
+        to(&Command::Fail(command::Fail {
+            job: self.held.job,
+            token: self.held.token,
+            error: "no",
+            unrecoverable: self.unrecoverable,
+            ..command::Fail::default()
+        }));
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
-        let held = model.held(at.now_ms, self.0.job, self.0.token);
+        let held = model.held(at.now_ms, self.held.job, self.held.token);
         let expected =
             held.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
         model.must(Check::Answer, answer == Some(&expected), || {
             format!("a fail was answered {answer:?}, not {expected:?}")
         });
-        if answer == Some(&Answer::Done) && model.jobs.contains_key(&self.0.job) {
-            model.fail_attempt(at.now_ms, self.0.job, at.shard);
+        if answer == Some(&Answer::Done) && model.jobs.contains_key(&self.held.job) {
+            if self.unrecoverable {
+                model.bury(at.now_ms, self.held.job, false);
+            } else {
+                model.fail_attempt(at.now_ms, self.held.job, at.shard);
+            }
         }
     }
 }
@@ -34,5 +46,6 @@ impl Call for Fail {
 /// A client fails a job it holds, or held.
 pub fn act(world: &mut World, client: usize) {
     let Some(held) = world.take_held(client) else { return };
-    world.send(client, held.shard, Fail(held));
+    let unrecoverable = world.dice.one_in(8);
+    world.send(client, held.shard, Fail { held, unrecoverable });
 }

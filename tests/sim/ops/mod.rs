@@ -15,7 +15,7 @@ use super::judge::Moment;
 use super::model::Model;
 use super::world::World;
 use corq_shards::command::{Command, Token};
-use corq_shards::effect::Refusal;
+use corq_shards::effect::{Ending, KnownAs, Refusal};
 use corq_shards::id::JobId;
 use std::fmt::Debug;
 
@@ -27,6 +27,9 @@ pub enum Answer {
     Pushed(Vec<JobId>),
     Pulled(Vec<(JobId, Option<Token>)>),
     Count(u64),
+    Ended(Ending),
+    Unended,
+    Cleaned(Vec<KnownAs>),
     Dropped,
 }
 
