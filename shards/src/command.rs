@@ -4,6 +4,7 @@
 //! the protocol, reply shapes and routing are not known here.
 
 use crate::change::Change;
+use crate::dependency::{Notice, Unmet};
 use crate::id::JobId;
 use crate::job::State;
 
@@ -43,6 +44,8 @@ pub struct NewJob<'a> {
     pub tags: &'a [u8],
     /// A MessagePack array of job ids that must complete first, or empty for none.
     pub depends_on: &'a [u8],
+    /// Which of them are not completed yet, as whoever pushes has found out.
+    pub unmet: Unmet<'a>,
     /// Repetition, if any.
     pub repeat: Option<Repeat>,
     /// Newest first within its priority.
@@ -70,6 +73,7 @@ impl Default for NewJob<'_> {
             group_id: None,
             tags: &[],
             depends_on: &[],
+            unmet: Unmet::default(),
             repeat: None,
             lifo: false,
             remove_on_complete: false,
@@ -271,6 +275,8 @@ pub enum Command<'a> {
         /// The queue.
         queue: &'a str,
     },
+    /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
+    Notice(Notice),
     /// The caller's connection is gone.
     Disconnect,
     /// The server stops: pulls that wait get their empty answer now.

@@ -2,6 +2,7 @@
 //! before the next command, while the indices still mean the same.
 
 use crate::command::{RequestId, Token};
+use crate::dependency::Notice;
 use crate::id::JobId;
 use crate::job::Stored;
 use std::ops::Range;
@@ -108,6 +109,8 @@ pub struct Effects {
     pub deliveries: Vec<Delivery>,
     /// Custom ids that came or went.
     pub names: Vec<NameChange>,
+    /// What the shards of other jobs have to learn, each as a [`crate::command::Command::Notice`].
+    pub notices: Vec<Notice>,
 }
 
 impl Effects {
@@ -117,5 +120,6 @@ impl Effects {
         self.pushed.clear();
         self.deliveries.clear();
         self.names.clear();
+        self.notices.clear();
     }
 }

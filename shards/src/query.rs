@@ -38,6 +38,10 @@ pub struct Holdings {
     pub timers: usize,
     /// Deduplication keys held.
     pub unique_keys: usize,
+    /// Pairs of a job here and a job that depends on it.
+    pub watches: usize,
+    /// Completed jobs that are forgotten but for their id.
+    pub past: usize,
 }
 
 impl Shard {
@@ -85,6 +89,7 @@ impl Shard {
             census.delayed += queue.count(State::Delayed);
             census.completed += queue.count(State::Completed);
             census.failed += queue.count(State::Failed);
+            census.waiting_children += queue.count(State::WaitingChildren);
         }
         census
     }
@@ -102,6 +107,12 @@ impl Shard {
         })
     }
 
+    /// Custom ids of completed jobs that were forgotten, as recovery found them. Empties the memory of
+    /// them: the directory keeps it from then on.
+    pub fn take_past_names(&mut self) -> impl Iterator<Item = (Box<str>, JobId)> + use<> {
+        self.past.take_names().into_iter()
+    }
+
     /// How much is held of what.
     pub fn holdings(&self) -> Holdings {
         Holdings {
@@ -114,6 +125,8 @@ impl Shard {
                 + self.waiter_timers.len()
                 + self.limit_timers.len(),
             unique_keys: self.unique.len(),
+            watches: self.watchers.len(),
+            past: self.past.len(),
         }
     }
 }
