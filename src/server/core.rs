@@ -348,6 +348,7 @@ impl Core {
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
         self.answer_parked(conns);
         self.tell_names();
+        self.tell_notices();
     }
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
@@ -357,6 +358,7 @@ impl Core {
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.answer_parked(conns);
         self.tell_names();
+        self.tell_notices();
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 

@@ -87,7 +87,7 @@ impl Core {
             Route::JobInQueue(queue, job) => {
                 self.dispatch_job(conns, asked, body, job, Some(queue));
             }
-            Route::Claims(queue) => self.claim_names(asked, body, queue),
+            Route::Prepared => self.begin_push(conns, asked, body),
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
             Route::All => self.ask_all(asked, body),
             Route::Unsupported => {

@@ -7,6 +7,7 @@
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
+//! needs    what jobs of a push depend on
 //! names    custom ids     many  commands on many jobs     all  questions to all shards
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
@@ -30,6 +31,7 @@ mod many;
 mod message;
 mod names;
 mod notes;
+mod needs;
 mod post;
 mod query;
 mod route;

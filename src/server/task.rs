@@ -2,6 +2,7 @@
 
 use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
+use super::needs::{Needs, UnmetOf};
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
 use slab::Slab;
@@ -9,6 +10,8 @@ use slab::Slab;
 /// A command in several steps.
 #[derive(Debug)]
 pub enum Task {
+    /// A push that learns about its dependencies.
+    Needs(Needs),
     /// A push that claims custom ids.
     Claims(Claims),
     /// A command on many jobs.
@@ -33,6 +36,8 @@ pub struct Claims {
     pub answered: usize,
     /// For each job, whether its custom id is taken.
     pub taken: Vec<bool>,
+    /// What jobs of it wait for.
+    pub unmet: UnmetOf<Vec<u8>>,
 }
 
 /// See [`Task::Jobs`].

@@ -121,6 +121,7 @@ impl Turn {
     /// Runs until the end is wanted and everybody has an answer.
     pub async fn run(mut self) -> Result<(), Fatal> {
         self.core.tell_all_names();
+        self.core.renew_watches();
         for dest in 0..self.core.slots.shards() {
             self.core.post.tell(dest).messages.push(Message::Open);
         }

@@ -66,7 +66,6 @@ fn a_job_that_takes_longer_than_its_timeout_fails() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_repeated_job_runs_as_often_as_its_limit_says() {
     let (mut client, queue) = (client(), queue("repeat"));
     let first = client.push_with(&queue, "r", json!({"repeat": {"every": 40, "limit": 3}}));
