@@ -12,11 +12,14 @@ use support::{Bed, START_MS};
 
 fn unmet(on: &[JobId]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    on.iter().for_each(|&id| Unmet::push(&mut bytes, id, ""));
+    for &id in on {
+        Unmet::push(&mut bytes, id, "");
+    }
     bytes
 }
 
 /// Pushes a job that waits, and lets the shards of the others know.
+#[allow(clippy::needless_pass_by_value, reason = "a literal in the call reads better")]
 fn push_waiting(bed: &mut Bed, queue: &str, on: &[JobId], job: NewJob<'_>) -> JobId {
     let bytes = unmet(on);
     let id = bed.push(queue, NewJob { unmet: Unmet::new(&bytes), ..job });

@@ -4,7 +4,7 @@ use super::core::{CURRENT, Core};
 use super::execute::framed;
 use super::job_map::write_id;
 use super::message::{Batch, Message, Origin, Span, Step};
-use super::needs::UnmetOf;
+use super::needs::Needed;
 use super::task::{Claims, Task};
 use crate::api::request::{Body, Request};
 use crate::protocol::decode::decode;
@@ -34,10 +34,11 @@ impl Core {
     /// Claims the custom ids of a push, if it has any, before it goes to the owner of the queue.
     pub(super) fn claim_names(
         &mut self,
+        conns: &mut Connections,
         origin: Origin,
         frame: Box<[u8]>,
         body: &Body<'_>,
-        unmet: UnmetOf<Vec<u8>>,
+        needed: Needed,
     ) {
         let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = body else { return };
         let jobs = jobs_of(body);
@@ -55,9 +56,9 @@ impl Core {
         }
         keepers.retain(|(_, places)| !places.is_empty());
         let owner = self.slots.of_queue(queue);
-        let claims = Claims { origin, frame, owner, keepers, answered: 0, taken, unmet };
+        let claims = Claims { origin, frame, owner, keepers, answered: 0, taken, needed };
         if claims.keepers.is_empty() {
-            self.send_push(claims);
+            self.send_push(conns, claims);
             return;
         }
         let step = self.tasks.start(self.me, Task::Claims(claims));
@@ -102,7 +103,7 @@ impl Core {
     }
 
     /// A keeper has answered.
-    pub(super) fn claimed(&mut self, step: Step, taken: &[bool]) {
+    pub(super) fn claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
         for (&place, &taken) in claims.keepers[claims.answered].1.iter().zip(taken) {
             claims.taken[place] = taken;
@@ -119,16 +120,41 @@ impl Core {
             return;
         }
         if let Some(Task::Claims(claims)) = self.tasks.end(step) {
-            self.send_push(claims);
+            self.send_push(conns, claims);
         }
     }
 
-    fn send_push(&mut self, claims: Claims) {
+    fn send_push(&mut self, conns: &mut Connections, claims: Claims) {
+        let refused = claims.needed.refusals.iter().find(|(place, _)| !claims.taken[*place]);
+        if let Some((_, error)) = refused {
+            self.take_back_claims(&claims);
+            let req_id = decode(&claims.frame).ok().and_then(|request| request.req_id);
+            self.refuse(conns, claims.origin, req_id, error);
+            self.answered(claims.origin);
+            return;
+        }
         let batch = self.post.ask(claims.owner);
         let frame = batch.keep(&claims.frame);
-        let unmet = claims.unmet.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect();
+        let unmet =
+            claims.needed.unmet.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect();
         let (origin, taken) = (claims.origin, claims.taken.into());
         batch.messages.push(Message::Push { origin, frame, taken, unmet });
+    }
+
+    /// Frees the names that were granted to a push which is refused after all.
+    fn take_back_claims(&mut self, claims: &Claims) {
+        let Ok(Request { body, .. }) = decode(&claims.frame) else { return };
+        let jobs = jobs_of(&body);
+        let asked_for = claims.keepers.iter().flat_map(|(_, places)| places);
+        for &place in asked_for.filter(|&&place| !claims.taken[place]) {
+            self.release_name(jobs[place].custom_id.unwrap_or_default());
+        }
+    }
+
+    fn release_name(&mut self, name: &str) {
+        let batch = self.post.tell(self.slots.of_name(name));
+        let name = batch.keep(name.as_bytes());
+        batch.messages.push(Message::Unclaim { name });
     }
 
     /// The owner's part: pushes the jobs whose names were granted. `unmet` gives what the job at a
@@ -186,9 +212,7 @@ impl Core {
             let Some(name) = job.custom_id else { continue };
             let view = self.engine.shard.view(index);
             if view.options.and_then(|options| options.custom_id.as_deref()) != Some(name) {
-                let batch = self.post.tell(self.slots.of_name(name));
-                let name = batch.keep(name.as_bytes());
-                batch.messages.push(Message::Unclaim { name });
+                self.release_name(name);
             }
         }
     }

@@ -24,7 +24,7 @@ pub struct Needs {
     origin: Origin,
     frame: Box<[u8]>,
     /// One for each text of each job's `dependsOn`, in order.
-    needs: Vec<Need>,
+    found: Vec<Need>,
     /// Answers that are still to come.
     left: usize,
 }
@@ -44,8 +44,18 @@ enum Need {
     Unknown,
 }
 
-/// The unmet dependencies of the job at a place of a push, as [`Unmet`] writes them.
+/// The unmet dependencies of jobs of a push by place, as [`Unmet`] writes them.
 pub type UnmetOf<T> = Vec<(usize, T)>;
+
+/// What came of the dependencies of a push.
+#[derive(Debug, Default)]
+pub struct Needed {
+    /// What its jobs wait for.
+    pub unmet: UnmetOf<Vec<u8>>,
+    /// Jobs, by place, that name a job nobody knows, and the error that says so: the push is refused
+    /// unless their custom ids are taken.
+    pub refusals: Vec<(usize, Box<str>)>,
+}
 
 fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a str)> + 'b {
     let of_job = |(place, job): (usize, &NewJob<'a>)| {
@@ -66,9 +76,9 @@ impl Core {
             JobRef::Id(id) => Need::Job { id, by_name: false },
             JobRef::Custom(_) => Need::Name,
         };
-        let needs: Vec<Need> =
+        let found: Vec<Need> =
             texts(jobs_of(body)).take(BATCH_DEPENDENCIES_MAX + 1).map(need).collect();
-        if needs.len() > BATCH_DEPENDENCIES_MAX {
+        if found.len() > BATCH_DEPENDENCIES_MAX {
             let text =
                 format!("jobs must have at most {BATCH_DEPENDENCIES_MAX} dependencies together");
             self.refuse(conns, asked.origin, asked.req_id, &text);
@@ -76,11 +86,11 @@ impl Core {
         }
         self.deferred(asked.origin);
         let (origin, frame) = (asked.origin, asked.frame.into());
-        if needs.is_empty() {
-            self.claim_names(origin, frame, body, Vec::new());
+        if found.is_empty() {
+            self.claim_names(conns, origin, frame, body, Needed::default());
             return;
         }
-        let task = Needs { origin, frame, needs, left: 0 };
+        let task = Needs { origin, frame, found, left: 0 };
         let step = self.tasks.start(self.me, Task::Needs(task));
         self.advance_needs(conns, step);
     }
@@ -91,9 +101,9 @@ impl Core {
         if task.left > 0 {
             return;
         }
-        if task.needs.contains(&Need::Name) {
+        if task.found.contains(&Need::Name) {
             self.ask_directories(step);
-        } else if task.needs.iter().any(|need| matches!(need, Need::Job { .. })) {
+        } else if task.found.iter().any(|need| matches!(need, Need::Job { .. })) {
             self.ask_standings(step);
         } else {
             self.finish_needs(conns, step);
@@ -105,7 +115,7 @@ impl Core {
         let mut asks: Vec<Vec<(usize, Span)>> = vec![Vec::new(); self.slots.shards()];
         let Ok(Request { body, .. }) = decode(&task.frame) else { return };
         for (place, (_, text)) in texts(jobs_of(&body)).enumerate() {
-            if task.needs[place] == Need::Name {
+            if task.found[place] == Need::Name {
                 let keeper = self.slots.of_name(text);
                 let span = self.post.ask(keeper).keep(text.as_bytes());
                 asks[keeper].push((place, span));
@@ -126,7 +136,7 @@ impl Core {
     ) {
         let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
         for &(place, id) in found {
-            task.needs[place] = id.map_or(Need::Unknown, |id| Need::Job { id, by_name: true });
+            task.found[place] = id.map_or(Need::Unknown, |id| Need::Job { id, by_name: true });
         }
         task.left -= 1;
         self.advance_needs(conns, step);
@@ -135,7 +145,7 @@ impl Core {
     fn ask_standings(&mut self, step: Step) {
         let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
         let mut asks: Vec<Vec<(usize, JobId)>> = vec![Vec::new(); self.slots.shards()];
-        for (place, need) in task.needs.iter().enumerate() {
+        for (place, need) in task.found.iter().enumerate() {
             if let Need::Job { id, .. } = *need {
                 asks[self.slots.of_job(id)].push((place, id));
             }
@@ -162,8 +172,8 @@ impl Core {
     ) {
         let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
         for &(place, standing) in jobs {
-            let Need::Job { id, by_name } = task.needs[place] else { continue };
-            task.needs[place] = match standing {
+            let Need::Job { id, by_name } = task.found[place] else { continue };
+            task.found[place] = match standing {
                 Standing::Completed => Need::Met,
                 Standing::Open => Need::Open { id, by_name },
                 Standing::Unknown if by_name => Need::Unknown,
@@ -177,12 +187,13 @@ impl Core {
 
     /// Everything is known: refuses the push, or lets it go on with what is unmet.
     fn finish_needs(&mut self, conns: &mut Connections, step: Step) {
-        let Some(Task::Needs(Needs { origin, frame, needs, .. })) = self.tasks.end(step) else {
+        let Some(Task::Needs(Needs { origin, frame, found, .. })) = self.tasks.end(step) else {
             return;
         };
         let Ok(Request { req_id, body }) = decode(&frame) else { return };
         let mut unmet: UnmetOf<Vec<u8>> = Vec::new();
-        for (need, (job, text)) in needs.iter().zip(texts(jobs_of(&body))) {
+        let mut refusals = Vec::new();
+        for (need, (job, text)) in found.iter().zip(texts(jobs_of(&body))) {
             match *need {
                 Need::Open { id, by_name } => {
                     if unmet.last().is_none_or(|(last, _)| *last != job) {
@@ -198,13 +209,18 @@ impl Core {
                     if matches!(body, Body::PushBatch { .. }) {
                         error.insert_str(0, &format!("jobs[{job}]: "));
                     }
-                    self.refuse(conns, origin, req_id, &error);
-                    self.answered(origin);
-                    return;
+                    if jobs_of(&body)[job].custom_id.is_none() {
+                        self.refuse(conns, origin, req_id, &error);
+                        self.answered(origin);
+                        return;
+                    }
+                    // If a job bears its custom id, this push makes none and depends on nothing.
+                    refusals.push((job, error.into()));
                 }
             }
         }
-        self.claim_names(origin, frame.clone(), &body, unmet);
+        let needed = Needed { unmet, refusals };
+        self.claim_names(conns, origin, frame.clone(), &body, needed);
     }
 
     /// Passes on what the last command means for jobs of other shards, and of this one.

@@ -2,7 +2,7 @@
 
 use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
-use super::needs::{Needs, UnmetOf};
+use super::needs::{Needed, Needs};
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
 use slab::Slab;
@@ -36,8 +36,8 @@ pub struct Claims {
     pub answered: usize,
     /// For each job, whether its custom id is taken.
     pub taken: Vec<bool>,
-    /// What jobs of it wait for.
-    pub unmet: UnmetOf<Vec<u8>>,
+    /// What its jobs depend on.
+    pub needed: Needed,
 }
 
 /// See [`Task::Jobs`].

@@ -67,15 +67,8 @@ fn a_dependency_that_is_cancelled_sends_its_dependent_to_the_dead_letter_queue()
 fn a_dependency_that_is_removed_sends_its_dependent_to_the_dead_letter_queue() {
     let (mut client, queue) = (client(), queue("gone-part"));
     let mortal = client.push_with(&queue, 1, json!({"ttl": 150, "jobId": format!("m-{queue}")}));
-    let fails = json!({"maxAttempts": 1, "removeOnFail": true});
-    let failing = client.push_with(&queue, 1, json!({"priority": 5}));
-    client.pull(&queue);
-    client.ok("ACK", json!({"id": failing}));
-    let failing = client.push_with(&queue, 1, {
-        let mut options = fails.clone();
-        options["priority"] = json!(9);
-        options
-    });
+    let fails = json!({"maxAttempts": 1, "removeOnFail": true, "priority": 9});
+    let failing = client.push_with(&queue, 1, fails);
     let parts = [mortal, failing.clone()];
     let queues = [crate::queue("orphan"), crate::queue("orphan")];
     for (part, queue) in parts.iter().zip(&queues) {
@@ -155,6 +148,20 @@ fn one_unknown_dependency_refuses_a_whole_batch_and_names_its_job() {
     // The custom id of a refused push is free.
     client.push_with(&queue, 1, json!({"jobId": format!("{queue}-x")}));
     assert_eq!(client.ok("Count", json!({"queue": queue}))["count"], 2);
+}
+
+#[test]
+fn a_known_custom_id_comes_back_whatever_became_of_its_dependencies() {
+    let (mut client, queue) = (client(), queue("known"));
+    let part = client.push_with(&queue, 1, json!({"ttl": 100}));
+    let own = format!("{queue}-own");
+    let options = json!({"jobId": own, "dependsOn": [part]});
+    client.push_with(&queue, 1, options.clone());
+    until("the dependency to go", || (client.state(&part) == "unknown").then_some(()));
+    assert_eq!(client.push_with(&queue, 1, options), own);
+    let jobs = json!([{"data": 1, "customId": own, "dependsOn": [part]}, {"data": 2}]);
+    let ids = client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}))["ids"].clone();
+    assert_eq!(ids[0], json!(own));
 }
 
 #[test]
