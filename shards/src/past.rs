@@ -28,6 +28,10 @@ pub struct Past {
 impl Past {
     /// Remembers a job that was completed and is forgotten now.
     pub fn note(&mut self, id: JobId) {
+        if self.ring.capacity() == 0 {
+            // Once for all: nothing is allocated or moved while jobs are being completed.
+            self.ring.reserve_exact(PAST_MAX);
+        }
         let place = self.noted as usize % PAST_MAX;
         match self.ring.get_mut(place) {
             Some(oldest) => *oldest = id,
