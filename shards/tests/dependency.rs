@@ -4,8 +4,10 @@
 
 mod support;
 
+use corq_shards::change::Change;
 use corq_shards::command::{Command, NewJob};
 use corq_shards::dependency::{News, Notice, Standing, Unmet};
+use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use support::{Bed, START_MS};
@@ -244,5 +246,24 @@ fn the_end_of_a_job_with_many_dependents_is_told_in_slices() {
     assert!(bed.effects.notices.len() < 1000, "{}", bed.effects.notices.len());
     bed.carry_notices();
     assert_eq!(bed.shard.census().waiting, 1700);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_dependent_can_be_cancelled_and_discarded() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    let cancelled = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    let discarded = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    for (job, change) in [(cancelled, Change::Cancel), (discarded, Change::Discard)] {
+        let reply = bed.ask(1, &Command::Change { job, change });
+        assert_eq!(reply, Some(Reply::Done));
+        bed.carry_notices();
+    }
+    assert_eq!((bed.state(cancelled), bed.state(discarded)), (None, Some(State::Failed)));
+    assert_eq!(bed.shard.holdings().watches, 0);
+    finish(&mut bed, "part");
+    bed.carry_notices();
+    assert_eq!(bed.state(discarded), Some(State::Failed));
     bed.shard.audit().unwrap();
 }

@@ -52,7 +52,6 @@ fn a_dependency_that_fails_keeps_its_dependent_waiting_until_it_is_retried() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_dependency_that_is_cancelled_sends_its_dependent_to_the_dead_letter_queue() {
     let (mut client, queue, other) = (client(), queue("removed-part"), queue("orphan"));
     let part = client.push(&queue, 1);
