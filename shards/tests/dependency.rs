@@ -5,7 +5,7 @@
 mod support;
 
 use corq_shards::change::Change;
-use corq_shards::command::{Command, NewJob};
+use corq_shards::command::{Clean, Command, NewJob};
 use corq_shards::dependency::{News, Notice, Standing, Unmet};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
@@ -266,4 +266,46 @@ fn a_dependent_can_be_cancelled_and_discarded() {
     bed.carry_notices();
     assert_eq!(bed.state(discarded), Some(State::Failed));
     bed.shard.audit().unwrap();
+}
+
+#[test]
+fn every_way_to_empty_a_queue_tells_those_who_wait_for_its_jobs() {
+    let clean = Clean { queue: "part", grace_ms: 0, states: &[State::Waiting], limit: 10 };
+    for command in [
+        Command::Drain { queue: "part" },
+        Command::Clean(clean),
+        Command::Obliterate { queue: "part" },
+        Command::PurgeFailed { queue: "part" },
+    ] {
+        let mut bed = Bed::new();
+        let part = bed.push("part", NewJob { max_attempts: 1, ..NewJob::default() });
+        let whole = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+        if matches!(command, Command::PurgeFailed { .. }) {
+            let (_, token) = bed.pull(1, "part", 1)[0];
+            bed.fail(part, Some(token)).unwrap();
+        }
+        bed.run(1, &command);
+        bed.carry_notices();
+        assert_eq!(reason(&bed, whole), format!("Dependency removed: {part}"), "{command:?}");
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn an_obliterated_queue_takes_its_dependents_with_it() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    for _ in 0..1200 {
+        push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    }
+    bed.run(1, &Command::Obliterate { queue: "whole" });
+    let notices = std::mem::take(&mut bed.effects.notices);
+    // Its jobs are met while they are being removed: nobody gets them.
+    finish(&mut bed, "part");
+    bed.effects.notices.splice(0..0, notices);
+    bed.carry_notices();
+    assert!(bed.pull(1, "whole", 10).is_empty());
+    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().jobs), (0, 1));
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use corq_shards::command::{NewJob, Repeat};
+use corq_shards::command::{Command, NewJob, Repeat};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use support::Bed;
@@ -127,4 +127,32 @@ fn a_durable_series_waits_for_the_disk_with_every_run() {
     bed.push("q", NewJob { repeat: Some(EVERY), durable: true, ..NewJob::default() });
     finish(&mut bed, "q");
     assert_eq!(bed.journal.syncs, 2);
+}
+
+#[test]
+fn a_run_that_is_run_again_brings_no_second_successor() {
+    let mut bed = Bed::new();
+    let first = bed.push("q", NewJob { repeat: Some(EVERY), ..NewJob::default() });
+    finish(&mut bed, "q");
+    bed.ask(1, &Command::RetryCompleted { queue: "q", job: Some(first) });
+    assert_eq!(finish(&mut bed, "q"), first);
+    let census = bed.shard.census();
+    assert_eq!((census.completed, census.delayed), (1, 1));
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}
+
+#[test]
+fn a_run_retried_from_the_dead_letter_queue_carries_the_series_on() {
+    let mut bed = Bed::new();
+    let job = bed.push("q", NewJob { repeat: Some(EVERY), max_attempts: 1, ..NewJob::default() });
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    bed.fail(job, Some(token)).unwrap();
+    bed.pass(2500);
+    bed.run(1, &Command::RetryFailed { queue: "q", job: Some(job), count: 1 });
+    finish(&mut bed, "q");
+    assert_eq!(bed.shard.census().delayed, 1);
+    bed.pass(499);
+    assert!(bed.pull(1, "q", 1).is_empty(), "still on cadence");
+    bed.pass(1);
+    assert_eq!(bed.pull(1, "q", 1).len(), 1);
 }
