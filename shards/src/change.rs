@@ -69,7 +69,10 @@ impl Change<'_> {
     /// Whether it can be done to a job in `state`.
     fn fits(&self, state: State) -> bool {
         match self {
-            Self::Cancel | Self::Prioritize(_) => matches!(state, State::Waiting | State::Delayed),
+            Self::Cancel => {
+                matches!(state, State::Waiting | State::Delayed | State::WaitingChildren)
+            }
+            Self::Prioritize(_) => matches!(state, State::Waiting | State::Delayed),
             Self::Update { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
             Self::PutOff(_) | Self::Progress { .. } => state == State::Active,

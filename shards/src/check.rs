@@ -43,7 +43,7 @@ impl Shard {
             job.attempts,
             job.max_attempts,
             job.stalls,
-            job.flags & !(flags::STRAY | flags::AWAITED),
+            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED),
         );
         let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
         // Writing to a string cannot fail.
@@ -54,6 +54,7 @@ impl Shard {
             (state, _, Some(how)) => {
                 write!(text, "{} at {} {}", state.name(), how.finished_at_ms, how.stored.position)
             }
+            (State::WaitingChildren, ..) => write!(text, "waits for others"),
             _ => write!(text, "pending"),
         };
         if let Some(options) = view.options {
@@ -79,7 +80,7 @@ impl Shard {
             }
             let key = self.jobs.options_of(index).and_then(|has| has.unique_key.as_deref());
             if let Some(key) = key
-                && matches!(job.state, State::Waiting | State::Delayed | State::Active)
+                && !matches!(job.state, State::Completed | State::Failed)
                 && self.unique.holder(&self.jobs, job.queue, key).is_none()
             {
                 return Err(format!("nobody holds the key {key}"));
@@ -106,6 +107,7 @@ impl Shard {
         if pulled != held {
             return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
         }
+        self.audit_dependencies()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {
@@ -136,6 +138,30 @@ impl Shard {
             return Err(format!("queues count {chores} chores, not {}", self.chores.len()));
         }
         Ok(())
+    }
+
+    fn audit_dependencies(&self) -> Result<(), String> {
+        for index in self.jobs.indices() {
+            let job = &self.jobs.slab[index];
+            let unmet = self.jobs.options_of(index).map_or(0, |has| has.unmet.len());
+            if (job.state == State::WaitingChildren) != (unmet > 0) {
+                return Err(format!("{:x} is {:?} with {unmet} unmet", job.id.0, job.state));
+            }
+        }
+        let watched = self.jobs.indices().filter(|&job| self.jobs.slab[job].has(flags::WATCHED));
+        let flagged = watched.count();
+        let mut found = 0;
+        for id in self.watchers.dependencies() {
+            found += 1;
+            let job = self.jobs.find(id).ok_or(format!("{:x} is watched and gone", id.0))?;
+            if !self.jobs.slab[job].has(flags::WATCHED) {
+                return Err(format!("{:x} does not know that it is watched", id.0));
+            }
+        }
+        if flagged != found {
+            return Err(format!("{flagged} jobs say that they are watched, {found} are"));
+        }
+        self.watchers.audit()
     }
 
     fn audit_lists(&self, queue: u32) -> Result<(), String> {

@@ -4,6 +4,7 @@
 //! the protocol, reply shapes and routing are not known here.
 
 use crate::change::Change;
+use crate::dependency::{Notice, Unmet};
 use crate::id::JobId;
 use crate::job::State;
 use crate::schedule::Plan;
@@ -44,6 +45,8 @@ pub struct NewJob<'a> {
     pub tags: &'a [u8],
     /// A MessagePack array of job ids that must complete first, or empty for none.
     pub depends_on: &'a [u8],
+    /// Which of them are not completed yet, as whoever pushes has found out.
+    pub unmet: Unmet<'a>,
     /// Repetition, if any.
     pub repeat: Option<Repeat>,
     /// Newest first within its priority.
@@ -71,6 +74,7 @@ impl Default for NewJob<'_> {
             group_id: None,
             tags: &[],
             depends_on: &[],
+            unmet: Unmet::default(),
             repeat: None,
             lifo: false,
             remove_on_complete: false,
@@ -313,6 +317,8 @@ pub enum Command<'a> {
     },
     /// The server is open: schedules run from now on, and what fell due before is passed over.
     StartCrons,
+    /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
+    Notice(Notice),
     /// The caller's connection is gone.
     Disconnect,
     /// The server stops: pulls that wait get their empty answer now.

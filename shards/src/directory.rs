@@ -3,6 +3,7 @@
 
 use crate::id::{JobId, fnv1a};
 use hashbrown::HashTable;
+use std::collections::VecDeque;
 
 struct Entry {
     name: Box<str>,
@@ -10,10 +11,17 @@ struct Entry {
     job: Option<JobId>,
 }
 
+/// Names remembered after their jobs are gone.
+pub const PAST_NAMES_MAX: usize = 20_000;
+
 /// The names of one shard.
 #[derive(Default)]
 pub struct Directory {
     entries: HashTable<Entry>,
+    /// Names whose jobs are gone, with those jobs: a dependency may still be given by such a name.
+    past: HashTable<Entry>,
+    /// The same, oldest first, to forget them by. Each stands here as often as it went.
+    past_order: VecDeque<(Box<str>, JobId)>,
 }
 
 fn hash(name: &str) -> u64 {
@@ -69,6 +77,31 @@ impl Directory {
         if self.find(name) == Some(job) {
             self.remove(name);
         }
+        self.remember(name, job);
+    }
+
+    /// The job that bears a name, or the last that did, as far as is remembered.
+    pub fn find_past(&self, name: &str) -> Option<JobId> {
+        let past = || self.past.find(hash(name), |entry| *entry.name == *name)?.job;
+        self.find(name).or_else(past)
+    }
+
+    fn remember(&mut self, name: &str, job: JobId) {
+        if self.past_order.len() == PAST_NAMES_MAX
+            && let Some((oldest, its_job)) = self.past_order.pop_front()
+            && let Ok(found) = self.past.find_entry(hash(&oldest), |entry| *entry.name == *oldest)
+            && found.get().job == Some(its_job)
+        {
+            found.remove();
+        }
+        self.past_order.push_back((name.into(), job));
+        match self.past.find_mut(hash(name), |entry| *entry.name == *name) {
+            Some(entry) => entry.job = entry.job.max(Some(job)),
+            None => {
+                let entry = Entry { name: name.into(), job: Some(job) };
+                self.past.insert_unique(hash(name), entry, |entry| hash(&entry.name));
+            }
+        }
     }
 
     /// How many names are held.
@@ -109,6 +142,7 @@ mod tests {
         names.forget("x", JobId(8));
         assert!(!names.claim("x"), "another job's end frees nothing");
         names.forget("x", JobId(9));
+        assert_eq!((names.find("x"), names.find_past("x")), (None, Some(JobId(9))));
         assert!(names.claim("x"));
     }
 
@@ -124,5 +158,19 @@ mod tests {
             names.forget("x", JobId(7));
             assert_eq!(names.find("x"), Some(JobId(8)), "told in the order {order:?}");
         }
+    }
+
+    #[test]
+    fn past_names_are_remembered_within_a_limit() {
+        let mut names = Directory::default();
+        for id in 0..3 * PAST_NAMES_MAX as u128 {
+            let name = format!("name-{id}");
+            names.settle(&name, JobId(id));
+            names.forget(&name, JobId(id));
+            names.forget("again", JobId(id));
+            assert_eq!(names.find_past(&name), Some(JobId(id)));
+        }
+        assert_eq!((names.find_past("name-0"), names.len()), (None, 0));
+        assert!(names.past.len() <= PAST_NAMES_MAX && names.past_order.len() <= PAST_NAMES_MAX);
     }
 }

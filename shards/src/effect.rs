@@ -2,6 +2,7 @@
 //! before the next command, while the indices still mean the same.
 
 use crate::command::{RequestId, Token};
+use crate::dependency::Notice;
 use crate::id::JobId;
 use crate::job::Stored;
 use std::ops::Range;
@@ -113,6 +114,8 @@ pub struct Effects {
     pub names: Vec<NameChange>,
     /// Schedules that have ended by themselves.
     pub cron_ends: Vec<Box<str>>,
+    /// What the shards of other jobs have to learn, each as a [`crate::command::Command::Notice`].
+    pub notices: Vec<Notice>,
 }
 
 impl Effects {
@@ -123,5 +126,6 @@ impl Effects {
         self.deliveries.clear();
         self.names.clear();
         self.cron_ends.clear();
+        self.notices.clear();
     }
 }

@@ -93,9 +93,13 @@ impl Shard {
                 held.activity.processed += 1;
             }
             let ended = Ended { id: ack.job, at_ms: now_ms, started_at_ms, result: ack.result };
+            self.totals.completed += 1;
+            if self.has_next_run(job) {
+                self.complete_run(now_ms, job, ended, out);
+                continue;
+            }
             let stored = out.journal.append(&Record::Completed(ended));
             self.complete(job, &ended, stored);
-            self.totals.completed += 1;
         }
         out.effects.replies.push((caller.request, Reply::Done));
     }

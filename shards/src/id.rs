@@ -1,5 +1,7 @@
 //! Ids that carry their route: a UUIDv7 whose last three hex digits are the slot of its queue.
 
+use std::hash::BuildHasherDefault;
+
 /// Number of slots a queue name can hash to.
 pub const SLOTS: u16 = 4096;
 
@@ -44,9 +46,45 @@ impl JobId {
         (high << SEQUENCE_LOW_BITS) | low
     }
 
+    /// A number that spreads ids evenly over 64 bits; the same for ever, everywhere.
+    pub(crate) fn hash(self) -> u64 {
+        let folded = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(29);
+        let mixed = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    }
+
     /// Whether the bits are those of a version 7 UUID, the only form corq gives out.
     pub fn is_v7(self) -> bool {
         (self.0 >> 76) & 0xf == 7 && (self.0 >> 62) & 0b11 == 0b10
+    }
+}
+
+/// The text that clients see.
+impl std::fmt::Display for JobId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let group = |shift: u32, digits: u32| (self.0 >> shift) & ((1 << (4 * digits)) - 1);
+        let (time, more_time, version) = (group(96, 8), group(80, 4), group(64, 4));
+        let (variant, rest) = (group(48, 4), group(0, 12));
+        write!(f, "{time:08x}-{more_time:04x}-{version:04x}-{variant:04x}-{rest:012x}")
+    }
+}
+
+/// Things by job. Ids carry enough chance of their own: hashing them needs no secret.
+pub(crate) type IdMap<V> = hashbrown::HashMap<JobId, V, BuildHasherDefault<IdHasher>>;
+
+/// See [`IdMap`].
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl std::hash::Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 ^= fnv1a(bytes);
+    }
+    fn write_u128(&mut self, value: u128) {
+        self.0 = JobId(value).hash();
     }
 }
 
@@ -173,6 +211,12 @@ mod tests {
         let slot = Slot::of_name("q");
         let seen = IdMaker::new(1, JobId::default()).make(2_000, slot);
         assert!(IdMaker::new(2, seen).make(1_000, slot) > seen);
+    }
+
+    #[test]
+    fn an_id_is_written_as_a_uuid() {
+        let id = JobId(0x0190_1234_5678_7abc_8def_0123_4567_89ab);
+        assert_eq!(id.to_string(), "01901234-5678-7abc-8def-0123456789ab");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! What only few jobs have (keys, limits of life) stands in [`Options`]; what only an active job has
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
+use crate::dependency::Dependency;
 use crate::id::JobId;
 use crate::notes::Notes;
+use crate::repeat::Series;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 use hashbrown::HashTable;
@@ -37,12 +39,20 @@ pub enum State {
     Completed,
     /// In the dead-letter queue.
     Failed,
+    /// Not before the jobs it depends on are completed.
+    WaitingChildren,
 }
 
 impl State {
     /// The states a job can be in, in the order of the counts.
-    pub const ALL: [Self; 5] =
-        [Self::Waiting, Self::Delayed, Self::Active, Self::Completed, Self::Failed];
+    pub const ALL: [Self; 6] = [
+        Self::Waiting,
+        Self::Delayed,
+        Self::Active,
+        Self::Completed,
+        Self::Failed,
+        Self::WaitingChildren,
+    ];
 
     /// Whether a job in it has come to its end.
     pub fn is_end(self) -> bool {
@@ -58,6 +68,7 @@ impl State {
             Self::Active => "active",
             Self::Completed => "completed",
             Self::Failed => "failed",
+            Self::WaitingChildren => "waiting-children",
         }
     }
 }
@@ -107,6 +118,8 @@ pub mod flags {
     pub const REMOVE_ON_FAIL: u8 = 4;
     /// Somebody waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
+    /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
+    pub const WATCHED: u8 = 0x40;
     /// Waiting in the heap of strays, not in a lane's list.
     pub const STRAY: u8 = 0x80;
 }
@@ -168,6 +181,10 @@ pub struct Options {
     pub timeout_ms: u32,
     /// Its progress and its log.
     pub notes: Option<Box<Notes>>,
+    /// What it waits for in [`State::WaitingChildren`].
+    pub unmet: Vec<Dependency>,
+    /// Its repetition.
+    pub series: Option<Box<Series>>,
 }
 
 /// How a job ended.
@@ -221,6 +238,12 @@ impl Jobs {
     pub fn options_of(&self, index: u32) -> Option<&Options> {
         let options = self.slab[index].options;
         (options != NONE).then(|| &self.options[options])
+    }
+
+    /// The same, to change.
+    pub fn options_of_mut(&mut self, index: u32) -> Option<&mut Options> {
+        let options = self.slab[index].options;
+        (options != NONE).then(|| &mut self.options[options])
     }
 
     /// How a job ended, if it has.

@@ -8,6 +8,7 @@ use crate::effect::{Ending, NameChange};
 use crate::job::{Job, Options, Outcome, State, Stored, flags};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
+use crate::repeat::Series;
 use crate::shard::Shard;
 use crate::slab::NONE;
 
@@ -39,7 +40,13 @@ impl Shard {
             self.unique.take(&self.jobs, index);
             self.note_name(index, true);
         }
-        self.enter(index, if given.delay_ms > 0 { State::Delayed } else { State::Waiting });
+        let state = match given.delay_ms {
+            _ if !given.unmet.is_empty() => State::WaitingChildren,
+            0 => State::Waiting,
+            _ => State::Delayed,
+        };
+        self.enter(index, state);
+        self.watch_dependencies(index);
         index
     }
 
@@ -48,7 +55,9 @@ impl Shard {
         let plain = given.unique_key.is_none()
             && given.custom_id.is_none()
             && given.ttl_ms.is_none()
-            && given.timeout_ms.is_none();
+            && given.timeout_ms.is_none()
+            && given.unmet.is_empty()
+            && given.repeat.is_none();
         if plain {
             return NONE;
         }
@@ -59,6 +68,8 @@ impl Shard {
             expires_at_ms: given.ttl_ms.map_or(0, |ttl_ms| created_at_ms + ttl_ms),
             timeout_ms: given.timeout_ms.unwrap_or(0),
             notes: None,
+            unmet: given.unmet.dependencies(),
+            series: Series::of(pushed).map(Box::new),
         })
     }
 
@@ -104,8 +115,9 @@ impl Shard {
         self.leave(job);
         self.unique.release(&self.jobs, job);
         self.tell_end(job, Ending::Completed(stored));
+        self.tell_watchers(job, true);
         if self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE) || self.config.completed_max == 0 {
-            self.forget(job);
+            self.forget(job, true);
             return;
         }
         let (finished_at_ms, started_at_ms) = (ended.at_ms, ended.started_at_ms);
@@ -170,10 +182,12 @@ impl Shard {
 
     /// [`crate::record::Record::Removed`], and the end of a completed job's time.
     pub(crate) fn remove(&mut self, job: u32) {
+        let completed = self.jobs.slab[job].state == State::Completed;
         self.leave(job);
         self.unique.release(&self.jobs, job);
         self.tell_end(job, Ending::Removed);
-        self.forget(job);
+        self.tell_watchers(job, false);
+        self.forget(job, completed);
     }
 
     /// [`crate::record::Record::Paused`].
@@ -183,7 +197,17 @@ impl Shard {
         queue
     }
 
-    fn forget(&mut self, job: u32) {
+    fn forget(&mut self, job: u32, completed: bool) {
+        if completed {
+            let id = self.jobs.slab[job].id;
+            self.past.note(id);
+            // Live, the directory remembers by itself; at recovery it is told of these, too.
+            if self.recovering
+                && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
+            {
+                self.past.note_name(name, id);
+            }
+        }
         self.note_name(job, false);
         let queue = self.jobs.slab[job].queue;
         self.queues[queue].roll.remove(&self.jobs.slab, job);
@@ -209,7 +233,7 @@ impl Shard {
         if state == State::Waiting {
             self.queues[queue].ready.insert(&mut self.jobs.slab, job);
         }
-        if matches!(state, State::Waiting | State::Delayed) {
+        if matches!(state, State::Waiting | State::Delayed | State::WaitingChildren) {
             let due_ms = match state {
                 State::Delayed => self.jobs.slab[job].run_at_ms,
                 _ => u64::MAX,
@@ -249,6 +273,7 @@ impl Shard {
         }
         match state {
             State::Vacant | State::Delayed => {}
+            State::WaitingChildren => self.unwatch_dependencies(job),
             State::Waiting => self.queues[queue].ready.remove(&mut self.jobs.slab, job),
             State::Active => {
                 self.leave_puller(detail);

@@ -41,6 +41,10 @@ pub struct Holdings {
     pub unique_keys: usize,
     /// Schedules.
     pub crons: usize,
+    /// Pairs of a job here and a job that depends on it.
+    pub watches: usize,
+    /// Completed jobs that are forgotten but for their id.
+    pub past: usize,
 }
 
 /// What one connection holds of this shard's jobs, and what became of others it pulled.
@@ -112,6 +116,7 @@ impl Shard {
             census.delayed += queue.count(State::Delayed);
             census.completed += queue.count(State::Completed);
             census.failed += queue.count(State::Failed);
+            census.waiting_children += queue.count(State::WaitingChildren);
         }
         census
     }
@@ -129,6 +134,12 @@ impl Shard {
         })
     }
 
+    /// Custom ids of completed jobs that were forgotten, as recovery found them. Empties the memory of
+    /// them: the directory keeps it from then on.
+    pub fn take_past_names(&mut self) -> impl Iterator<Item = (Box<str>, JobId)> + use<> {
+        self.past.take_names().into_iter()
+    }
+
     /// How much is held of what.
     pub fn holdings(&self) -> Holdings {
         Holdings {
@@ -143,6 +154,8 @@ impl Shard {
                 + self.crons.deadlines(),
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
+            watches: self.watchers.len(),
+            past: self.past.len(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Queue {
     pub busy: bool,
     /// Whether its name has been taken from it: what is left in it is being removed.
     pub detached: bool,
-    counts: [u32; 6],
+    counts: [u32; State::ALL.len() + 1],
 }
 
 impl Queue {

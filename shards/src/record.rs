@@ -7,8 +7,10 @@
 use crate::changed::Changed;
 use crate::command::{Limit, NewJob, Repeat, Stack, Token};
 use crate::cron_record::{CronRan, CronSet, decode_name};
+use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::repeat::Repeated;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// Version of the encoding of every kind below.
@@ -89,6 +91,17 @@ pub enum Record<'a> {
         /// The schedule.
         name: &'a str,
     },
+    /// One of the jobs that a job depends on was completed.
+    Met {
+        /// The job that waits.
+        id: JobId,
+        /// The job that was completed.
+        dependency: JobId,
+        /// When this shard learnt of it.
+        at_ms: u64,
+    },
+    /// A run of a repeated job was done, and the next one came. Payload: the result.
+    Repeated(Repeated<'a>),
 }
 
 /// See [`Record::Pushed`].
@@ -213,6 +226,8 @@ mod kind {
     pub(super) const CRON_RAN: u8 = 81;
     pub(super) const CRON_MISSED: u8 = 82;
     pub(super) const CRON_REMOVED: u8 = 83;
+    pub(super) const MET: u8 = 60;
+    pub(super) const REPEATED: u8 = 61;
 }
 
 /// Bits that say which parts a pushed job has.
@@ -230,6 +245,7 @@ mod part {
     pub(super) const DEPENDS_ON: u16 = 1 << 10;
     pub(super) const REPEAT: u16 = 1 << 11;
     pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
+    pub(super) const UNMET: u16 = 1 << 13;
 }
 
 impl Record<'_> {
@@ -253,6 +269,8 @@ impl Record<'_> {
             Self::CronRan(ran) => ran.encoded_len(),
             Self::CronMissed { name, .. } => 8 + name.len(),
             Self::CronRemoved { name } => name.len(),
+            Self::Met { .. } => 40,
+            Self::Repeated(repeated) => 56 + repeated.ended.result.len(),
         }
     }
 
@@ -261,6 +279,7 @@ impl Record<'_> {
         match self {
             Self::Pushed(pushed) => pushed.job.data.len(),
             Self::Completed(ended) => ended.result.len(),
+            Self::Repeated(repeated) => repeated.ended.result.len(),
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
             Self::Changed(changed) => changed.payload_len(),
@@ -329,6 +348,12 @@ impl Record<'_> {
                 out.bytes(name.as_bytes());
             }
             Self::CronRemoved { name } => out.bytes(name.as_bytes()),
+            Self::Met { id, dependency, at_ms } => {
+                out.id(*id);
+                out.id(*dependency);
+                out.u64(*at_ms);
+            }
+            Self::Repeated(repeated) => repeated.encode(&mut out),
         }
         out.finish();
     }
@@ -353,6 +378,8 @@ impl Record<'_> {
             Self::CronRan(_) => kind::CRON_RAN,
             Self::CronMissed { .. } => kind::CRON_MISSED,
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
+            Self::Met { .. } => kind::MET,
+            Self::Repeated(_) => kind::REPEATED,
         }
     }
 }
@@ -424,6 +451,8 @@ impl<'a> Record<'a> {
                 Self::CronMissed { name: decode_name(from)?, next_run_ms }
             }
             kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
+            kind::MET => Self::Met { id: from.id()?, dependency: from.id()?, at_ms: from.u64()? },
+            kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
             _ => match Changed::decode(kind, from)? {
                 Some(changed) => Self::Changed(changed),
                 None => return Err(Malformed("its kind is not known to this release")),
@@ -453,6 +482,7 @@ impl<'a> Pushed<'a> {
             | bit(!job.depends_on.is_empty(), part::DEPENDS_ON)
             | bit(job.repeat.is_some(), part::REPEAT)
             | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
+            | bit(!job.unmet.is_empty(), part::UNMET)
     }
 
     fn texts(&self) -> [(u16, &[u8]); 5] {
@@ -475,6 +505,7 @@ impl<'a> Pushed<'a> {
         let sized = |bit: u16, size: usize| if parts & bit != 0 { size } else { 0 };
         len += sized(part::TTL, 8) + sized(part::TIMEOUT, 4);
         len += sized(part::REPEAT, 16) + sized(part::REPEAT_LIMIT, 8);
+        len += sized(part::UNMET, 4 + self.job.unmet.bytes().len());
         len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
     }
 
@@ -514,6 +545,11 @@ impl<'a> Pushed<'a> {
                 out.short(text);
             }
         }
+        if parts & part::UNMET != 0 {
+            let unmet = self.job.unmet.bytes();
+            out.u32(unmet.len() as u32);
+            out.bytes(unmet);
+        }
     }
 
     pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
@@ -548,6 +584,10 @@ impl<'a> Pushed<'a> {
         job.group_id = has(part::GROUP_ID).then(|| from.text()).transpose()?;
         job.tags = if has(part::TAGS) { from.short()? } else { &[] };
         job.depends_on = if has(part::DEPENDS_ON) { from.short()? } else { &[] };
+        if has(part::UNMET) {
+            let bytes = from.u32()?;
+            job.unmet = Unmet::decode(from.bytes(bytes as usize)?)?;
+        }
         job.data = from.rest();
         Ok(Self { id, queue, run_at_ms, job })
     }

@@ -76,6 +76,20 @@ impl Shard {
             | Record::CronRan(_)
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. } => self.replay_cron(&record, stored)?,
+            Record::Met { id, dependency, at_ms } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.meet(job, *dependency, *at_ms);
+                }
+            }
+            Record::Repeated(repeated) => {
+                if self.jobs.find(repeated.next).is_some() {
+                    return Err(Malformed("a job was pushed twice"));
+                }
+                self.ids.rise_above(repeated.next);
+                if let Some(job) = self.jobs.find(repeated.ended.id) {
+                    self.repeat(job, repeated, stored);
+                }
+            }
         }
         Ok(())
     }

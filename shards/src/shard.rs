@@ -7,10 +7,12 @@ use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
 use crate::cron::Crons;
+use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Reply};
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::lease::{Lease, OfClient};
+use crate::past::Past;
 use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
@@ -19,6 +21,7 @@ use crate::stats::Totals;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
 use crate::waiter::Waiter;
+use crate::watch::Watchers;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -102,6 +105,10 @@ pub struct Shard {
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
     pub(crate) recovering: bool,
+    pub(crate) watchers: Watchers,
+    pub(crate) past: Past,
+    /// What shards of other jobs have to learn, since effects were last handed out.
+    pub(crate) notices: Vec<Notice>,
     /// Custom ids that came or went since effects were last handed out.
     pub(crate) names: Vec<NameChange>,
     /// Scratch for the pairs of one record.
@@ -149,6 +156,9 @@ impl Shard {
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
             recovering: true,
+            watchers: Watchers::default(),
+            past: Past::default(),
+            notices: Vec::new(),
             names: Vec::new(),
             entries: Vec::new(),
         }
@@ -208,6 +218,7 @@ impl Shard {
             Command::HoldCron { name, held } => self.hold_cron(caller, name, *held, out),
             Command::RemoveCron { name } => self.remove_cron(caller, name, out),
             Command::StartCrons => self.start_crons(now_ms),
+            Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {
                 self.end_waits(u64::MAX, out);
@@ -219,6 +230,7 @@ impl Shard {
         out.effects.replies.append(&mut self.awaitings.due);
         self.fill_room(now_ms, out);
         out.effects.names.append(&mut self.names);
+        self.give_notices(out.effects);
     }
 
     fn push<J: Journal>(

@@ -35,6 +35,8 @@ pub struct Census {
     pub completed: u64,
     /// Jobs in dead-letter queues.
     pub failed: u64,
+    /// Jobs that wait for others to complete.
+    pub waiting_children: u64,
     /// Since the start.
     pub totals: Totals,
     /// Jobs pushed per second lately.
@@ -50,6 +52,7 @@ impl std::ops::AddAssign for Census {
         self.delayed += other.delayed;
         self.completed += other.completed;
         self.failed += other.failed;
+        self.waiting_children += other.waiting_children;
         self.totals += other.totals;
         self.pushed_per_second += other.pushed_per_second;
         self.pulled_per_second += other.pulled_per_second;

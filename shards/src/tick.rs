@@ -28,11 +28,12 @@ impl Shard {
         self.end_retention(now_ms);
         out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
+        self.give_notices(out.effects);
         self.next_deadline_ms().max(now_ms)
     }
 
     fn next_deadline_ms(&self) -> u64 {
-        if !self.chores.is_empty() {
+        if !self.chores.is_empty() || self.watchers.has_news() {
             return 0;
         }
         let next = |at: Option<u64>| at.unwrap_or(u64::MAX);

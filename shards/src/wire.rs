@@ -133,6 +133,11 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.short()?).map_err(|_| Malformed("text is not UTF-8"))
     }
 
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// All that is left.
     pub fn rest(self) -> &'a [u8] {
         self.rest

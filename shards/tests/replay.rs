@@ -8,6 +8,7 @@ use corq_shards::changed::Level;
 use corq_shards::command::{
     Ack, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
 };
+use corq_shards::dependency::{Notice, Unmet};
 use corq_shards::effect::Reply;
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
@@ -15,15 +16,40 @@ use corq_shards::record::{Pushed, Record};
 use corq_shards::schedule::Plan;
 use support::{Bed, config, locked};
 
+/// Some job that was pushed at some time, whatever became of it.
+fn pushed_before(bed: &Bed, chance: &mut Chance) -> JobId {
+    let any = |_| &bed.journal.records[chance.draw() as usize % bed.journal.records.len().max(1)];
+    let ids = (0..bed.journal.records.len().min(20)).map(any);
+    let mut pushed = ids.filter_map(|record| match Record::decode(record).unwrap() {
+        Record::Pushed(pushed) => Some(pushed.id),
+        _ => None,
+    });
+    pushed.next().unwrap_or(JobId(7))
+}
+
 /// One random command, or the passing of time.
-fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>)>) {
+fn step(
+    bed: &mut Bed,
+    chance: &mut Chance,
+    held: &mut Vec<(JobId, Option<Token>)>,
+    late: &mut Vec<Notice>,
+) {
     let queue = ["a", "b", "c"][chance.draw() as usize % 3];
     let client = chance.draw() % 4;
     match chance.draw() % 29 {
         0..=6 => {
             let key = format!("k{}", chance.draw() % 5);
             let name = format!("id{}", bed.request);
+            let every_ms = 1 + chance.draw() % 900;
+            let repeat = Repeat { every_ms, limit: Some(1 + chance.draw() % 4), count: 0 };
+            let mut unmet = Vec::new();
+            for _ in 0..(chance.draw() % 5).saturating_sub(2) {
+                let pushed = pushed_before(bed, chance);
+                Unmet::push(&mut unmet, pushed, ["", "named"][chance.draw() as usize % 2]);
+            }
             let job = NewJob {
+                unmet: Unmet::new(&unmet),
+                repeat: chance.draw().is_multiple_of(4).then_some(repeat),
                 data: b"\xa5hello",
                 priority: (chance.draw() % 3) as i32,
                 delay_ms: (chance.draw() % 4).saturating_sub(2) * 700,
@@ -85,7 +111,22 @@ fn step(bed: &mut Bed, chance: &mut Chance, held: &mut Vec<(JobId, Option<Token>
             bed.pass(chance.draw() % 600);
         }
     }
-    for delivery in bed.effects.deliveries.clone() {
+    let deliveries = bed.effects.deliveries.clone();
+    // Notices may come late, or twice, or be lost in a crash and asked for again.
+    late.append(&mut bed.effects.notices);
+    if chance.draw().is_multiple_of(3) {
+        for notice in std::mem::take(late) {
+            for _ in 0..=chance.draw() % 2 {
+                bed.run(0, &Command::Notice(notice));
+                late.append(&mut bed.effects.notices);
+            }
+        }
+    }
+    if chance.draw().is_multiple_of(40) {
+        late.clear();
+        late.extend(bed.shard.watches_to_renew());
+    }
+    for delivery in deliveries {
         if bed.shard.view(delivery.job).lease.is_some() {
             held.push((bed.id(&delivery), delivery.token));
         }
@@ -177,8 +218,9 @@ fn replay_equals_live_state_at_every_moment() {
         let mut chance = Chance::new(seed);
         let mut bed = Bed::new();
         let mut held = Vec::new();
+        let mut late = Vec::new();
         for round in 0..250 {
-            step(&mut bed, &mut chance, &mut held);
+            step(&mut bed, &mut chance, &mut held, &mut late);
             if round % 10 == 0 {
                 bed.shard.audit().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
                 let again = bed.replayed();
@@ -216,6 +258,9 @@ fn ids_made_after_recovery_are_new() {
 
 #[test]
 fn every_option_of_a_job_survives_its_record() {
+    let mut unmet = Vec::new();
+    Unmet::push(&mut unmet, JobId(4), "");
+    Unmet::push(&mut unmet, JobId(5), "\u{e4}");
     let job = NewJob {
         data: b"\x93\x01\x02\x03",
         priority: -999_999,
@@ -229,6 +274,7 @@ fn every_option_of_a_job_survives_its_record() {
         group_id: Some("group"),
         tags: b"\x91\xa1t",
         depends_on: b"\x91\xa1d",
+        unmet: Unmet::new(&unmet),
         repeat: Some(Repeat { every_ms: 5, limit: Some(6), count: 7 }),
         lifo: true,
         remove_on_complete: true,
@@ -239,6 +285,7 @@ fn every_option_of_a_job_survives_its_record() {
     let mut bytes = vec![0; record.encoded_len()];
     record.encode(&mut bytes);
     assert_eq!(format!("{:?}", Record::decode(&bytes).unwrap()), format!("{record:?}"));
+    assert!(format!("{record:?}").contains("\u{e4}"), "what is compared is all of it");
 }
 
 #[test]
@@ -246,8 +293,9 @@ fn a_damaged_record_is_refused_and_never_panics() {
     let mut bed = Bed::new();
     let mut chance = Chance::new(3);
     let mut held = Vec::new();
+    let mut late = Vec::new();
     for _ in 0..300 {
-        step(&mut bed, &mut chance, &mut held);
+        step(&mut bed, &mut chance, &mut held, &mut late);
     }
     for record in &bed.journal.records {
         for cut in 0..record.len() {

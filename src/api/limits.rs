@@ -18,6 +18,9 @@ pub const TAGS_MAX: u32 = 100;
 /// Most dependencies of one job. Chosen, for the same reason.
 pub const DEPENDS_ON_MAX: u32 = 1000;
 
+/// Most dependencies of all jobs of one batch. Chosen: the push waits until each is found.
+pub const BATCH_DEPENDENCIES_MAX: usize = 100_000;
+
 /// All texts and lists of one job beside its payload, together. Chosen: with this a job's record
 /// without its payload always fits a log block.
 pub const OPTIONS_BYTES_MAX: usize = 48 * 1024;

@@ -6,6 +6,7 @@
 
 use corq_shards::changed::Level;
 use corq_shards::command::NewJob;
+use corq_shards::dependency::Unmet;
 
 use crate::api::UNKNOWN_COMMAND;
 use crate::api::limits::OPTIONS_BYTES_MAX;
@@ -308,8 +309,15 @@ pub(super) fn take_job<'a>(
         remove_on_fail: f.flag("removeOnFail"),
         durable: f.flag("durable"),
         depends_on: f.raw("dependsOn"),
+        // Whoever pushes the job finds that out.
+        unmet: Unmet::default(),
         repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
     };
+    if let Some(own) = job.custom_id
+        && Texts::new(job.depends_on).iter().any(|other| other == own)
+    {
+        return Err("dependsOn must not name the job itself".into());
+    }
     let texts = [job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
         + job.tags.len()

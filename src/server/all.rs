@@ -143,6 +143,7 @@ fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
         ("delayed", census.delayed),
         ("dlq", census.failed),
         ("completed", census.completed),
+        ("waitingChildren", census.waiting_children),
         ("uptime", uptime_ms),
         ("totalPushed", census.totals.pushed),
         ("totalPulled", census.totals.pulled),

@@ -93,6 +93,7 @@ fn states_of(filter: StateFilter) -> Vec<State> {
         State::Active => StateFilter::ACTIVE,
         State::Completed => StateFilter::COMPLETED,
         State::Failed => StateFilter::FAILED,
+        State::WaitingChildren => StateFilter::WAITING_CHILDREN,
     };
     State::ALL.into_iter().filter(|&state| filter.has(bit(state))).collect()
 }

@@ -354,6 +354,7 @@ impl Core {
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
+        self.tell_notices();
     }
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
@@ -364,6 +365,7 @@ impl Core {
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
+        self.tell_notices();
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 

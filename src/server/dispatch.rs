@@ -93,7 +93,7 @@ impl Core {
             Route::JobInQueue(queue, job) => {
                 self.dispatch_job(conns, asked, body, job, Some(queue));
             }
-            Route::Claims(queue) => self.claim_names(asked, body, queue),
+            Route::Prepared => self.begin_push(conns, asked, body),
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
             Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
             Route::Crons => self.hand_over(conns, asked, body, KEEPER),

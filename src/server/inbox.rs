@@ -4,6 +4,8 @@ use super::core::Core;
 use super::dispatch::Asked;
 use super::message::{Batch, Message};
 use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::Command;
 
 impl Core {
     /// Reads one batch. True if there was one.
@@ -22,8 +24,12 @@ impl Core {
                 let asked = Asked { origin: *origin, req_id: None, frame, lookup: *lookup };
                 self.requested(conns, asked);
             }
-            Message::Push { origin, frame, taken } => {
-                self.push_named(conns, *origin, &batch.bytes[frame.clone()], taken);
+            Message::Push { origin, frame, taken, unmet } => {
+                let frame = &batch.bytes[frame.clone()];
+                self.push_prepared(conns, *origin, frame, taken, |place| {
+                    let found = unmet.binary_search_by_key(&place, |(job, _)| *job).ok()?;
+                    Some(&batch.bytes[unmet[found].1.clone()])
+                });
             }
             Message::Reply { origin, frame } => {
                 self.answered(*origin);
@@ -33,13 +39,18 @@ impl Core {
             }
             Message::Leave { client } => self.leave(conns, *client),
             Message::Claim { step, names } => self.claim(batch, *step, names),
-            Message::Claimed { step, taken } => self.claimed(*step, taken),
+            Message::Claimed { step, taken } => self.claimed(conns, *step, taken),
             Message::Unclaim { name } => self.unclaimed(batch.text(name)),
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);
             }
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
+            Message::Stand { step, jobs } => self.stand(*step, jobs),
+            Message::Stood { step, jobs } => self.stood(conns, *step, jobs),
+            Message::Notice(notice) => {
+                self.apply(conns, Caller::default(), &Command::Notice(*notice));
+            }
             Message::Part { step, origin, kind, items } => {
                 self.part(conns, batch, *step, *origin, *kind, items);
             }

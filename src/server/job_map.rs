@@ -190,7 +190,7 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
     let options = view.options;
     fields.key("uniqueKey").str_or_nil(options.and_then(|has| has.unique_key.as_deref()));
     fields.key("customId").str_or_nil(options.and_then(|has| has.custom_id.as_deref()));
-    if let Some(repeat) = given.repeat {
+    if let Some(repeat) = options.and_then(|has| has.series.as_deref()) {
         let writer = fields.key("repeat");
         writer.map(2 + usize::from(repeat.limit.is_some()));
         writer.str("every");

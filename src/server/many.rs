@@ -154,8 +154,9 @@ impl Core {
 
     /// The directory's part.
     pub(super) fn resolve(&mut self, batch: &Batch, step: Step, names: &[(usize, Span)]) {
+        // A name whose job is gone still leads to it: its shard knows what became of it.
         let jobs =
-            names.iter().map(|(place, name)| (*place, self.directory.find(batch.text(name))));
+            names.iter().map(|(place, name)| (*place, self.directory.find_past(batch.text(name))));
         let jobs = jobs.collect();
         self.post.tell(usize::from(step.shard)).messages.push(Message::Resolved { step, jobs });
     }
@@ -166,6 +167,10 @@ impl Core {
         step: Step,
         found: &[(usize, Option<JobId>)],
     ) {
+        if let Some(Task::Needs(_)) = self.tasks.get(step) {
+            self.dependencies_named(conns, step, found);
+            return;
+        }
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
         for &(place, id) in found {
             task.names[place] = Lookup::Done(id);

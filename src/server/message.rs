@@ -3,9 +3,11 @@
 
 use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::needs::UnmetOf;
 use super::workers::Roll;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
+use corq_shards::dependency::{Notice, Standing};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
@@ -86,6 +88,8 @@ pub enum Message {
         frame: Span,
         /// For each job, whether its custom id is taken.
         taken: Box<[bool]>,
+        /// What jobs of it wait for.
+        unmet: UnmetOf<Span>,
     },
     /// An answer for one of the receiver's connections, ready to be sent.
     Reply {
@@ -141,6 +145,22 @@ pub enum Message {
         /// The jobs.
         jobs: Vec<(usize, Option<JobId>)>,
     },
+    /// Asks how jobs of the receiver stand, to those that want to depend on them.
+    Stand {
+        /// Who waits.
+        step: Step,
+        /// The jobs with their places in the command.
+        jobs: Vec<(usize, JobId)>,
+    },
+    /// The answer, by place.
+    Stood {
+        /// Who waits.
+        step: Step,
+        /// How they stand.
+        jobs: Vec<(usize, Standing)>,
+    },
+    /// News of a job of the receiver and one that depends on it, or that it depends on.
+    Notice(Notice),
     /// A part of a command on many jobs.
     Part {
         /// Who waits.

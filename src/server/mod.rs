@@ -9,6 +9,7 @@
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
 //! many     commands on many jobs     all    questions to all shards
+//! needs    what jobs of a push depend on
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -31,6 +32,7 @@ mod list;
 mod many;
 mod message;
 mod names;
+mod needs;
 mod notes;
 mod post;
 mod query;

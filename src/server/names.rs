@@ -1,10 +1,10 @@
 //! Custom ids over all shards: claiming them before a push, telling the directory what came of it.
 
 use super::core::{CURRENT, Core};
-use super::dispatch::Asked;
 use super::execute::framed;
 use super::job_map::write_id;
 use super::message::{Batch, Message, Origin, Span, Step};
+use super::needs::Needed;
 use super::task::{Claims, Task};
 use crate::api::request::{Body, Request};
 use crate::protocol::decode::decode;
@@ -12,6 +12,7 @@ use crate::protocol::reply;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Command, NewJob};
+use corq_shards::dependency::Unmet;
 use corq_shards::effect::Reply;
 
 /// A push that waits until another one says what came of a name that both want.
@@ -21,7 +22,7 @@ pub struct WaitingClaim {
     names: Vec<Box<str>>,
 }
 
-fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
+pub(super) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
     match body {
         Body::Push { job, .. } => std::slice::from_ref(job),
         Body::PushBatch { jobs, .. } => jobs,
@@ -30,8 +31,16 @@ fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
 }
 
 impl Core {
-    /// Starts a push whose jobs have custom ids.
-    pub(super) fn claim_names(&mut self, asked: Asked<'_>, body: &Body<'_>, queue: &str) {
+    /// Claims the custom ids of a push, if it has any, before it goes to the owner of the queue.
+    pub(super) fn claim_names(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: Box<[u8]>,
+        body: &Body<'_>,
+        needed: Needed,
+    ) {
+        let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = body else { return };
         let jobs = jobs_of(body);
         let mut taken = vec![false; jobs.len()];
         let mut keepers: Vec<(usize, Vec<usize>)> =
@@ -46,15 +55,12 @@ impl Core {
             }
         }
         keepers.retain(|(_, places)| !places.is_empty());
-        self.deferred(asked.origin);
-        let claims = Claims {
-            origin: asked.origin,
-            frame: asked.frame.into(),
-            owner: self.slots.of_queue(queue),
-            keepers,
-            answered: 0,
-            taken,
-        };
+        let owner = self.slots.of_queue(queue);
+        let claims = Claims { origin, frame, owner, keepers, answered: 0, taken, needed };
+        if claims.keepers.is_empty() {
+            self.send_push(conns, claims);
+            return;
+        }
         let step = self.tasks.start(self.me, Task::Claims(claims));
         self.ask_next_keeper(step, jobs);
     }
@@ -97,7 +103,7 @@ impl Core {
     }
 
     /// A keeper has answered.
-    pub(super) fn claimed(&mut self, step: Step, taken: &[bool]) {
+    pub(super) fn claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
         for (&place, &taken) in claims.keepers[claims.answered].1.iter().zip(taken) {
             claims.taken[place] = taken;
@@ -113,27 +119,63 @@ impl Core {
             }
             return;
         }
-        let Some(Task::Claims(claims)) = self.tasks.end(step) else { return };
-        let batch = self.post.ask(claims.owner);
-        let frame = batch.keep(&claims.frame);
-        let (origin, taken) = (claims.origin, claims.taken.into());
-        batch.messages.push(Message::Push { origin, frame, taken });
+        if let Some(Task::Claims(claims)) = self.tasks.end(step) {
+            self.send_push(conns, claims);
+        }
     }
 
-    /// The owner's part: pushes the jobs whose names were granted.
-    pub(super) fn push_named(
+    fn send_push(&mut self, conns: &mut Connections, claims: Claims) {
+        let refused = claims.needed.refusals.iter().find(|(place, _)| !claims.taken[*place]);
+        if let Some((_, error)) = refused {
+            self.take_back_claims(&claims);
+            let req_id = decode(&claims.frame).ok().and_then(|request| request.req_id);
+            self.refuse(conns, claims.origin, req_id, error);
+            self.answered(claims.origin);
+            return;
+        }
+        let batch = self.post.ask(claims.owner);
+        let frame = batch.keep(&claims.frame);
+        let unmet =
+            claims.needed.unmet.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect();
+        let (origin, taken) = (claims.origin, claims.taken.into());
+        batch.messages.push(Message::Push { origin, frame, taken, unmet });
+    }
+
+    /// Frees the names that were granted to a push which is refused after all.
+    fn take_back_claims(&mut self, claims: &Claims) {
+        let Ok(Request { body, .. }) = decode(&claims.frame) else { return };
+        let jobs = jobs_of(&body);
+        let asked_for = claims.keepers.iter().flat_map(|(_, places)| places);
+        for &place in asked_for.filter(|&&place| !claims.taken[place]) {
+            self.release_name(jobs[place].custom_id.unwrap_or_default());
+        }
+    }
+
+    fn release_name(&mut self, name: &str) {
+        let batch = self.post.tell(self.slots.of_name(name));
+        let name = batch.keep(name.as_bytes());
+        batch.messages.push(Message::Unclaim { name });
+    }
+
+    /// The owner's part: pushes the jobs whose names were granted. `unmet` gives what the job at a
+    /// place waits for.
+    pub(super) fn push_prepared<'a>(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
-        frame: &[u8],
+        frame: &'a [u8],
         taken: &[bool],
+        unmet: impl Fn(usize) -> Option<&'a [u8]>,
     ) {
         let Ok(Request { req_id, body }) = decode(frame) else { return };
         let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = &body else { return };
         let many = matches!(body, Body::PushBatch { .. });
         let all = jobs_of(&body);
-        let granted =
-            all.iter().zip(taken).filter(|(_, taken)| !**taken).map(|(job, _)| job.clone());
+        let granted = all.iter().enumerate().zip(taken).filter(|(_, taken)| !**taken);
+        let granted = granted.map(|((place, job), _)| NewJob {
+            unmet: Unmet::new(unmet(place).unwrap_or_default()),
+            ..job.clone()
+        });
         let granted: Vec<NewJob<'_>> = granted.collect();
         let caller = Caller { client: origin.client(), request: CURRENT };
         self.apply(conns, caller, &Command::Push { queue, jobs: &granted });
@@ -170,9 +212,7 @@ impl Core {
             let Some(name) = job.custom_id else { continue };
             let view = self.engine.shard.view(index);
             if view.options.and_then(|options| options.custom_id.as_deref()) != Some(name) {
-                let batch = self.post.tell(self.slots.of_name(name));
-                let name = batch.keep(name.as_bytes());
-                batch.messages.push(Message::Unclaim { name });
+                self.release_name(name);
             }
         }
     }
@@ -192,6 +232,12 @@ impl Core {
 
     /// Tells the directory of all custom ids, after recovery.
     pub(super) fn tell_all_names(&mut self) {
+        // The gone ones first: a name may have been given again.
+        for (name, id) in self.engine.shard.take_past_names() {
+            let batch = self.post.tell(self.slots.of_name(&name));
+            let name = batch.keep(name.as_bytes());
+            batch.messages.push(Message::Named { name, id, known: false });
+        }
         for (name, id) in self.engine.shard.custom_ids() {
             let batch = self.post.tell(self.slots.of_name(name));
             let name = batch.keep(name.as_bytes());

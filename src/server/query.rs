@@ -230,13 +230,11 @@ impl Core {
             framed(pen, asked.req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, asked.req_id, 1);
                 writer.str("counts");
-                writer.map(State::ALL.len() + 1);
+                writer.map(State::ALL.len());
                 for (state, count) in State::ALL.iter().zip(counts) {
                     writer.str(state.name());
                     writer.uint(count);
                 }
-                writer.str("waiting-children");
-                writer.uint(0);
             });
         });
     }

@@ -1,6 +1,7 @@
 //! Which shard a command belongs to. Knows names and ids, nothing of what the command does.
 
 use crate::api::request::{Body, JobRef, RegisterWorker};
+use corq_shards::command::NewJob;
 use corq_shards::id::{JobId, SLOTS, Slot, fnv1a};
 
 /// Slots to shards, and names to the shards that keep them.
@@ -52,8 +53,8 @@ pub enum Route<'a> {
     Job(JobRef<'a>),
     /// The owner of a queue, once the job's name is known.
     JobInQueue(&'a str, JobRef<'a>),
-    /// The owner of a queue, once the custom ids are claimed.
-    Claims(&'a str),
+    /// The owner of a queue, once the dependencies are found and the custom ids claimed.
+    Prepared,
     /// The owners of several jobs.
     Jobs(&'a [JobRef<'a>]),
     /// The shard that keeps a worker's registration.
@@ -66,6 +67,11 @@ pub enum Route<'a> {
     Unsupported,
 }
 
+/// Whether other shards have to be asked before the job is pushed.
+fn names_jobs(job: &NewJob<'_>) -> bool {
+    job.custom_id.is_some() || !job.depends_on.is_empty()
+}
+
 /// Where `body` has to go.
 pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
     match body {
@@ -76,10 +82,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::RegisterWorker(RegisterWorker { worker_id: Some(id), .. })
         | Body::UnregisterWorker(id)
         | Body::Heartbeat { worker_id: id } => Route::Worker(id),
-        Body::Push { queue, job } if job.custom_id.is_some() => Route::Claims(queue),
-        Body::PushBatch { queue, jobs } if jobs.iter().any(|job| job.custom_id.is_some()) => {
-            Route::Claims(queue)
-        }
+        Body::Push { job, .. } if names_jobs(job) => Route::Prepared,
+        Body::PushBatch { jobs, .. } if jobs.iter().any(names_jobs) => Route::Prepared,
         Body::Push { queue, .. }
         | Body::PushBatch { queue, .. }
         | Body::Dlq { queue, .. }

@@ -168,7 +168,7 @@ fn spawn(
     }
     let common = Arc::clone(common);
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
-        let outcome = Box::pin(run_shard(&common, index, seed)).await;
+        let outcome = run_shard(&common, index, seed).await;
         if let Err(reason) = &outcome {
             tracing::error!("shard {index}: {reason}");
             common.ending.failed.store(true, Ordering::Release);
@@ -239,7 +239,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
     let turn = Turn::new(core, reactor, clock, seed.sockets, seed.ready, ending, timeout_ms);
-    turn.run().await.map_err(|fatal: Fatal| fatal.to_string())
+    Box::pin(turn.run()).await.map_err(|fatal: Fatal| fatal.to_string())
 }
 
 fn open_log(

@@ -3,6 +3,7 @@
 use super::crons::CronTask;
 use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
+use super::needs::{Needed, Needs};
 use super::workers::Roll;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
@@ -11,6 +12,8 @@ use slab::Slab;
 /// A command in several steps.
 #[derive(Debug)]
 pub enum Task {
+    /// A push that learns about its dependencies.
+    Needs(Needs),
     /// A push that claims custom ids.
     Claims(Claims),
     /// A command on many jobs.
@@ -37,6 +40,8 @@ pub struct Claims {
     pub answered: usize,
     /// For each job, whether its custom id is taken.
     pub taken: Vec<bool>,
+    /// What its jobs depend on.
+    pub needed: Needed,
 }
 
 /// See [`Task::Jobs`].

@@ -122,6 +122,7 @@ impl Turn {
     pub async fn run(mut self) -> Result<(), Fatal> {
         self.core.tell_all_names();
         self.core.tell_all_crons();
+        self.core.renew_watches();
         for dest in 0..self.core.slots.shards() {
             self.core.post.tell(dest).messages.push(Message::Open);
         }

@@ -231,3 +231,49 @@ fn an_obliterated_queue_stays_gone_after_a_kill() {
     server.start();
     assert_eq!(everything(&mut server.client()), before);
 }
+
+#[test]
+fn dependencies_hold_over_a_kill_whatever_became_of_them() {
+    let mut server = Server::start_default();
+    let mut client = server.client();
+    let options = json!({"jobId": "done", "removeOnComplete": true});
+    client.push_with("parts", 1, options);
+    client.pull("parts");
+    client.ok("ACK", json!({"id": "done"}));
+    let mortal = client.push_with("mortal", 1, json!({"ttl": 2000, "jobId": "mortal"}));
+    let orphan = client.push_with("whole", 1, json!({"dependsOn": [mortal]}));
+    let open = client.push("parts", 1);
+    let waiting = client.push_with("whole", 1, json!({"dependsOn": [open], "jobId": "w"}));
+    server.kill();
+    server.start();
+    let mut client = server.client();
+    let met = client.push_with("whole", 1, json!({"dependsOn": ["done"]}));
+    assert_eq!(client.state(&met), "waiting", "what was completed is remembered");
+    assert_eq!(client.state(&waiting), "waiting-children");
+    until("the orphan to fail", || (client.state(&orphan) == "failed").then_some(()));
+    let dead = client.ok("Dlq", json!({"queue": "whole"}))["jobs"].clone();
+    assert_eq!(dead[0]["failedReason"], "Dependency removed: mortal");
+    client.pull("parts");
+    client.ok("ACK", json!({"id": open}));
+    until("the dependent to wait", || (client.state(&waiting) == "waiting").then_some(()));
+}
+
+#[test]
+fn a_series_goes_on_after_a_kill_with_payload_and_count() {
+    let mut server = Server::start_default();
+    let options =
+        json!({"repeat": {"every": 50, "limit": 5}, "removeOnComplete": true, "tags": ["t"]});
+    server.client().push_with("q", "payload", options);
+    for run in 0..5 {
+        let mut client = server.client();
+        let job = client.ok("PULL", json!({"queue": "q", "timeout": 20_000}))["job"].clone();
+        assert_eq!(job["data"], "payload", "run {run}");
+        let whole = client.ok("GetJob", json!({"id": job["id"]}))["job"].clone();
+        assert_eq!(whole["repeat"], json!({"every": 50, "limit": 5, "count": run}));
+        assert_eq!(whole["tags"], json!(["t"]));
+        client.ok("ACK", json!({"id": job["id"]}));
+        server.kill();
+        server.start();
+    }
+    assert_eq!(server.client().ok("Count", json!({"queue": "q"}))["count"], 0);
+}

@@ -66,7 +66,6 @@ fn a_job_that_takes_longer_than_its_timeout_fails() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_repeated_job_runs_as_often_as_its_limit_says() {
     let (mut client, queue) = (client(), queue("repeat"));
     let first = client.push_with(&queue, "r", json!({"repeat": {"every": 40, "limit": 3}}));
@@ -81,4 +80,22 @@ fn a_repeated_job_runs_as_often_as_its_limit_says() {
     assert_ne!(ids[0], ids[1]);
     let reply = client.ok("PULL", json!({"queue": queue, "timeout": 200}));
     assert_eq!(reply["job"], Value::Null);
+}
+
+#[test]
+fn an_update_of_a_run_is_the_payload_of_those_that_follow() {
+    let (mut client, queue) = (client(), queue("repeat-update"));
+    let options = json!({"repeat": {"every": 30, "limit": 3}, "delay": 30, "tags": ["t"]});
+    let first = client.push_with(&queue, "old", options);
+    client.ok("Update", json!({"id": first, "data": "new"}));
+    for run in 0..3 {
+        let job = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}))["job"].clone();
+        assert_eq!(job["data"], "new", "run {run}");
+        client.ok("ACK", json!({"id": job["id"], "result": run}));
+        let whole = client.ok("GetJob", json!({"id": job["id"]}))["job"].clone();
+        assert_eq!((&whole["tags"], &whole["repeat"]["count"]), (&json!(["t"]), &json!(run)));
+        let waited = client.ok("WaitJob", json!({"id": job["id"]}));
+        assert_eq!((&waited["completed"], &waited["result"]), (&json!(true), &json!(run)));
+        assert_eq!(client.ok("GetResult", json!({"id": job["id"]}))["result"], run);
+    }
 }

@@ -2,6 +2,7 @@
 
 use corq::api::request::Body;
 use corq_shards::command::{NewJob, Repeat};
+use corq_shards::dependency::Unmet;
 use rmpv::Value;
 
 use crate::{accepted, command, map, pack, refused, strings, undefined};
@@ -35,6 +36,7 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
         group_id: None,
         tags: &[],
         depends_on: &[],
+        unmet: Unmet::default(),
         repeat: None,
         lifo: false,
         remove_on_complete: false,
@@ -66,6 +68,7 @@ fn every_field_of_a_job_arrives() {
         group_id: Some("group"),
         tags: &tags,
         depends_on: &depends_on,
+        unmet: Unmet::default(),
         repeat: Some(Repeat { every_ms: 10, limit: Some(4), count: 1 }),
         lifo: true,
         remove_on_complete: true,

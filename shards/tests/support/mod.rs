@@ -8,6 +8,7 @@ use corq_shards::job::{State, Stored};
 use corq_shards::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
 use corq_shards::{Caller, Config, Out, Shard};
+use std::collections::VecDeque;
 
 pub const START_MS: u64 = 1_700_000_000_000;
 
@@ -84,6 +85,22 @@ impl Bed {
         let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
         while self.shard.tick(self.now_ms, &mut out) <= self.now_ms {}
         self.effects.replies.clone()
+    }
+
+    /// Carries notices between jobs, all of which are this shard's, until there are none.
+    pub fn carry_notices(&mut self) {
+        let mut notices: VecDeque<_> = self.effects.notices.drain(..).collect();
+        loop {
+            while let Some(notice) = notices.pop_front() {
+                self.run(0, &Command::Notice(notice));
+                notices.extend(self.effects.notices.drain(..));
+            }
+            self.pass(0);
+            notices.extend(self.effects.notices.drain(..));
+            if notices.is_empty() {
+                return;
+            }
+        }
     }
 
     pub fn push(&mut self, queue: &str, job: NewJob<'_>) -> JobId {

@@ -1,0 +1,275 @@
+//! Jobs that wait for jobs, on whatever shard those are. The dependent keeps what is still unmet, and
+//! records what is met; the shard of the dependency keeps who watches it, and derives that anew after
+//! a start, when every dependent asks again. What passes between them are [`Notice`]s: each may come
+//! twice or late without harm.
+//!
+//! Where a job is found, and how its name becomes an id, is not known here.
+
+use crate::effect::Effects;
+use crate::id::JobId;
+use crate::job::{State, flags};
+use crate::record::{Journal, Record};
+use crate::shard::{Out, SLICE, Shard};
+use crate::wire::{Malformed, Reader};
+
+/// What one shard tells another about a job and one that depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// What is to be known.
+    pub news: News,
+    /// The job that waits.
+    pub dependent: JobId,
+    /// The job it waits for.
+    pub dependency: JobId,
+}
+
+/// What a [`Notice`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// To the shard of the dependency: the dependent waits for it.
+    Watch,
+    /// To the shard of the dependency: the dependent waits no longer.
+    Unwatch,
+    /// To the shard of the dependent: the dependency was completed.
+    Completed,
+    /// To the shard of the dependent: the dependency is gone and will never complete.
+    Removed,
+}
+
+impl Notice {
+    /// The job whose shard has to know.
+    pub fn addressee(&self) -> JobId {
+        match self.news {
+            News::Watch | News::Unwatch => self.dependency,
+            News::Completed | News::Removed => self.dependent,
+        }
+    }
+}
+
+/// How a job looks to one that wants to depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// No such job, or none that is remembered.
+    Unknown,
+    /// Done, so there is nothing to wait for.
+    Completed,
+    /// It can still be completed, from the dead-letter queue, too.
+    Open,
+}
+
+/// One job that another waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dependency {
+    /// The job.
+    pub id: JobId,
+    /// The name it was given by, if that is not its id.
+    pub name: Option<Box<str>>,
+}
+
+/// The unmet dependencies of a job that is pushed, as bytes.
+#[derive(Clone, Copy, Default)]
+pub struct Unmet<'a>(&'a [u8]);
+
+impl<'a> Unmet<'a> {
+    /// Views entries written by [`Unmet::push`].
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Adds a dependency to a buffer of them. `name` is empty if it was given by its id.
+    pub fn push(bytes: &mut Vec<u8>, id: JobId, name: &str) {
+        bytes.extend_from_slice(&id.0.to_le_bytes());
+        // Names are checked where they come in; a longer one would only be cut in an error text.
+        let name = &name[..name.floor_char_boundary(usize::from(u16::MAX))];
+        bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+    }
+
+    /// Checks bytes read back from a record.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = Reader::new(bytes);
+        while !rest.is_empty() {
+            rest.id()?;
+            rest.text()?;
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The entries as bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The entries. Bytes that are none end them early.
+    pub fn iter(self) -> impl Iterator<Item = (JobId, &'a str)> {
+        let mut rest = Reader::new(self.0);
+        std::iter::from_fn(move || Some((rest.id().ok()?, rest.text().ok()?)))
+    }
+
+    /// The entries, each job once.
+    pub fn dependencies(self) -> Vec<Dependency> {
+        let named = |(id, name): (JobId, &str)| Dependency {
+            id,
+            name: (!name.is_empty()).then(|| name.into()),
+        };
+        let mut all: Vec<Dependency> = self.iter().map(named).collect();
+        all.sort_by_key(|one| one.id);
+        all.dedup_by_key(|one| one.id);
+        all
+    }
+}
+
+impl std::fmt::Debug for Unmet<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Shard {
+    /// How a job of this shard looks to one that wants to depend on it.
+    pub fn standing(&mut self, id: JobId) -> Standing {
+        match self.jobs.find(id).map(|job| self.jobs.slab[job].state) {
+            Some(State::Completed) => Standing::Completed,
+            Some(_) => Standing::Open,
+            None if self.past.has(id) => Standing::Completed,
+            None => Standing::Unknown,
+        }
+    }
+
+    /// What the other shards have to be told after recovery: all that jobs here wait for.
+    pub fn watches_to_renew(&self) -> impl Iterator<Item = Notice> {
+        self.jobs.indices().flat_map(|job| {
+            let unmet = self.jobs.options_of(job).map_or(&[][..], |has| &has.unmet[..]);
+            let dependent = self.jobs.slab[job].id;
+            unmet.iter().map(move |one| Notice { news: News::Watch, dependent, dependency: one.id })
+        })
+    }
+
+    /// Hands out what others have to learn: all that is the doing of this call, and a slice of those
+    /// who wait for a job that has ended.
+    pub(crate) fn give_notices(&mut self, effects: &mut Effects) {
+        effects.notices.append(&mut self.notices);
+        for _ in 0..SLICE {
+            let Some((dependent, dependency, completed)) = self.watchers.next_told() else {
+                return;
+            };
+            let news = if completed { News::Completed } else { News::Removed };
+            effects.notices.push(Notice { news, dependent, dependency });
+        }
+    }
+
+    pub(crate) fn take_notice<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        notice: Notice,
+        out: &mut Out<'_, J>,
+    ) {
+        let Notice { news, dependent, dependency } = notice;
+        match news {
+            News::Watch => self.watch(dependent, dependency),
+            News::Unwatch => {
+                if self.watchers.remove(dependent, dependency)
+                    && let Some(job) = self.jobs.find(dependency)
+                {
+                    self.jobs.slab[job].flags &= !flags::WATCHED;
+                }
+            }
+            News::Completed => {
+                let Some((job, _)) = self.waits_for(dependent, dependency) else { return };
+                let queue = self.jobs.slab[job].queue;
+                out.journal.append(&Record::Met { id: dependent, dependency, at_ms: now_ms });
+                self.meet(job, dependency, now_ms);
+                self.serve(now_ms, queue, out);
+            }
+            News::Removed => {
+                let Some((job, place)) = self.waits_for(dependent, dependency) else { return };
+                let options = self.jobs.slab[job].options;
+                let reason = removed(&self.jobs.options[options].unmet[place]);
+                let (attempts, stalls) = (self.jobs.slab[job].attempts, self.jobs.slab[job].stalls);
+                self.bury(now_ms, job, attempts, stalls, reason.as_str(), out);
+            }
+        }
+    }
+
+    fn watch(&mut self, dependent: JobId, dependency: JobId) {
+        let news = match self.standing(dependency) {
+            Standing::Completed => News::Completed,
+            Standing::Unknown => News::Removed,
+            Standing::Open => {
+                if let Some(job) = self.jobs.find(dependency) {
+                    self.jobs.slab[job].flags |= flags::WATCHED;
+                    self.watchers.add(dependent, dependency);
+                }
+                return;
+            }
+        };
+        self.notices.push(Notice { news, dependent, dependency });
+    }
+
+    /// The dependent, and the place of the dependency among its unmet ones.
+    fn waits_for(&self, dependent: JobId, dependency: JobId) -> Option<(u32, usize)> {
+        let job = self.jobs.find(dependent)?;
+        let unmet = &self.jobs.options_of(job)?.unmet;
+        Some((job, unmet.iter().position(|one| one.id == dependency)?))
+    }
+
+    /// [`Record::Met`].
+    pub(crate) fn meet(&mut self, job: u32, dependency: JobId, at_ms: u64) {
+        let options = self.jobs.slab[job].options;
+        if self.jobs.slab[job].state != State::WaitingChildren {
+            return;
+        }
+        let unmet = &mut self.jobs.options[options].unmet;
+        unmet.retain(|one| one.id != dependency);
+        if unmet.is_empty() {
+            self.leave(job);
+            let later = self.jobs.slab[job].run_at_ms > at_ms;
+            self.enter(job, if later { State::Delayed } else { State::Waiting });
+        }
+    }
+
+    /// A job came: the shards of what it waits for have to know.
+    pub(crate) fn watch_dependencies(&mut self, job: u32) {
+        self.note_unmet(job, News::Watch);
+    }
+
+    /// A job waits for others no longer, for whatever reason.
+    pub(crate) fn unwatch_dependencies(&mut self, job: u32) {
+        self.note_unmet(job, News::Unwatch);
+        let options = self.jobs.slab[job].options;
+        self.jobs.options[options].unmet = Vec::new();
+    }
+
+    fn note_unmet(&mut self, job: u32, news: News) {
+        if self.recovering {
+            return;
+        }
+        let dependent = self.jobs.slab[job].id;
+        let unmet = self.jobs.options_of(job).map_or(&[][..], |has| &has.unmet[..]);
+        let notice = |dependency: JobId| Notice { news, dependent, dependency };
+        self.notices.extend(unmet.iter().map(|one| notice(one.id)));
+    }
+
+    /// A job is completed or goes for good: whoever waits for it learns of it.
+    pub(crate) fn tell_watchers(&mut self, job: u32, completed: bool) {
+        let about = &mut self.jobs.slab[job];
+        if about.has(flags::WATCHED) {
+            about.flags &= !flags::WATCHED;
+            let id = about.id;
+            self.watchers.end(id, completed);
+        }
+    }
+}
+
+/// Why a job will never run (decisions.md section 2).
+fn removed(dependency: &Dependency) -> String {
+    match &dependency.name {
+        Some(name) => format!("Dependency removed: {name}"),
+        None => format!("Dependency removed: {}", dependency.id),
+    }
+}

@@ -1,0 +1,311 @@
+//! Jobs that wait for jobs, as the shards of both see it. The fear: a dependent that runs too early,
+//! twice, or never.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use corq_shards::change::Change;
+use corq_shards::command::{Clean, Command, NewJob};
+use corq_shards::dependency::{News, Notice, Standing, Unmet};
+use corq_shards::effect::Reply;
+use corq_shards::id::JobId;
+use corq_shards::job::State;
+use support::{Bed, START_MS};
+
+fn unmet(on: &[JobId]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for &id in on {
+        Unmet::push(&mut bytes, id, "");
+    }
+    bytes
+}
+
+/// Pushes a job that waits, and lets the shards of the others know.
+#[allow(clippy::needless_pass_by_value, reason = "a literal in the call reads better")]
+fn push_waiting(bed: &mut Bed, queue: &str, on: &[JobId], job: NewJob<'_>) -> JobId {
+    let bytes = unmet(on);
+    let id = bed.push(queue, NewJob { unmet: Unmet::new(&bytes), ..job });
+    bed.carry_notices();
+    id
+}
+
+fn finish(bed: &mut Bed, queue: &str) -> JobId {
+    let (id, token) = bed.pull(1, queue, 1)[0];
+    bed.ack(id, Some(token)).unwrap();
+    id
+}
+
+fn reason(bed: &Bed, id: JobId) -> String {
+    let outcome = bed.shard.view(bed.shard.find(id).unwrap()).outcome.unwrap();
+    let record = &bed.journal.records[outcome.stored.position as usize];
+    let text = &record[record.len() - outcome.stored.payload_bytes as usize..];
+    String::from_utf8(text.to_vec()).unwrap()
+}
+
+#[test]
+fn a_dependent_waits_for_the_last_of_all_it_depends_on() {
+    let mut bed = Bed::new();
+    let parts: Vec<JobId> = (0..3).map(|_| bed.data("part", b"1")).collect();
+    let whole = push_waiting(&mut bed, "whole", &parts, NewJob::default());
+    for _ in &parts {
+        assert_eq!(bed.state(whole), Some(State::WaitingChildren));
+        assert!(bed.pull(1, "whole", 1).is_empty());
+        finish(&mut bed, "part");
+        bed.carry_notices();
+    }
+    assert_eq!(bed.pull(1, "whole", 1)[0].0, whole);
+    assert_eq!(bed.shard.census().waiting_children, 0);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_dependency_that_completes_between_the_check_and_the_push_is_not_missed() {
+    for keep in [false, true] {
+        let mut bed = Bed::new();
+        let part = bed.push("part", NewJob { remove_on_complete: keep, ..NewJob::default() });
+        assert_eq!(bed.shard.standing(part), Standing::Open);
+        finish(&mut bed, "part");
+        assert_eq!(bed.shard.standing(part), Standing::Completed);
+        let whole = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+        assert_eq!(bed.state(whole), Some(State::Waiting));
+    }
+}
+
+#[test]
+fn a_delay_still_counts_once_all_are_done() {
+    let mut bed = Bed::new();
+    let parts = [bed.data("part", b"1"), bed.data("part", b"2")];
+    let delayed = NewJob { delay_ms: 5000, ..NewJob::default() };
+    let early = push_waiting(&mut bed, "whole", &parts[..1], delayed.clone());
+    let late = push_waiting(&mut bed, "whole", &parts[1..], delayed);
+    finish(&mut bed, "part");
+    bed.carry_notices();
+    assert_eq!(bed.state(early), Some(State::Delayed));
+    bed.pass(5000);
+    assert_eq!(bed.state(early), Some(State::Waiting));
+    assert_eq!(bed.state(late), Some(State::WaitingChildren));
+    finish(&mut bed, "part");
+    bed.carry_notices();
+    assert_eq!(bed.state(late), Some(State::Waiting));
+}
+
+#[test]
+fn a_dependency_in_the_dead_letter_queue_keeps_its_dependent_waiting() {
+    let mut bed = Bed::new();
+    let part = bed.push("part", NewJob { max_attempts: 1, ..NewJob::default() });
+    let whole = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    let (_, token) = bed.pull(1, "part", 1)[0];
+    bed.fail(part, Some(token)).unwrap();
+    bed.carry_notices();
+    assert_eq!(bed.state(whole), Some(State::WaitingChildren));
+    bed.run(1, &Command::RetryFailed { queue: "part", job: Some(part), count: 1 });
+    finish(&mut bed, "part");
+    bed.carry_notices();
+    assert_eq!(bed.state(whole), Some(State::Waiting));
+}
+
+#[test]
+fn a_dependency_that_is_removed_sends_its_dependent_to_the_dead_letter_queue() {
+    let mut bed = Bed::new();
+    let mortal = bed.push("part", NewJob { ttl_ms: Some(100), ..NewJob::default() });
+    let fails = NewJob { max_attempts: 1, remove_on_fail: true, ..NewJob::default() };
+    let failing = bed.push("other", fails);
+    let of_mortal = push_waiting(&mut bed, "whole", &[mortal, failing], NewJob::default());
+    let of_failing = push_waiting(&mut bed, "whole", &[failing], NewJob::default());
+    let forgotten = NewJob { remove_on_fail: true, ..NewJob::default() };
+    let forgotten = push_waiting(&mut bed, "whole", &[failing], forgotten);
+    let last = push_waiting(&mut bed, "whole", &[forgotten], NewJob::default());
+    bed.pass(100);
+    bed.carry_notices();
+    assert_eq!(reason(&bed, of_mortal), format!("Dependency removed: {mortal}"));
+    assert_eq!(bed.state(of_failing), Some(State::WaitingChildren));
+    let (_, token) = bed.pull(1, "other", 1)[0];
+    bed.fail(failing, Some(token)).unwrap();
+    bed.carry_notices();
+    assert_eq!(reason(&bed, of_failing), format!("Dependency removed: {failing}"));
+    assert_eq!(bed.state(forgotten), None);
+    assert_eq!(reason(&bed, last), format!("Dependency removed: {forgotten}"));
+    assert_eq!(bed.shard.holdings().watches, 0, "nobody waits any more");
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn the_reason_names_a_dependency_as_its_client_did_even_after_a_restart() {
+    let mut bed = Bed::new();
+    let part = bed.push("part", NewJob { ttl_ms: Some(100), ..NewJob::default() });
+    let mut bytes = Vec::new();
+    Unmet::push(&mut bytes, part, "my part");
+    let whole = bed.push("whole", NewJob { unmet: Unmet::new(&bytes), ..NewJob::default() });
+    bed.pass(100);
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms);
+    bed.effects.notices = bed.shard.watches_to_renew().collect();
+    bed.carry_notices();
+    assert_eq!(reason(&bed, whole), "Dependency removed: my part");
+}
+
+#[test]
+fn a_dependent_taken_out_of_the_dead_letter_queue_waits_for_nobody() {
+    let mut bed = Bed::new();
+    let gone = JobId(99);
+    let whole = push_waiting(&mut bed, "whole", &[gone], NewJob::default());
+    assert_eq!(bed.state(whole), Some(State::Failed));
+    bed.run(1, &Command::RetryFailed { queue: "whole", job: Some(whole), count: 1 });
+    assert_eq!(bed.pull(1, "whole", 1)[0].0, whole);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_crash_at_any_moment_loses_and_doubles_no_release() {
+    // Every prefix of the log is a moment of a crash; what was on the way between shards is lost.
+    let mut bed = Bed::new();
+    let parts: Vec<JobId> = (0..3)
+        .map(|n| bed.push("part", NewJob { remove_on_complete: n == 1, ..NewJob::default() }))
+        .collect();
+    let whole = push_waiting(&mut bed, "whole", &parts, NewJob::default());
+    for _ in &parts {
+        finish(&mut bed, "part");
+        bed.carry_notices();
+    }
+    let records = bed.journal.records.clone();
+    for crash in 4..=records.len() {
+        let mut bed = Bed::new();
+        bed.journal.records = records[..crash].to_vec();
+        bed.shard = bed.replayed();
+        bed.now_ms = START_MS + 1;
+        bed.shard.restart(bed.now_ms);
+        bed.effects.notices = bed.shard.watches_to_renew().collect();
+        bed.carry_notices();
+        // Whoever was active when it happened is delivered again; the rest goes on.
+        bed.pass(31_000);
+        while let Some(&(id, token)) = bed.pull(1, "part", 1).first() {
+            assert_eq!(bed.state(whole), Some(State::WaitingChildren), "crash {crash}");
+            bed.ack(id, Some(token)).unwrap();
+            bed.carry_notices();
+        }
+        let pulled = bed.pull(1, "whole", 10);
+        assert_eq!(pulled.iter().map(|job| job.0).collect::<Vec<_>>(), [whole], "crash {crash}");
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn notices_that_come_late_or_twice_change_nothing() {
+    let mut bed = Bed::new();
+    let parts = [bed.data("part", b"1"), bed.data("part", b"2")];
+    let whole = push_waiting(&mut bed, "whole", &parts, NewJob::default());
+    let notice = |news, dependency| Notice { news, dependent: whole, dependency };
+    for _ in 0..2 {
+        bed.run(0, &Command::Notice(notice(News::Watch, parts[0])));
+        bed.run(0, &Command::Notice(notice(News::Completed, parts[0])));
+        bed.run(0, &Command::Notice(notice(News::Removed, parts[0])));
+    }
+    assert_eq!(bed.state(whole), Some(State::WaitingChildren));
+    bed.run(0, &Command::Notice(notice(News::Completed, parts[1])));
+    let before = bed.journal.records.len();
+    for dependency in parts {
+        for news in [News::Completed, News::Removed, News::Unwatch, News::Unwatch] {
+            bed.run(0, &Command::Notice(notice(news, dependency)));
+        }
+    }
+    assert_eq!(bed.state(whole), Some(State::Waiting));
+    assert_eq!(bed.journal.records.len(), before);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_dependent_that_ends_is_watched_for_no_more() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    let mortal = NewJob { ttl_ms: Some(100), ..NewJob::default() };
+    let whole = push_waiting(&mut bed, "whole", &[part], mortal);
+    assert_eq!(bed.shard.holdings().watches, 1);
+    bed.pass(100);
+    bed.carry_notices();
+    assert_eq!((bed.state(whole), bed.shard.holdings().watches), (None, 0));
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_key_is_held_while_its_job_waits_for_others() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    let keyed = NewJob { unique_key: Some("k"), ..NewJob::default() };
+    let whole = push_waiting(&mut bed, "whole", &[part], keyed.clone());
+    assert_eq!(bed.push("whole", keyed), whole);
+}
+
+#[test]
+fn the_end_of_a_job_with_many_dependents_is_told_in_slices() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    for _ in 0..1700 {
+        push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    }
+    finish(&mut bed, "part");
+    assert!(bed.effects.notices.len() < 1000, "{}", bed.effects.notices.len());
+    bed.carry_notices();
+    assert_eq!(bed.shard.census().waiting, 1700);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_dependent_can_be_cancelled_and_discarded() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    let cancelled = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    let discarded = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    for (job, change) in [(cancelled, Change::Cancel), (discarded, Change::Discard)] {
+        let reply = bed.ask(1, &Command::Change { job, change });
+        assert_eq!(reply, Some(Reply::Done));
+        bed.carry_notices();
+    }
+    assert_eq!((bed.state(cancelled), bed.state(discarded)), (None, Some(State::Failed)));
+    assert_eq!(bed.shard.holdings().watches, 0);
+    finish(&mut bed, "part");
+    bed.carry_notices();
+    assert_eq!(bed.state(discarded), Some(State::Failed));
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn every_way_to_empty_a_queue_tells_those_who_wait_for_its_jobs() {
+    let clean = Clean { queue: "part", grace_ms: 0, states: &[State::Waiting], limit: 10 };
+    for command in [
+        Command::Drain { queue: "part" },
+        Command::Clean(clean),
+        Command::Obliterate { queue: "part" },
+        Command::PurgeFailed { queue: "part" },
+    ] {
+        let mut bed = Bed::new();
+        let part = bed.push("part", NewJob { max_attempts: 1, ..NewJob::default() });
+        let whole = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+        if matches!(command, Command::PurgeFailed { .. }) {
+            let (_, token) = bed.pull(1, "part", 1)[0];
+            bed.fail(part, Some(token)).unwrap();
+        }
+        bed.run(1, &command);
+        bed.carry_notices();
+        assert_eq!(reason(&bed, whole), format!("Dependency removed: {part}"), "{command:?}");
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn an_obliterated_queue_takes_its_dependents_with_it() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    for _ in 0..1200 {
+        push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    }
+    bed.run(1, &Command::Obliterate { queue: "whole" });
+    let notices = std::mem::take(&mut bed.effects.notices);
+    // Its jobs are met while they are being removed: nobody gets them.
+    finish(&mut bed, "part");
+    bed.effects.notices.splice(0..0, notices);
+    bed.carry_notices();
+    assert!(bed.pull(1, "whole", 10).is_empty());
+    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().jobs), (0, 1));
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}

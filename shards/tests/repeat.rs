@@ -1,0 +1,158 @@
+//! Repeated jobs. The fear: a series that a crash ends, or splits in two.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use corq_shards::command::{Command, NewJob, Repeat};
+use corq_shards::id::JobId;
+use corq_shards::job::State;
+use support::Bed;
+
+const EVERY: Repeat = Repeat { every_ms: 1000, limit: None, count: 0 };
+
+fn finish(bed: &mut Bed, queue: &str) -> JobId {
+    let (id, token) = bed.pull(1, queue, 1)[0];
+    bed.ack(id, Some(token)).unwrap();
+    id
+}
+
+#[test]
+fn a_series_ends_with_its_limit_and_every_run_has_its_own_id() {
+    let mut bed = Bed::new();
+    let repeat = Some(Repeat { limit: Some(3), ..EVERY });
+    let mut runs = vec![bed.push("q", NewJob { repeat, data: b"\x01", ..NewJob::default() })];
+    for _ in 0..3 {
+        let done = finish(&mut bed, "q");
+        assert_eq!(done, *runs.last().unwrap());
+        assert!(bed.pull(1, "q", 1).is_empty(), "not before its time");
+        bed.pass(1000);
+        if let Some(&(next, token)) = bed.pull(2, "q", 1).first() {
+            let view = bed.shard.view(bed.shard.find(next).unwrap());
+            let count = view.options.unwrap().series.as_ref().unwrap().count;
+            assert_eq!(count, runs.len() as u64);
+            runs.push(next);
+            bed.fail(next, Some(token)).unwrap();
+            bed.pass(1200);
+        }
+    }
+    assert_eq!(runs.len(), 3);
+    assert_eq!(bed.shard.census().completed, 3);
+}
+
+#[test]
+fn runs_are_due_on_cadence_and_missed_slots_are_skipped() {
+    let mut bed = Bed::new();
+    let start = bed.now_ms;
+    bed.push("q", NewJob { repeat: Some(EVERY), delay_ms: 500, ..NewJob::default() });
+    bed.pass(500);
+    bed.pass(200);
+    let due = |bed: &Bed, id| bed.shard.view(bed.shard.find(id).unwrap()).job.run_at_ms - start;
+    finish(&mut bed, "q");
+    bed.pass(800);
+    let (second, token) = bed.pull(1, "q", 1)[0];
+    assert_eq!(due(&bed, second), 1500);
+    bed.pass(2200);
+    bed.ack(second, Some(token)).unwrap();
+    bed.pass(799);
+    assert!(bed.pull(1, "q", 1).is_empty());
+    bed.pass(1);
+    let third = finish(&mut bed, "q");
+    assert_eq!(due(&bed, third), 4500);
+}
+
+#[test]
+fn a_run_keeps_every_option_but_the_custom_id() {
+    let mut bed = Bed::new();
+    let job = NewJob {
+        data: b"\xa4data",
+        repeat: Some(EVERY),
+        priority: 7,
+        max_attempts: 9,
+        backoff_ms: 77,
+        ttl_ms: Some(100_000),
+        timeout_ms: Some(5000),
+        unique_key: Some("key"),
+        custom_id: Some("mine"),
+        tags: b"\x91\xa1t",
+        lifo: true,
+        remove_on_complete: true,
+        ..NewJob::default()
+    };
+    let first = bed.push("q", job.clone());
+    let before = bed.shard.view(bed.shard.find(first).unwrap());
+    let (stored, flags) = (before.job.stored, before.job.flags);
+    finish(&mut bed, "q");
+    assert_eq!(bed.state(first), None, "removed on completion");
+    let next = bed.push("q", NewJob { custom_id: None, ..job });
+    let view = bed.shard.view(bed.shard.find(next).unwrap());
+    assert_eq!(view.job.state, State::Delayed, "the key is the next run's");
+    assert_eq!((view.job.priority, view.job.max_attempts, view.job.backoff_ms), (7, 9, 77));
+    assert_eq!((view.job.stored, view.job.flags), (stored, flags));
+    let options = view.options.unwrap();
+    assert_eq!((options.unique_key.as_deref(), options.custom_id.as_deref()), (Some("key"), None));
+    assert_eq!((options.expires_at_ms, options.timeout_ms), (bed.now_ms + 100_000, 5000));
+}
+
+#[test]
+fn a_crash_neither_loses_nor_doubles_a_run() {
+    let mut bed = Bed::new();
+    bed.push("q", NewJob { repeat: Some(EVERY), ..NewJob::default() });
+    for _ in 0..4 {
+        finish(&mut bed, "q");
+        bed.pass(1000);
+    }
+    for crash in 1..=bed.journal.records.len() {
+        let mut again = Bed::new();
+        again.journal.records = bed.journal.records[..crash].to_vec();
+        let census = again.replayed().census();
+        let alive = census.waiting + census.delayed + census.active;
+        assert_eq!(alive, 1, "after {crash} records");
+    }
+}
+
+#[test]
+fn a_run_in_the_dead_letter_queue_ends_the_series() {
+    let mut bed = Bed::new();
+    let job = bed.push("q", NewJob { repeat: Some(EVERY), max_attempts: 1, ..NewJob::default() });
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    bed.fail(job, Some(token)).unwrap();
+    bed.pass(10_000);
+    let census = bed.shard.census();
+    assert_eq!((census.failed, census.waiting + census.delayed), (1, 0));
+}
+
+#[test]
+fn a_durable_series_waits_for_the_disk_with_every_run() {
+    let mut bed = Bed::new();
+    bed.push("q", NewJob { repeat: Some(EVERY), durable: true, ..NewJob::default() });
+    finish(&mut bed, "q");
+    assert_eq!(bed.journal.syncs, 2);
+}
+
+#[test]
+fn a_run_that_is_run_again_brings_no_second_successor() {
+    let mut bed = Bed::new();
+    let first = bed.push("q", NewJob { repeat: Some(EVERY), ..NewJob::default() });
+    finish(&mut bed, "q");
+    bed.ask(1, &Command::RetryCompleted { queue: "q", job: Some(first) });
+    assert_eq!(finish(&mut bed, "q"), first);
+    let census = bed.shard.census();
+    assert_eq!((census.completed, census.delayed), (1, 1));
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}
+
+#[test]
+fn a_run_retried_from_the_dead_letter_queue_carries_the_series_on() {
+    let mut bed = Bed::new();
+    let job = bed.push("q", NewJob { repeat: Some(EVERY), max_attempts: 1, ..NewJob::default() });
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    bed.fail(job, Some(token)).unwrap();
+    bed.pass(2500);
+    bed.run(1, &Command::RetryFailed { queue: "q", job: Some(job), count: 1 });
+    finish(&mut bed, "q");
+    assert_eq!(bed.shard.census().delayed, 1);
+    bed.pass(499);
+    assert!(bed.pull(1, "q", 1).is_empty(), "still on cadence");
+    bed.pass(1);
+    assert_eq!(bed.pull(1, "q", 1).len(), 1);
+}

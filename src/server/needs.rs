@@ -1,0 +1,242 @@
+//! What the jobs of a push depend on, over all shards: found before the push, watched after it.
+//!
+//! Names become ids, the shards of the ids say how those jobs stand, and the push carries along what is
+//! still unmet. A job that completes between that answer and the push is not missed, since the shard
+//! that pushes asks to be told of the end of each, and is told of past ends, too.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::message::{Message, Origin, Span, Step};
+use super::names::jobs_of;
+use super::task::Task;
+use crate::api::limits::BATCH_DEPENDENCIES_MAX;
+use crate::api::request::{Body, JobRef, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::msgpack::Texts;
+use corq_io::net::Connections;
+use corq_shards::command::NewJob;
+use corq_shards::dependency::{Standing, Unmet};
+use corq_shards::id::JobId;
+
+/// A push that has to learn about the jobs it names.
+#[derive(Debug)]
+pub struct Needs {
+    origin: Origin,
+    frame: Box<[u8]>,
+    /// One for each text of each job's `dependsOn`, in order.
+    found: Vec<Need>,
+    /// Answers that are still to come.
+    left: usize,
+}
+
+/// How far one dependency has been found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Need {
+    /// The directory has to be asked for it.
+    Name,
+    /// Its shard has to be asked how it stands.
+    Job { id: JobId, by_name: bool },
+    /// It is completed.
+    Met,
+    /// It is not completed.
+    Open { id: JobId, by_name: bool },
+    /// There is no such job.
+    Unknown,
+}
+
+/// The unmet dependencies of jobs of a push by place, as [`Unmet`] writes them.
+pub type UnmetOf<T> = Vec<(usize, T)>;
+
+/// What came of the dependencies of a push.
+#[derive(Debug, Default)]
+pub struct Needed {
+    /// What its jobs wait for.
+    pub unmet: UnmetOf<Vec<u8>>,
+    /// Jobs, by place, that name a job nobody knows, and the error that says so: the push is refused
+    /// unless their custom ids are taken.
+    pub refusals: Vec<(usize, Box<str>)>,
+}
+
+fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a str)> + 'b {
+    let of_job = |(place, job): (usize, &NewJob<'a>)| {
+        Texts::new(job.depends_on).iter().map(move |text| (place, text))
+    };
+    jobs.iter().enumerate().flat_map(of_job)
+}
+
+impl Core {
+    /// Starts a push that has custom ids, dependencies or both.
+    pub(super) fn begin_push(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
+        let need = |(_, text)| match JobRef::of(text) {
+            JobRef::Id(id) => Need::Job { id, by_name: false },
+            JobRef::Custom(_) => Need::Name,
+        };
+        let found: Vec<Need> =
+            texts(jobs_of(body)).take(BATCH_DEPENDENCIES_MAX + 1).map(need).collect();
+        if found.len() > BATCH_DEPENDENCIES_MAX {
+            let text =
+                format!("jobs must have at most {BATCH_DEPENDENCIES_MAX} dependencies together");
+            self.refuse(conns, asked.origin, asked.req_id, &text);
+            return;
+        }
+        self.deferred(asked.origin);
+        let (origin, frame) = (asked.origin, asked.frame.into());
+        if found.is_empty() {
+            self.claim_names(conns, origin, frame, body, Needed::default());
+            return;
+        }
+        let task = Needs { origin, frame, found, left: 0 };
+        let step = self.tasks.start(self.me, Task::Needs(task));
+        self.advance_needs(conns, step);
+    }
+
+    /// Goes on once the answers to the last questions are there.
+    fn advance_needs(&mut self, conns: &mut Connections, step: Step) {
+        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        if task.left > 0 {
+            return;
+        }
+        if task.found.contains(&Need::Name) {
+            self.ask_directories(step);
+        } else if task.found.iter().any(|need| matches!(need, Need::Job { .. })) {
+            self.ask_standings(step);
+        } else {
+            self.finish_needs(conns, step);
+        }
+    }
+
+    fn ask_directories(&mut self, step: Step) {
+        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        let mut asks: Vec<Vec<(usize, Span)>> = vec![Vec::new(); self.slots.shards()];
+        let Ok(Request { body, .. }) = decode(&task.frame) else { return };
+        for (place, (_, text)) in texts(jobs_of(&body)).enumerate() {
+            if task.found[place] == Need::Name {
+                let keeper = self.slots.of_name(text);
+                let span = self.post.ask(keeper).keep(text.as_bytes());
+                asks[keeper].push((place, span));
+            }
+        }
+        for (keeper, names) in asks.into_iter().enumerate().filter(|(_, names)| !names.is_empty()) {
+            task.left += 1;
+            self.post.ask(keeper).messages.push(Message::Resolve { step, names });
+        }
+    }
+
+    /// A directory has answered.
+    pub(super) fn dependencies_named(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        found: &[(usize, Option<JobId>)],
+    ) {
+        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        for &(place, id) in found {
+            task.found[place] = id.map_or(Need::Unknown, |id| Need::Job { id, by_name: true });
+        }
+        task.left -= 1;
+        self.advance_needs(conns, step);
+    }
+
+    fn ask_standings(&mut self, step: Step) {
+        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        let mut asks: Vec<Vec<(usize, JobId)>> = vec![Vec::new(); self.slots.shards()];
+        for (place, need) in task.found.iter().enumerate() {
+            if let Need::Job { id, .. } = *need {
+                asks[self.slots.of_job(id)].push((place, id));
+            }
+        }
+        for (owner, jobs) in asks.into_iter().enumerate().filter(|(_, jobs)| !jobs.is_empty()) {
+            task.left += 1;
+            self.post.ask(owner).messages.push(Message::Stand { step, jobs });
+        }
+    }
+
+    /// The part of the shard that owns the dependencies.
+    pub(super) fn stand(&mut self, step: Step, jobs: &[(usize, JobId)]) {
+        let shard = &mut self.engine.shard;
+        let jobs = jobs.iter().map(|&(place, id)| (place, shard.standing(id))).collect();
+        self.post.tell(usize::from(step.shard)).messages.push(Message::Stood { step, jobs });
+    }
+
+    /// The owner of dependencies has answered.
+    pub(super) fn stood(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        jobs: &[(usize, Standing)],
+    ) {
+        let Some(Task::Needs(task)) = self.tasks.get(step) else { return };
+        for &(place, standing) in jobs {
+            let Need::Job { id, by_name } = task.found[place] else { continue };
+            task.found[place] = match standing {
+                Standing::Completed => Need::Met,
+                Standing::Open => Need::Open { id, by_name },
+                Standing::Unknown if by_name => Need::Unknown,
+                // A client may have chosen a text of the server's own form as its custom id.
+                Standing::Unknown => Need::Name,
+            };
+        }
+        task.left -= 1;
+        self.advance_needs(conns, step);
+    }
+
+    /// Everything is known: refuses the push, or lets it go on with what is unmet.
+    fn finish_needs(&mut self, conns: &mut Connections, step: Step) {
+        let Some(Task::Needs(Needs { origin, frame, found, .. })) = self.tasks.end(step) else {
+            return;
+        };
+        let Ok(Request { req_id, body }) = decode(&frame) else { return };
+        let mut unmet: UnmetOf<Vec<u8>> = Vec::new();
+        let mut refusals = Vec::new();
+        for (need, (job, text)) in found.iter().zip(texts(jobs_of(&body))) {
+            match *need {
+                Need::Open { id, by_name } => {
+                    if unmet.last().is_none_or(|(last, _)| *last != job) {
+                        unmet.push((job, Vec::new()));
+                    }
+                    if let Some((_, bytes)) = unmet.last_mut() {
+                        Unmet::push(bytes, id, if by_name { text } else { "" });
+                    }
+                }
+                Need::Met => {}
+                Need::Name | Need::Job { .. } | Need::Unknown => {
+                    let mut error = format!("Dependency job not found: {text}");
+                    if matches!(body, Body::PushBatch { .. }) {
+                        error.insert_str(0, &format!("jobs[{job}]: "));
+                    }
+                    if jobs_of(&body)[job].custom_id.is_none() {
+                        self.refuse(conns, origin, req_id, &error);
+                        self.answered(origin);
+                        return;
+                    }
+                    // If a job bears its custom id, this push makes none and depends on nothing.
+                    refusals.push((job, error.into()));
+                }
+            }
+        }
+        let needed = Needed { unmet, refusals };
+        self.claim_names(conns, origin, frame.clone(), &body, needed);
+    }
+
+    /// Passes on what the last command means for jobs of other shards, and of this one.
+    pub(super) fn tell_notices(&mut self) {
+        for place in 0..self.effects.notices.len() {
+            let notice = self.effects.notices[place];
+            let dest = self.slots.of_job(notice.addressee());
+            self.post.tell(dest).messages.push(Message::Notice(notice));
+        }
+    }
+
+    /// Asks anew for the end of all that jobs here wait for, after recovery.
+    pub(super) fn renew_watches(&mut self) {
+        for notice in self.engine.shard.watches_to_renew() {
+            let dest = self.slots.of_job(notice.addressee());
+            self.post.tell(dest).messages.push(Message::Notice(notice));
+        }
+    }
+}
