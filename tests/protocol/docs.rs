@@ -83,6 +83,10 @@ fn the_page_names_no_command_that_is_none() {
     let below = &below[..below.find("\n## ").unwrap_or(below.len())];
     for line in below.lines().filter(|line| line.starts_with("| `")) {
         let name = line[3..].split('`').next().unwrap();
+        if name.contains(' ') {
+            // A row of a table of error texts.
+            continue;
+        }
         assert!(COMMANDS.iter().any(|spec| spec.name == name), "{name}");
     }
 }
