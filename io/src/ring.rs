@@ -111,9 +111,13 @@ impl Ring {
         unsafe { self.push(entry.flags(squeue::Flags::SKIP_SUCCESS)) };
     }
 
-    /// Whether the kernel has taken everything that was pushed.
+    /// Whether the kernel has taken everything that was pushed and holds no completion back for want
+    /// of room.
     pub(crate) fn is_submitted(&mut self) -> bool {
-        self.spill.is_empty() && self.uring.submission().is_empty()
+        let queue = self.uring.submission();
+        let told = queue.is_empty() && !queue.cq_overflow();
+        drop(queue);
+        told && self.spill.is_empty()
     }
 
     /// A prompt operation has succeeded without a completion.

@@ -80,6 +80,28 @@ fn a_reset_in_the_middle_of_a_send_ends_the_connection_once() {
     assert_eq!((ends, rig.reactor.conns.len()), (1, 0));
 }
 
+/// More sends fall short at once than the completion queue has room to tell of.
+#[test]
+fn sends_that_all_find_no_room_at_once_are_all_carried_on() {
+    const BYTES: usize = 5 << 20;
+    let mut rig = Rig::new(Config { ring_entries: 2, ..Config::default() });
+    let pairs: Vec<_> = (0..60).map(|_| rig.connect()).collect();
+    let large = vec![7; BYTES];
+    for (_, conn) in &pairs {
+        rig.send(*conn, &large);
+    }
+    rig.poll();
+    let readers = pairs.into_iter().map(|(mut client, conn)| {
+        let reader = std::thread::spawn(move || client.read_exact(&mut vec![0; BYTES]).is_ok());
+        (reader, conn)
+    });
+    for (reader, conn) in readers.collect::<Vec<_>>() {
+        rig.until("all is sent", |rig| rig.reactor.conns.unsent(conn) == 0 && reader.is_finished());
+        assert!(reader.join().unwrap());
+    }
+    assert_eq!(rig.reactor.counters.stray, 0);
+}
+
 #[test]
 fn close_delivers_the_last_words_although_the_client_still_sends() {
     let mut rig = Rig::new(Config::default());

@@ -21,6 +21,12 @@ const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
 impl Core {
     /// Carries out a command on many jobs of a queue.
     pub(super) fn do_chore(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+        if let Body::RetryDlq { job: Some(job), .. } | Body::RetryCompleted { job: Some(job), .. } =
+            body
+            && self.try_as_name(conns, asked, body, *job)
+        {
+            return;
+        }
         let states;
         let command = match body {
             Body::RetryDlq { queue, job, count } => {

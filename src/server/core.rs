@@ -11,8 +11,8 @@ use super::names::WaitingClaim;
 use super::post::Post;
 use super::route::Slots;
 use super::session::{
-    IN_FLIGHT_MAX, PENDING_BYTES_MAX, Session, Sessions, Speech, UNSENT_BYTES_MAX,
-    UNWRITTEN_BYTES_MAX,
+    CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
+    UNSENT_BYTES_MAX, UNWRITTEN_BYTES_MAX,
 };
 use super::task::Tasks;
 use super::workers::Workers;
@@ -87,6 +87,8 @@ pub struct Core {
     pub(super) finishing: Vec<ConnId>,
     /// Connections whose waiting input may go on.
     pub(super) unblocked: Vec<ConnId>,
+    /// Connections that have left too much unread and are to be closed.
+    pub(super) deaf: Vec<ConnId>,
     pub(super) started_at_ms: u64,
     pub(super) stopping: bool,
     /// Whether the disk is so far behind that no more commands are taken.
@@ -137,6 +139,7 @@ impl Core {
             touched: Vec::new(),
             finishing: Vec::new(),
             unblocked: Vec::new(),
+            deaf: Vec::new(),
             started_at_ms: now_ms,
             stopping: false,
             saturated: false,
@@ -149,10 +152,23 @@ impl Core {
         self.rates.note(self.now_ms, self.engine.shard.totals());
     }
 
+    /// Whether this turn leaves something to do that nothing else would wake the shard for.
+    pub fn has_left(&self) -> bool {
+        self.post.has_left()
+            || !self.touched.is_empty()
+            || !self.unblocked.is_empty()
+            || !self.deaf.is_empty()
+            || self.saturated && !self.is_disk_behind()
+    }
+
+    fn is_disk_behind(&self) -> bool {
+        self.engine.book.0.unwritten_bytes() > UNWRITTEN_BYTES_MAX
+    }
+
     /// Looks how far the disk is behind. Once it has caught up, everybody goes on.
     pub fn note_saturation(&mut self) {
         let was = self.saturated;
-        self.saturated = self.engine.book.0.unwritten_bytes() > UNWRITTEN_BYTES_MAX;
+        self.saturated = self.is_disk_behind();
         if was && !self.saturated {
             let blocked = self.sessions.iter().filter(|session| session.blocked);
             self.unblocked.extend(blocked.map(|session| session.conn));
@@ -236,7 +252,7 @@ impl Core {
     /// Back-pressure: a connection whose commands wait for answers is not read beyond a limit.
     fn read_on_or_not(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let full = session.blocked && session.pending.len() > PENDING_BYTES_MAX;
+        let full = session.blocked && (session.choked || session.pending.len() > PENDING_BYTES_MAX);
         if full && !session.paused {
             conns.pause_reading(conn);
         } else if !full && session.paused {
@@ -259,7 +275,8 @@ impl Core {
         loop {
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
             let busy = self.stopping || self.saturated;
-            session.blocked = session.in_flight >= IN_FLIGHT_MAX || busy;
+            session.choked = conns.unsent(conn) > CHOKING_BYTES;
+            session.blocked = session.in_flight >= IN_FLIGHT_MAX || session.choked || busy;
             if session.blocked {
                 return bytes.len() - left.len();
             }
@@ -267,6 +284,12 @@ impl Core {
                 Split::Complete { frame, rest } => {
                     left = rest;
                     self.begin(conns, conn, frame);
+                }
+                Split::Incomplete { need } if need > STRANGER_BYTES_MAX && !session.trusted => {
+                    let origin = self.origin(conn);
+                    self.refuse(conns, origin, None, "Not authenticated");
+                    self.finish_connection(conns, conn);
+                    return bytes.len();
                 }
                 Split::Incomplete { .. } => return bytes.len() - left.len(),
                 Split::TooLarge(_) => {
@@ -302,9 +325,11 @@ impl Core {
         self.finish_if_answered(conns, conn);
     }
 
+    /// Input that waits for nothing but bytes is the beginning of a request whose end will not come.
     fn finish_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
         let answered = |session: &mut Session| {
-            session.half_closed && session.in_flight == 0 && session.pending.is_empty()
+            let waits_for_turn = session.blocked && !session.pending.is_empty();
+            session.half_closed && session.in_flight == 0 && !waits_for_turn
         };
         if self.sessions.get(conn).is_some_and(answered) {
             self.finish_connection(conns, conn);
@@ -447,6 +472,10 @@ impl Core {
         let mut holes = Vec::new();
         let dest = usize::from(origin.shard);
         let out = if dest == self.me {
+            if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
+                self.deaf.push(origin.conn);
+                return;
+            }
             let Some(out) = conns.output(origin.conn) else { return };
             out
         } else {
@@ -496,11 +525,15 @@ impl Core {
 
     /// Cuts off connections that do not read what they asked for.
     pub fn cut_off_slow_readers(&mut self, conns: &mut Connections) {
-        for place in 0..self.touched.len() {
-            let conn = self.touched[place];
-            if conns.unsent(conn) > UNSENT_BYTES_MAX {
-                self.ended(conns, conn);
-            }
+        for conn in std::mem::take(&mut self.deaf) {
+            self.ended(conns, conn);
+        }
+    }
+
+    /// A connection has taken all its output.
+    pub fn drained(&mut self, conn: ConnId) {
+        if self.sessions.get(conn).is_some_and(|session| session.choked) {
+            self.unblocked.push(conn);
         }
     }
 }

@@ -139,10 +139,13 @@ impl Core {
         let locked = pull.locked;
         let shape = if many { Shape::Many { locked } } else { Shape::One { locked } };
         let mut caller = Self::caller(&asked);
-        if pull.timeout_ms > 0 {
+        // A pull that another shard sent on before it knew of the end must not hold the end up.
+        let timeout_ms = if self.stopping { 0 } else { pull.timeout_ms };
+        if timeout_ms > 0 {
             caller.request = self.park(asked.origin, asked.req_id, shape);
         }
-        self.apply(conns, caller, &Command::Pull(*pull));
+        let pull = corq_shards::command::Pull { timeout_ms, ..*pull };
+        self.apply(conns, caller, &Command::Pull(pull));
         if let Some(Reply::Pulled(range)) = self.own_reply() {
             self.write_pulled(conns, asked.origin, asked.req_id, shape, range);
         }

@@ -70,6 +70,9 @@ impl Core {
             Some(Reply::Refused { place, .. }) if self.may_be_name(jobs[place]) => {
                 self.start_on_jobs(conns, asked, jobs, true);
             }
+            Some(Reply::Count(_)) if jobs.iter().any(|&job| self.may_be_name(job)) => {
+                self.start_on_jobs(conns, asked, jobs, true);
+            }
             Some(reply) => self.write_merged(conns, asked.origin, asked.req_id, jobs, &reply),
             None => {}
         }
@@ -118,6 +121,7 @@ impl Core {
             names: jobs.iter().map(lookup).collect(),
             left: 0,
             phase: Phase::Resolve,
+            as_names,
             refused: None,
             count: 0,
         };
@@ -204,6 +208,7 @@ impl Core {
                 Phase::Check if self.none_refused(step) => self.send_acts(step, &request),
                 Phase::Check | Phase::Act => {}
             }
+            self.try_all_as_names(step, &request);
             let done = matches!(self.tasks.get(step), Some(Task::Jobs(task)) if task.left == 0);
             if done {
                 self.finish_jobs(conns, step, &request);
@@ -213,6 +218,33 @@ impl Core {
         if let Some(Task::Jobs(task)) = self.tasks.get(step) {
             task.frame = frame;
         }
+    }
+
+    /// Where a job was not found that goes by a text of the server's own form, all such texts are
+    /// looked up as names and the command starts anew. Nothing but heartbeats has been done so far,
+    /// and those may be done twice.
+    fn try_all_as_names(&mut self, step: Step, request: &Request<'_>) {
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+            return;
+        };
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
+        let is_id = |place: usize| matches!(batch.ids[place], JobRef::Id(_));
+        let missed = match (&request.body, task.refused) {
+            (Body::AckBatch(_), Some((place, refusal))) => {
+                task.phase == Phase::Check && refusal == Refusal::NotActive && is_id(place)
+            }
+            (Body::AckBatch(_), None) => false,
+            _ => task.count < batch.ids.len() as u64 && (0..batch.ids.len()).any(is_id),
+        };
+        if task.left > 0 || task.as_names || !missed {
+            return;
+        }
+        task.as_names = true;
+        task.phase = Phase::Resolve;
+        task.refused = None;
+        task.count = 0;
+        task.names.fill(Lookup::AsName);
+        self.resolve_jobs(step, &batch.ids);
     }
 
     fn none_refused(&mut self, step: Step) -> bool {

@@ -89,10 +89,10 @@ impl Post {
 
     /// Tries the stuck batches again and wakes whoever got mail. True if some are still stuck.
     pub fn flush(&mut self) -> bool {
-        for _ in 0..self.stuck.len() {
-            if let Some((dest, batch)) = self.stuck.pop_front() {
-                self.send(dest, batch);
-            }
+        // Taken out first: a batch must queue behind those that found no room again, not behind those
+        // that have yet to be tried.
+        for (dest, batch) in std::mem::take(&mut self.stuck) {
+            self.send(dest, batch);
         }
         self.endpoint.flush();
         !self.stuck.is_empty()
@@ -103,9 +103,10 @@ impl Post {
         self.own.pop_front().or_else(|| self.endpoint.receive())
     }
 
-    /// Whether there is mail to this shard from itself.
-    pub fn has_own(&self) -> bool {
-        !self.own.is_empty()
+    /// Whether there is mail that this turn has not dealt with: to this shard from itself, or
+    /// questions asked too late in the turn to be sent with it.
+    pub fn has_left(&self) -> bool {
+        !self.own.is_empty() || self.asks.iter().any(|batch| !batch.messages.is_empty())
     }
 
     /// Announces sleep; false if there is mail.
@@ -116,5 +117,33 @@ impl Post {
     /// Ends what [`Post::prepare_to_sleep`] announced.
     pub fn awake(&self) {
         self.endpoint.awake();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::message::Message;
+    use super::*;
+    use corq_io::mesh::Mesh;
+
+    fn numbered(number: u8) -> Batch {
+        Batch { messages: vec![Message::Open], bytes: vec![number] }
+    }
+
+    /// The fear: a shard that was slow for a moment never again hears from those whose mail piled up.
+    #[test]
+    fn batches_that_found_a_full_inbox_arrive_later_and_in_order() {
+        let mut mesh = Mesh::<Batch>::with_capacity(2, 2).unwrap();
+        let mut receiver = mesh.pop().unwrap();
+        let mut post = Post::new(mesh.pop().unwrap(), 2);
+        (0..7).for_each(|number| post.send(1, numbered(number)));
+        let mut got = Vec::new();
+        for _ in 0..10 {
+            post.flush();
+            got.extend(std::iter::from_fn(|| receiver.receive()).map(|batch| batch.bytes[0]));
+        }
+        assert_eq!(got, [0, 1, 2, 3, 4, 5, 6]);
+        assert!(!post.flush());
     }
 }

@@ -8,7 +8,15 @@ pub const IN_FLIGHT_MAX: u32 = 50;
 /// Received bytes of one connection that may wait for their turn before it is no longer read.
 pub const PENDING_BYTES_MAX: usize = 256 * 1024;
 
-/// Unsent replies of one connection beyond which it is closed.
+/// Frames of a connection that has not shown its token yet: a stranger gets no memory to fill.
+pub const STRANGER_BYTES_MAX: usize = 64 * 1024;
+
+/// Unsent replies of one connection beyond which its next commands wait until it has read them: a few
+/// bytes may ask for many megabytes.
+pub const CHOKING_BYTES: usize = 8 << 20;
+
+/// Unsent replies of one connection on top of which there comes no other: it is closed instead. Only
+/// answers to commands that were under way already can get a connection there.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
 /// Records that may wait for the disk before no more commands are taken: what a slow disk may cost in
@@ -39,8 +47,10 @@ pub struct Session {
     pub in_flight: u32,
     /// Whether other shards may hold something of it.
     pub seen_elsewhere: bool,
-    /// Whether [`Session::pending`] waits for answers rather than for bytes.
+    /// Whether [`Session::pending`] waits for its turn rather than for bytes.
     pub blocked: bool,
+    /// Whether it is blocked because it has not read its answers.
+    pub choked: bool,
     /// Whether it is not being read.
     pub paused: bool,
     /// Whether the peer sends no more.
@@ -61,6 +71,7 @@ impl Session {
             in_flight: 0,
             seen_elsewhere: false,
             blocked: false,
+            choked: false,
             paused: false,
             half_closed: false,
             has_worker: false,

@@ -57,6 +57,8 @@ pub struct Jobs {
     pub left: usize,
     /// What the answers are to.
     pub phase: Phase,
+    /// Whether ids were looked up as names, too.
+    pub as_names: bool,
     /// The first refusal so far: its place and text.
     pub refused: Option<(usize, corq_shards::effect::Refusal)>,
     /// Jobs renewed so far.

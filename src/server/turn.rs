@@ -159,17 +159,15 @@ impl Turn {
     fn turn(&mut self) -> Result<u64, Fatal> {
         self.core.now_ms = self.clock.read();
         self.core.note_rates();
-        self.core.note_saturation();
         self.take_events()?;
+        self.core.note_saturation();
         let mut mail_left = BATCHES_PER_TURN;
         while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
             mail_left -= 1;
         }
+        while self.core.go_on_unblocked(&mut self.reactor.conns) {}
+        // After the last command of the turn: what it set a time for counts, too.
         let due_ms = self.core.tick(&mut self.reactor.conns);
-        let mut late = false;
-        while self.core.go_on_unblocked(&mut self.reactor.conns) {
-            late = true;
-        }
         self.core.cut_off_slow_readers(&mut self.reactor.conns);
         self.core.post.send_asks();
         self.flush_log()?;
@@ -180,12 +178,7 @@ impl Turn {
         self.hold_back();
         self.release();
         let stuck = self.core.post.flush();
-        if late
-            || stuck
-            || mail_left == 0
-            || self.core.post.has_own()
-            || !self.core.touched.is_empty()
-        {
+        if stuck || mail_left == 0 || self.core.has_left() {
             return Ok(self.core.now_ms);
         }
         let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);
@@ -208,7 +201,8 @@ impl Turn {
                     self.core.half_closed(conns, conn);
                 }
                 Event::Ended { conn, .. } => self.core.ended(conns, conn),
-                Event::Closed { .. } | Event::Drained { .. } | Event::Woken => {}
+                Event::Drained { conn } => self.core.drained(conn),
+                Event::Closed { .. } | Event::Woken => {}
                 Event::Disk { tag, result } => {
                     Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
                 }

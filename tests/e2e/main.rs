@@ -13,6 +13,7 @@ mod changes;
 mod cron;
 mod dependency;
 mod finish;
+mod hostile;
 mod ids;
 mod leases;
 mod limits;
