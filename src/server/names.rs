@@ -14,6 +14,7 @@ use corq_shards::Caller;
 use corq_shards::command::{Command, NewJob};
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::Reply;
+use std::collections::BTreeMap;
 
 /// A push that waits until another one says what came of a name that both want.
 #[derive(Debug)]
@@ -183,6 +184,14 @@ impl Core {
         let Some((_, Reply::Pushed(pushed))) = own else { return };
         let indices = self.effects.pushed[pushed.clone()].to_vec();
         self.release_unused(&granted, &indices);
+        // A name that stands twice in one push is answered twice with what became of the first, which
+        // may be another job: one that holds the same deduplication key.
+        let here: BTreeMap<&str, u32> = if taken.contains(&true) {
+            let jobs = granted.iter().zip(&indices);
+            jobs.filter_map(|(job, &index)| Some((job.custom_id?, index))).collect()
+        } else {
+            BTreeMap::new()
+        };
         self.respond(conns, origin, |engine, pen| {
             framed(pen, req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, req_id, 1);
@@ -193,7 +202,10 @@ impl Core {
                 let mut pushed = indices.iter();
                 for (job, &taken) in all.iter().zip(taken) {
                     match (taken, job.custom_id) {
-                        (true, Some(name)) => writer.str(name),
+                        (true, Some(name)) => match here.get(name) {
+                            Some(&index) => write_id(&mut writer, &engine.shard.view(index)),
+                            None => writer.str(name),
+                        },
                         _ => {
                             if let Some(&index) = pushed.next() {
                                 write_id(&mut writer, &engine.shard.view(index));

@@ -193,3 +193,17 @@ fn a_connection_goes_on_after_any_number_of_commands_by_custom_id() {
         }
     }
 }
+
+#[test]
+fn a_name_twice_in_one_batch_is_answered_with_the_job_there_is() {
+    let (mut client, queue) = (client(), queue("twice"));
+    let holder = client.push_with(&queue, 0, json!({"uniqueKey": "key"}));
+    let name = format!("{queue}-name");
+    let jobs = json!([
+        {"data": 1, "customId": name, "uniqueKey": "key"},
+        {"data": 2, "customId": name},
+    ]);
+    let ids = client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}))["ids"].clone();
+    assert_eq!(ids, json!([holder, holder]), "no job bears the name, so none is promised");
+    assert_eq!(client.state(&name), "unknown");
+}
