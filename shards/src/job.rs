@@ -88,11 +88,11 @@ pub struct Job {
     pub queue: u32,
     /// Neighbours in the list its state keeps it in; in the heap of strays, `next` is its place.
     pub links: Links,
-    /// Place of its deadline, or [`NONE`].
+    /// Place of its deadline, or `NONE`.
     pub timer: u32,
-    /// Its lease while active, its outcome once ended, else [`NONE`].
+    /// Its lease while active, its outcome once ended, else `NONE`.
     pub detail: u32,
-    /// Its [`Options`], or [`NONE`].
+    /// Its [`Options`], or `NONE`.
     pub options: u32,
     /// Base of the wait between attempts.
     pub backoff_ms: u32,

@@ -20,7 +20,7 @@ const TOKEN: u64 = 1000;
 pub struct Limits {
     rate: Option<Rate>,
     active_max: Option<u32>,
-    /// Place of the deadline at which a waiting pull gets the next token, or [`NONE`].
+    /// Place of the deadline at which a waiting pull gets the next token, or `NONE`.
     timer: u32,
 }
 

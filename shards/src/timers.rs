@@ -3,7 +3,7 @@
 
 use crate::slab::NONE;
 
-/// What has a deadline, and remembers its place in the heap ([`NONE`] if it has none).
+/// What has a deadline, and remembers its place in the heap (`NONE` if it has none).
 pub trait Timed {
     /// Records the place of `key`'s deadline.
     fn place(&mut self, key: u32, place: u32);

@@ -46,7 +46,7 @@ fn word(digits: [u8; 8]) -> u32 {
     (halves | halves >> 16) as u32
 }
 
-/// The bits of a text in lower case: the only form that [`format`] would give back unchanged, and
+/// The bits of a text in lower case: the only form that [`format()`] would give back unchanged, and
 /// so the only one that may stand for a job's id.
 #[inline]
 pub fn parse_exact(text: &str) -> Option<u128> {
