@@ -5,6 +5,7 @@ mod bell;
 pub mod clock;
 pub mod host;
 pub mod log;
+pub mod memory;
 pub mod mesh;
 pub mod net;
 mod ring;

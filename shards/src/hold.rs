@@ -92,6 +92,8 @@ impl Shard {
             if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
                 held.activity.processed += 1;
             }
+            let taken_ms = now_ms.saturating_sub(started_at_ms);
+            self.timings.processing.record(taken_ms.saturating_mul(1000), 1);
             let ended = Ended { id: ack.job, at_ms: now_ms, started_at_ms, result: ack.result };
             self.totals.completed += 1;
             if self.has_next_run(job) {

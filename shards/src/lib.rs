@@ -26,6 +26,7 @@ pub mod effect;
 mod hold;
 pub mod id;
 pub mod job;
+pub mod latency;
 pub mod lease;
 mod limits;
 pub mod listing;

@@ -132,6 +132,8 @@ impl Shard {
             if bytes > PULL_BYTES_MAX && out.effects.deliveries.len() > first {
                 break;
             }
+            let waited_ms = now_ms.saturating_sub(self.jobs.slab[job].run_at_ms);
+            self.timings.waiting.record(waited_ms.saturating_mul(1000), 1);
             let token = terms.locked.then(|| self.make_token());
             self.lease(job, now_ms, ttl_ms, token, (!terms.detach).then_some(terms.client));
             if let Some(token) = token {

@@ -3,6 +3,7 @@
 use crate::command::ClientId;
 use crate::id::JobId;
 use crate::job::{Job, Options, Outcome, State};
+use crate::latency::Timings;
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::shard::Shard;
@@ -119,6 +120,11 @@ impl Shard {
             census.waiting_children += queue.count(State::WaitingChildren);
         }
         census
+    }
+
+    /// How long jobs have waited and been worked on since the start.
+    pub fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// What has been done since the start.

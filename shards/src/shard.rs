@@ -11,6 +11,7 @@ use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Reply};
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
+use crate::latency::Timings;
 use crate::lease::{Lease, OfClient};
 use crate::past::Past;
 use crate::query::Activity;
@@ -104,6 +105,7 @@ pub struct Shard {
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
+    pub(crate) timings: Timings,
     pub(crate) recovering: bool,
     pub(crate) watchers: Watchers,
     pub(crate) past: Past,
@@ -155,6 +157,7 @@ impl Shard {
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
+            timings: Timings::default(),
             recovering: true,
             watchers: Watchers::default(),
             past: Past::default(),

@@ -13,6 +13,18 @@ pub struct Totals {
     pub failed: u64,
 }
 
+impl std::ops::Sub for Totals {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            pushed: self.pushed - earlier.pushed,
+            pulled: self.pulled - earlier.pulled,
+            completed: self.completed - earlier.completed,
+            failed: self.failed - earlier.failed,
+        }
+    }
+}
+
 impl std::ops::AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
         self.pushed += other.pushed;

@@ -10,6 +10,7 @@ use super::workers::Roll;
 use crate::api::request::Body;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use corq_io::memory::resident_bytes;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 use corq_shards::stats::Census;
@@ -21,6 +22,8 @@ impl Core {
             Body::ListQueues => Question::Queues,
             Body::CronList => Question::Crons,
             Body::ListWorkers => Question::Workers,
+            Body::Metrics => Question::Metrics,
+            Body::Prometheus => Question::Prometheus,
             _ => Question::Stats,
         };
         self.deferred(asked.origin);
@@ -34,6 +37,7 @@ impl Core {
             entries: Vec::new(),
             count: 0,
             workers: Roll::default(),
+            metrics: Box::default(),
         };
         let step = self.tasks.start(self.me, Task::All(task));
         for dest in 0..shards {
@@ -42,22 +46,22 @@ impl Core {
     }
 
     /// This shard's share.
-    pub(super) fn answer_share(&mut self, step: Step, question: Question) {
+    pub(super) fn answer_share(&mut self, conns: &Connections, step: Step, question: Question) {
         let share = match question {
-            Question::Workers => Some(Box::new(Share::Workers(self.roll_of_workers()))),
+            Question::Workers => Some(Share::Workers(Box::new(self.roll_of_workers()))),
+            Question::Metrics => Some(self.share_of_metrics(conns, false)),
+            Question::Prometheus => Some(self.share_of_metrics(conns, true)),
             _ => None,
+        };
+        let census = match question {
+            Question::Stats => self.share_of_stats(),
+            _ => Census::default(),
         };
         let batch = self.post.tell(usize::from(step.shard));
         let start = batch.bytes.len();
-        let (mut census, mut count) = (Census::default(), 0);
+        let mut count = 0;
         match question {
-            Question::Workers => {}
-            Question::Stats => {
-                census = self.engine.shard.census();
-                let (pushed, pulled) = self.rates.per_second(self.now_ms, census.totals);
-                census.pushed_per_second = pushed;
-                census.pulled_per_second = pulled;
-            }
+            Question::Workers | Question::Metrics | Question::Prometheus | Question::Stats => {}
             Question::Crons => {
                 for cron in self.engine.shard.crons() {
                     count += 1;
@@ -100,6 +104,7 @@ impl Core {
         all.count += count;
         match share {
             Some(Share::Workers(roll)) => all.workers.add(roll),
+            Some(Share::Metrics(metrics)) => all.metrics.add(metrics),
             None => {}
         }
         all.left -= 1;
@@ -109,6 +114,7 @@ impl Core {
         let Some(Task::All(all)) = self.tasks.end(step) else { return };
         let now_ms = self.now_ms;
         let uptime_ms = self.now_ms - self.started_at_ms;
+        let shards = self.slots.shards();
         let req_id = all.req_id.as_deref();
         self.respond(conns, all.origin, |_, pen| {
             framed(pen, req_id, |pen| {
@@ -117,6 +123,16 @@ impl Core {
                     Question::Workers => {
                         writer.str("data");
                         all.workers.write(&mut writer, now_ms);
+                    }
+                    Question::Metrics => {
+                        writer.str("metrics");
+                        all.metrics.write(&mut writer, resident_bytes());
+                    }
+                    Question::Prometheus => {
+                        writer.str("data");
+                        writer.map(1);
+                        writer.str("metrics");
+                        writer.str(&all.metrics.text(shards, resident_bytes(), uptime_ms));
                     }
                     Question::Crons => {
                         writer.str("crons");

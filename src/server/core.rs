@@ -7,6 +7,7 @@ use super::engine::Engine;
 use super::hole::{ColdReplies, Hole, Then};
 use super::list::Lookings;
 use super::message::{Message, Origin};
+use super::metrics::Durations;
 use super::names::WaitingClaim;
 use super::post::Post;
 use super::route::Slots;
@@ -18,7 +19,7 @@ use super::task::Tasks;
 use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
-use corq_io::net::{ConnId, Connections};
+use corq_io::net::{ConnId, Connections, Counters};
 use corq_shards::command::{Command, RequestId};
 use corq_shards::directory::Directory;
 use corq_shards::effect::{Effects, Reply};
@@ -81,6 +82,9 @@ pub struct Core {
     pub(super) post: Post,
     pub(super) workers: Workers,
     pub(super) rates: Rates,
+    pub(super) durations: Durations,
+    /// What the reactor had done when this turn began.
+    pub(super) net: Counters,
     /// Connections with new output in this turn.
     pub(super) touched: Vec<ConnId>,
     /// Connections to close once their output of this turn is released.
@@ -136,6 +140,8 @@ impl Core {
             post,
             workers: Workers::default(),
             rates: Rates::default(),
+            durations: Durations::default(),
+            net: Counters::default(),
             touched: Vec::new(),
             finishing: Vec::new(),
             unblocked: Vec::new(),

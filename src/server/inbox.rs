@@ -55,10 +55,10 @@ impl Core {
                 self.part(conns, batch, *step, *origin, *kind, items);
             }
             Message::Parted { step, outcome } => self.parted(conns, *step, outcome),
-            Message::Ask { step, question } => self.answer_share(*step, *question),
+            Message::Ask { step, question } => self.answer_share(conns, *step, *question),
             Message::Answer { step, census, entries, count, share } => {
                 let entries = &batch.bytes[entries.clone()];
-                self.answer_came(conns, *step, *census, entries, *count, share.as_deref());
+                self.answer_came(conns, *step, *census, entries, *count, share.as_ref());
             }
             Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
             Message::Open => {

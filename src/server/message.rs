@@ -3,6 +3,7 @@
 
 use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::metrics::Metrics;
 use super::needs::UnmetOf;
 use super::workers::Roll;
 use corq_io::net::ConnId;
@@ -197,7 +198,7 @@ pub enum Message {
         /// How many entries.
         count: usize,
         /// What is more than numbers and entries.
-        share: Option<Box<Share>>,
+        share: Option<Share>,
     },
     /// About schedules.
     Cron(CronMail),
@@ -216,13 +217,19 @@ pub enum Question {
     Crons,
     /// `ListWorkers`.
     Workers,
+    /// Metrics.
+    Metrics,
+    /// Prometheus.
+    Prometheus,
 }
 
 /// A share of an answer that has to be put together by whoever asked.
 #[derive(Debug)]
 pub enum Share {
     /// Of the workers.
-    Workers(Roll),
+    Workers(Box<Roll>),
+    /// Of the metrics.
+    Metrics(Box<Metrics>),
 }
 
 /// All that one shard tells another in one turn.

@@ -10,6 +10,7 @@
 //! names    custom ids     crons    schedules
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
+//! workers  who works here     metrics   numbers for people and Prometheus
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -31,6 +32,7 @@ mod job_map;
 mod list;
 mod many;
 mod message;
+mod metrics;
 mod names;
 mod needs;
 mod notes;

@@ -103,6 +103,11 @@ impl Post {
         self.own.pop_front().or_else(|| self.endpoint.receive())
     }
 
+    /// Batches that found the destination's inbox full.
+    pub fn stuck(&self) -> usize {
+        self.stuck.len()
+    }
+
     /// Whether there is mail that this turn has not dealt with: to this shard from itself, or
     /// questions asked too late in the turn to be sent with it.
     pub fn has_left(&self) -> bool {

@@ -127,7 +127,12 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
         Body::Cron(_) | Body::CronDelete(_) => Route::Crons,
-        Body::ListQueues | Body::Stats | Body::CronList | Body::ListWorkers => Route::All,
+        Body::ListQueues
+        | Body::Stats
+        | Body::CronList
+        | Body::ListWorkers
+        | Body::Metrics
+        | Body::Prometheus => Route::All,
         _ => Route::Unsupported,
     }
 }

@@ -3,6 +3,7 @@
 use super::crons::CronTask;
 use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
+use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
 use super::workers::Roll;
 use corq_shards::id::JobId;
@@ -95,6 +96,8 @@ pub struct All {
     pub count: usize,
     /// Workers, if they were asked for.
     pub workers: Roll,
+    /// Metrics, if they were.
+    pub metrics: Box<Metrics>,
 }
 
 impl Jobs {

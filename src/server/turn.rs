@@ -9,12 +9,14 @@ use corq_io::clock::Clock;
 use corq_io::log::{LogError, Position};
 use corq_io::net::{ConnId, EndReason, Event, Reactor};
 use corq_io::store::Pump;
+use corq_shards::stats::Totals;
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 /// Tag of the listener for MessagePack frames.
 const FRAMES: u32 = 0;
@@ -59,6 +61,11 @@ impl From<io::Error> for Fatal {
     }
 }
 
+/// From an earlier reading of the clock to the last.
+fn micros_since(earlier: Instant, clock: &Clock) -> u64 {
+    clock.instant().saturating_duration_since(earlier).as_micros() as u64
+}
+
 /// How the shards of a process end together.
 #[derive(Debug, Default)]
 pub struct Ending {
@@ -76,6 +83,9 @@ struct Held {
     outputs: Vec<(ConnId, u64)>,
     closing: Vec<ConnId>,
     batches: Vec<(usize, Batch)>,
+    /// What the turn did, and when it began.
+    done: Totals,
+    begun: Instant,
 }
 
 /// See the module.
@@ -86,6 +96,10 @@ pub struct Turn {
     clock: Clock,
     events: Vec<Event>,
     held: VecDeque<Held>,
+    /// What had been done before this turn.
+    done: Totals,
+    /// Whether this turn follows the last one without sleep.
+    restless: bool,
     /// Listeners that wait until all shards have recovered.
     listeners: Vec<(TcpListener, u32)>,
     ready: Option<Sender<()>>,
@@ -111,6 +125,8 @@ impl Turn {
             clock,
             events: Vec::new(),
             held: VecDeque::new(),
+            done: Totals::default(),
+            restless: false,
             listeners: vec![(sockets.0, FRAMES), (sockets.1, HTTP)],
             ready: Some(ready),
             ending,
@@ -157,7 +173,12 @@ impl Turn {
     /// Everything that can be done without sleeping. Returns when time itself brings more, in
     /// milliseconds since the epoch; `now` if something is left already.
     fn turn(&mut self) -> Result<u64, Fatal> {
+        let before = self.clock.instant();
         self.core.now_ms = self.clock.read();
+        if self.restless {
+            self.core.durations.turned(micros_since(before, &self.clock));
+        }
+        self.core.net = self.reactor.counters;
         self.core.note_rates();
         self.take_events()?;
         self.core.note_saturation();
@@ -242,12 +263,15 @@ impl Turn {
     fn hold_back(&mut self) {
         let core = &mut self.core;
         let conns = &mut self.reactor.conns;
+        let done = core.engine.shard.totals();
+        let of_turn = done - std::mem::replace(&mut self.done, done);
         let log = &core.engine.book.0;
         if self.held.is_empty() && log.released() >= log.head() {
             // Nothing to wait for, which is the rule with `written`: no need to keep anything.
             core.touched.drain(..).for_each(|conn| conns.allow(conn, conns.appended(conn)));
             core.finishing.drain(..).for_each(|conn| conns.close(conn));
             core.post.send_tells();
+            core.durations.answered(of_turn, 0);
             return;
         }
         let batches = core.post.take_tells();
@@ -257,7 +281,9 @@ impl Turn {
         let outputs = core.touched.drain(..).map(|conn| (conn, conns.appended(conn))).collect();
         let closing = std::mem::take(&mut core.finishing);
         let until = core.engine.book.0.head();
-        self.held.push_back(Held { until, outputs, closing, batches });
+        let begun = self.clock.instant();
+        let held = Held { until, outputs, closing, batches, done: of_turn, begun };
+        self.held.push_back(held);
     }
 
     /// Lets go, in order, what the log has.
@@ -274,15 +300,19 @@ impl Turn {
             for (dest, batch) in held.batches {
                 self.core.post.send(dest, batch);
             }
+            let waited_us = micros_since(held.begun, &self.clock);
+            self.core.durations.answered(held.done, waited_us);
         }
     }
 
     /// Sleeps until something happens or `until_ms`.
     async fn sleep(&mut self, until_ms: u64) -> Result<(), Fatal> {
+        self.restless = true;
         if until_ms <= self.core.now_ms || !self.core.post.prepare_to_sleep() {
             self.reactor.poll(&mut self.events)?;
             return Ok(());
         }
+        self.restless = false;
         let deadline = self.clock.instant_of(until_ms);
         let woken = self.reactor.wait(deadline, &mut self.events).await;
         self.core.post.awake();

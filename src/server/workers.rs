@@ -77,6 +77,11 @@ impl Workers {
         true
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// A connection is gone, and its workers with it.
     pub fn leave(&mut self, client: ClientId) {
         while let Some((_, id)) = self.by_client.range((client.0, Box::default())..).next()

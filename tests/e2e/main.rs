@@ -18,6 +18,7 @@ mod ids;
 mod leases;
 mod limits;
 mod longpoll;
+mod metrics;
 mod order;
 mod push;
 mod queries;

@@ -143,7 +143,6 @@ fn progress_and_logs_are_kept() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn stats_count_what_happened() {
     let server = Start::new().start();
     let mut client = server.client();
@@ -169,7 +168,6 @@ fn stats_count_what_happened() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn workers_register_and_leave() {
     let mut client = client();
     let fields = json!({"name": "w", "queues": ["a", "b"]});

@@ -1,0 +1,364 @@
+//! Metrics: what each shard counts, the sum of it, and how clients see it. Families are named once,
+//! in [`FAMILIES`].
+//!
+//! A turn reads the clock once, so what happens within a turn takes no time that could be told. The
+//! duration of a push, pull or ack is the time from the turn that took it in to the turn that let its
+//! answer go: what an answer waits for the log. How long turns themselves are is a family of its own.
+
+use super::core::Core;
+use super::message::Share;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::job::State;
+use corq_shards::latency::{Buckets, EDGES_US, Timing};
+use corq_shards::stats::{Census, Totals};
+use std::fmt::Write;
+
+/// Queues that are listed one by one. The others count in all sums.
+pub const QUEUES_SHOWN_MAX: usize = 10_000;
+
+/// How a number behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// The families that are one number: name, kind, help. The numbers come in the same order.
+const FAMILIES: &[(&str, Kind, &str)] = &[
+    ("jobs_pushed_total", Kind::Counter, "Jobs pushed since the start"),
+    ("jobs_pulled_total", Kind::Counter, "Jobs delivered since the start"),
+    ("jobs_completed_total", Kind::Counter, "Jobs completed since the start"),
+    ("jobs_failed_total", Kind::Counter, "Attempts failed since the start"),
+    ("jobs", Kind::Gauge, "Jobs in any state"),
+    ("queues", Kind::Gauge, "Queues, idle ones included"),
+    ("leases", Kind::Gauge, "Active jobs"),
+    ("waiting_pulls", Kind::Gauge, "Pulls that wait for a job"),
+    ("deadlines", Kind::Gauge, "Delays, locks, lives, waits and schedules that will fall due"),
+    ("unique_keys", Kind::Gauge, "Deduplication keys held"),
+    ("crons", Kind::Gauge, "Schedules"),
+    ("workers", Kind::Gauge, "Registered workers"),
+    ("connections", Kind::Gauge, "Connections, those being closed included"),
+    ("connections_accepted_total", Kind::Counter, "Connections taken"),
+    ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
+    ("accept_pauses_total", Kind::Counter, "Times the system lacked something for a connection"),
+    ("connections_cut_total", Kind::Counter, "Closed connections cut because they did not read"),
+    ("received_bytes_total", Kind::Counter, "Bytes received"),
+    ("sent_bytes_total", Kind::Counter, "Bytes sent"),
+    ("receive_buffers_exhausted_total", Kind::Counter, "Receives that found no buffer"),
+    ("late_wakes_total", Kind::Counter, "Waits that ended more than 10 ms late"),
+    ("commands_in_steps", Kind::Gauge, "Commands that wait for several shards"),
+    ("mesh_stuck_batches", Kind::Gauge, "Batches for shards whose inbox is full"),
+    ("log_records_total", Kind::Counter, "Records written"),
+    ("log_blocks_total", Kind::Counter, "Blocks written"),
+    ("log_written_bytes_total", Kind::Counter, "Bytes of blocks written"),
+    ("log_syncs_total", Kind::Counter, "Syncs of segments started"),
+    ("log_cold_reads_total", Kind::Counter, "Records read back from the disk"),
+    ("log_segment_failures_total", Kind::Counter, "Failed attempts to make the next segment"),
+    ("log_disk_bytes", Kind::Gauge, "Size of the log on disk"),
+    ("log_unwritten_bytes", Kind::Gauge, "Bytes that wait to be written"),
+    ("log_memory_bytes", Kind::Gauge, "Memory of the newest blocks"),
+];
+
+/// The families that are histograms: name and help.
+const HISTOGRAMS: &[(&str, &str)] = &[
+    ("push_duration_ms", "Time that the answer to a pushed job waited for the log"),
+    ("pull_duration_ms", "Time that the delivery of a job waited for the log"),
+    ("ack_duration_ms", "Time that the answer to a completed job waited for the log"),
+    ("job_waiting_ms", "Time from when a job was due to its delivery"),
+    ("job_processing_ms", "Time from the delivery of a job to its completion"),
+    ("turn_duration_ms", "Length of turns that were followed by another at once"),
+];
+
+/// The labelled families of each queue: name, help, state.
+const QUEUE_FAMILIES: &[(&str, &str, State)] = &[
+    ("queue_jobs_waiting", "Jobs of the queue that can be pulled", State::Waiting),
+    ("queue_jobs_active", "Jobs of the queue that a worker has", State::Active),
+    ("queue_jobs_delayed", "Jobs of the queue whose time has not come", State::Delayed),
+    (
+        "queue_jobs_waiting_children",
+        "Jobs of the queue whose dependencies are unmet",
+        State::WaitingChildren,
+    ),
+    ("queue_jobs_completed", "Completed jobs of the queue that are kept", State::Completed),
+    ("queue_jobs_dlq", "Jobs in the dead-letter queue of the queue", State::Failed),
+];
+
+/// What the loop of a shard times: see the module.
+#[derive(Debug, Default)]
+pub struct Durations {
+    push: Timing,
+    pull: Timing,
+    ack: Timing,
+    turn: Timing,
+}
+
+impl Durations {
+    /// The answers to what was done in one turn were let go after so long.
+    pub fn answered(&mut self, done: Totals, after_us: u64) {
+        let kinds = [
+            (&mut self.push, done.pushed),
+            (&mut self.pull, done.pulled),
+            (&mut self.ack, done.completed),
+        ];
+        for (timing, jobs) in kinds {
+            if jobs > 0 {
+                timing.record(after_us, jobs);
+            }
+        }
+    }
+
+    /// A turn took so long.
+    pub fn turned(&mut self, length_us: u64) {
+        self.turn.record(length_us, 1);
+    }
+}
+
+/// The jobs of one queue.
+#[derive(Clone, Debug)]
+struct QueueRow {
+    name: Box<str>,
+    counts: [u64; QUEUE_FAMILIES.len()],
+}
+
+/// The metrics of one shard, or of all together.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    numbers: [u64; FAMILIES.len()],
+    histograms: [Buckets; HISTOGRAMS.len()],
+    queues: Vec<QueueRow>,
+}
+
+impl Metrics {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, number) in self.numbers.iter_mut().zip(other.numbers) {
+            *sum += number;
+        }
+        for (sum, buckets) in self.histograms.iter_mut().zip(other.histograms) {
+            *sum += buckets;
+        }
+        let room = QUEUES_SHOWN_MAX - self.queues.len().min(QUEUES_SHOWN_MAX);
+        self.queues.extend(other.queues.iter().take(room).cloned());
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        let place = FAMILIES.iter().position(|(family, ..)| *family == name);
+        place.map_or(0, |place| self.numbers[place])
+    }
+
+    fn mean_ms(&self, name: &str) -> f64 {
+        let place = HISTOGRAMS.iter().position(|(family, _)| *family == name);
+        place.map_or(0.0, |place| self.histograms[place].mean_ms())
+    }
+
+    /// Writes `metrics` of `Metrics`.
+    pub fn write(&self, writer: &mut Writer<'_>, memory_bytes: u64) {
+        let counts = [
+            ("totalPushed", self.number("jobs_pushed_total")),
+            ("totalPulled", self.number("jobs_pulled_total")),
+            ("totalCompleted", self.number("jobs_completed_total")),
+            ("totalFailed", self.number("jobs_failed_total")),
+            ("activeConnections", self.number("connections")),
+        ];
+        let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let measures = [
+            ("avgLatencyMs", self.mean_ms("job_waiting_ms")),
+            ("avgProcessingMs", self.mean_ms("job_processing_ms")),
+            ("memoryUsageMb", megabytes(memory_bytes)),
+            ("sqliteSizeMb", megabytes(self.number("log_disk_bytes"))),
+        ];
+        writer.map(counts.len() + measures.len());
+        for (name, count) in counts {
+            writer.str(name);
+            writer.uint(count);
+        }
+        for (name, measure) in measures {
+            writer.str(name);
+            // Two decimals are all that anybody reads.
+            writer.number((measure * 100.0).round() / 100.0);
+        }
+    }
+
+    /// The text exposition of Prometheus, version 0.0.4.
+    pub fn text(&self, shards: usize, memory_bytes: u64, uptime_ms: u64) -> String {
+        let mut text = String::new();
+        let of_process = [
+            ("shards", "Shards of the process", shards.to_string()),
+            ("memory_bytes", "Resident memory of the process", memory_bytes.to_string()),
+            ("uptime_seconds", "Time since the start", decimal(uptime_ms)),
+        ];
+        for (name, help, value) in of_process {
+            head(&mut text, name, "gauge", help);
+            sample(&mut text, name, "", &value);
+        }
+        for ((name, kind, help), number) in FAMILIES.iter().zip(self.numbers) {
+            let kind = if *kind == Kind::Counter { "counter" } else { "gauge" };
+            head(&mut text, name, kind, help);
+            sample(&mut text, name, "", &number.to_string());
+        }
+        for (place, (name, help, _)) in QUEUE_FAMILIES.iter().enumerate() {
+            head(&mut text, name, "gauge", help);
+            for row in &self.queues {
+                let label = format!("{{queue=\"{}\"}}", escaped(&row.name));
+                sample(&mut text, name, &label, &row.counts[place].to_string());
+            }
+        }
+        for ((name, help), buckets) in HISTOGRAMS.iter().zip(&self.histograms) {
+            head(&mut text, name, "histogram", help);
+            write_histogram(&mut text, name, buckets);
+        }
+        text
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a string cannot fail; so it is below.
+    let _ = writeln!(text, "# HELP corq_{name} {help}.\n# TYPE corq_{name} {kind}");
+}
+
+fn sample(text: &mut String, name: &str, labels: &str, value: &str) {
+    let _ = writeln!(text, "corq_{name}{labels} {value}");
+}
+
+/// Thousandths as a decimal number, without zeros that say nothing.
+fn decimal(thousandths: u64) -> String {
+    let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// The value of a label, as the format wants it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn write_histogram(text: &mut String, name: &str, buckets: &Buckets) {
+    let bucket = format!("{name}_bucket");
+    let mut so_far = 0;
+    for (place, count) in buckets.counts.iter().enumerate() {
+        so_far += count;
+        let edge = EDGES_US.get(place).map_or("+Inf".to_string(), |&edge| decimal(edge));
+        sample(text, &bucket, &format!("{{le=\"{edge}\"}}"), &so_far.to_string());
+    }
+    sample(text, &format!("{name}_sum"), "", &decimal(buckets.sum_us));
+    sample(text, &format!("{name}_count"), "", &so_far.to_string());
+}
+
+impl Core {
+    /// This shard's part of `Metrics` and `Prometheus`; with its queues for the latter.
+    pub(super) fn share_of_metrics(&self, conns: &Connections, queues: bool) -> Share {
+        let shard = &self.engine.shard;
+        let (totals, held) = (shard.totals(), shard.holdings());
+        let (net, log) = (self.net, self.engine.book.0.counters());
+        let numbers = [
+            totals.pushed,
+            totals.pulled,
+            totals.completed,
+            totals.failed,
+            held.jobs as u64,
+            held.queues as u64,
+            held.leases as u64,
+            held.waiters as u64,
+            held.timers as u64,
+            held.unique_keys as u64,
+            held.crons as u64,
+            self.workers.len() as u64,
+            conns.len() as u64,
+            net.accepted,
+            net.rejected,
+            net.accept_pauses,
+            net.drains_cut,
+            net.received_bytes,
+            net.sent_bytes,
+            net.buffers_exhausted,
+            net.late,
+            self.tasks.len() as u64,
+            self.post.stuck() as u64,
+            log.records,
+            log.blocks,
+            log.block_bytes,
+            log.syncs,
+            log.cold_reads,
+            log.segment_failures,
+            log.disk_bytes,
+            self.engine.book.0.unwritten_bytes(),
+            self.engine.book.0.memory_bytes() as u64,
+        ];
+        let Durations { push, pull, ack, turn } = &self.durations;
+        let timings = shard.timings();
+        let histograms =
+            [push, pull, ack, &timings.waiting, &timings.processing, turn].map(Timing::buckets);
+        let rows = shard.queues().filter(|_| queues).take(QUEUES_SHOWN_MAX);
+        let queues = rows.map(|queue| QueueRow {
+            name: queue.name.clone(),
+            counts: std::array::from_fn(|place| queue.count(QUEUE_FAMILIES[place].2)),
+        });
+        Share::Metrics(Box::new(Metrics { numbers, histograms, queues: queues.collect() }))
+    }
+
+    /// Jobs by state, totals and rates of this shard.
+    pub(super) fn share_of_stats(&self) -> Census {
+        let mut census = self.engine.shard.census();
+        let (pushed, pulled) = self.rates.per_second(self.now_ms, census.totals);
+        census.pushed_per_second = pushed;
+        census.pulled_per_second = pulled;
+        census
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics() -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.numbers[0] = 7;
+        let mut timing = Timing::default();
+        timing.record(90, 2);
+        timing.record(2_400, 1);
+        timing.record(90_000_000, 1);
+        metrics.histograms[0] = timing.buckets();
+        let name = "we\"ird\\na\nme".into();
+        metrics.queues.push(QueueRow { name, counts: [1, 2, 3, 4, 5, 6] });
+        metrics
+    }
+
+    #[test]
+    fn the_text_is_what_prometheus_reads() {
+        let text = metrics().text(2, 4096, 1_500);
+        for line in [
+            "# HELP corq_jobs_pushed_total Jobs pushed since the start.",
+            "# TYPE corq_jobs_pushed_total counter",
+            "corq_jobs_pushed_total 7",
+            "# TYPE corq_queue_jobs_dlq gauge",
+            r#"corq_queue_jobs_waiting{queue="we\"ird\\na\nme"} 1"#,
+            r#"corq_queue_jobs_dlq{queue="we\"ird\\na\nme"} 6"#,
+            "# TYPE corq_push_duration_ms histogram",
+            r#"corq_push_duration_ms_bucket{le="0.1"} 2"#,
+            r#"corq_push_duration_ms_bucket{le="1"} 2"#,
+            r#"corq_push_duration_ms_bucket{le="2.5"} 3"#,
+            r#"corq_push_duration_ms_bucket{le="60000"} 3"#,
+            r#"corq_push_duration_ms_bucket{le="+Inf"} 4"#,
+            "corq_push_duration_ms_sum 90002.58",
+            "corq_push_duration_ms_count 4",
+            "corq_uptime_seconds 1.5",
+        ] {
+            assert!(text.lines().any(|it| it == line), "no line {line} in\n{text}");
+        }
+        let types = text.lines().filter(|line| line.starts_with("# TYPE"));
+        let names: std::collections::BTreeSet<&str> = types.clone().collect();
+        assert_eq!(names.len(), types.count(), "no family stands twice");
+        assert!(text.ends_with('\n'));
+    }
+
+    #[test]
+    fn shares_add_up_and_listed_queues_have_a_limit() {
+        let mut sum = metrics();
+        sum.add(&metrics());
+        assert_eq!((sum.number("jobs_pushed_total"), sum.queues.len()), (14, 2));
+        let mut many = metrics();
+        many.queues = vec![many.queues[0].clone(); QUEUES_SHOWN_MAX];
+        sum.add(&many);
+        assert_eq!(sum.queues.len(), QUEUES_SHOWN_MAX);
+    }
+}
