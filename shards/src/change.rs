@@ -3,6 +3,7 @@
 use crate::changed::{Changed, Level};
 use crate::command::NewJob;
 use crate::effect::{Refusal, Reply};
+use crate::event::Step;
 use crate::id::JobId;
 use crate::job::{Options, State, Stored};
 use crate::lease::Lease;
@@ -115,8 +116,7 @@ impl Shard {
         let id = about.id;
         let changed = match *change {
             Change::Cancel => {
-                out.journal.append(&Record::Removed { id });
-                self.remove(job);
+                self.remove_one(now_ms, job, out);
                 return;
             }
             Change::Discard => {
@@ -147,6 +147,13 @@ impl Shard {
             Change::Log { level, message } => Changed::Logged { id, at_ms: now_ms, level, message },
         };
         self.record_change(job, &Record::Changed(changed), out);
+        match *change {
+            Change::PutOff(_) => self.emit_delay(now_ms, job, out.effects),
+            Change::Progress { progress, .. } => {
+                self.emit(now_ms, job, Step::Progress(progress), out.effects);
+            }
+            _ => {}
+        }
     }
 
     fn record_change<J: Journal>(&mut self, job: u32, record: &Record<'_>, out: &mut Out<'_, J>) {

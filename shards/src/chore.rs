@@ -8,6 +8,7 @@
 
 use crate::command::{Clean, RequestId};
 use crate::effect::{KnownAs, Refusal, Reply};
+use crate::event::Step;
 use crate::id::JobId;
 use crate::job::State;
 use crate::listing::States;
@@ -56,6 +57,8 @@ struct Removal {
     /// The ids of those that went, if somebody wants to know.
     ids: Option<Vec<KnownAs>>,
     id_bytes: usize,
+    /// Whether the end of it is an event of the queue.
+    drains: bool,
 }
 
 /// Jobs looked at by one slice. Most looks are at neighbours and cost a few nanoseconds.
@@ -103,9 +106,11 @@ impl Shard {
     }
 
     fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
-        let id = self.jobs.slab[job].id;
+        let about = &self.jobs.slab[job];
+        let (id, prev) = (about.id, about.state);
         out.journal.append(&Record::Revived { id, run_at_ms: now_ms });
         self.revive(job, now_ms);
+        self.emit(now_ms, job, Step::Retried { prev }, out.effects);
     }
 
     pub(crate) fn drain<J: Journal>(
@@ -115,7 +120,7 @@ impl Shard {
         queue: &str,
         out: &mut Out<'_, J>,
     ) {
-        let work = self.removal(now_ms, queue, &[State::Waiting]);
+        let work = Removal { drains: true, ..self.removal(now_ms, queue, &[State::Waiting]) };
         self.take_up(now_ms, caller, queue, Work::Remove(Box::new(work)), out);
     }
 
@@ -161,6 +166,7 @@ impl Shard {
             left: u64::MAX,
             ids: None,
             id_bytes: 0,
+            drains: false,
         }
     }
 
@@ -219,6 +225,9 @@ impl Shard {
         } else if let Some(queue) = self.queues.find(name) {
             self.begin_chore(now_ms, caller, queue, work, out);
         } else {
+            if work.drains() {
+                self.emit_drained(now_ms, name, out.effects);
+            }
             out.effects.replies.push((caller.request, work.answer(0)));
         }
     }
@@ -253,7 +262,7 @@ impl Shard {
             chore.begun = true;
             self.queues[queue].busy = true;
             if self.work_on(now_ms, &mut chore, out) {
-                self.end_chore(chore, out);
+                self.end_chore(now_ms, chore, out);
             } else {
                 // To the back: the chores of several queues share the time.
                 self.chores.push_back(chore);
@@ -262,7 +271,11 @@ impl Shard {
         }
     }
 
-    fn end_chore<J: Journal>(&mut self, chore: Chore, out: &mut Out<'_, J>) {
+    fn end_chore<J: Journal>(&mut self, now_ms: u64, chore: Chore, out: &mut Out<'_, J>) {
+        if chore.work.drains() && self.is_listened_to() {
+            let name = self.queues[chore.queue].name.clone();
+            self.emit_drained(now_ms, &name, out.effects);
+        }
         let about = &mut self.queues[chore.queue];
         about.busy = false;
         about.chores -= 1;
@@ -303,7 +316,7 @@ impl Shard {
                         removal.id_bytes += known_as.text_bytes();
                         ids.push(known_as);
                     }
-                    self.remove_one(job, out);
+                    self.remove_one(now_ms, job, out);
                 }
                 chore.done += victims.len() as u64;
                 removal.left -= victims.len() as u64;
@@ -312,7 +325,7 @@ impl Shard {
             Work::Empty => {
                 for _ in 0..SLICE {
                     let Some(job) = self.queues[queue].roll.from(0).next() else { return true };
-                    self.remove_one(job, out);
+                    self.remove_one(now_ms, job, out);
                     chore.done += 1;
                 }
                 false
@@ -320,12 +333,17 @@ impl Shard {
         }
     }
 
-    fn remove_one<J: Journal>(&mut self, job: u32, out: &mut Out<'_, J>) {
-        out.journal.append(&Record::Removed { id: self.jobs.slab[job].id });
+    /// Removes a job because somebody or its ttl wants it to go.
+    pub(crate) fn remove_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let about = &self.jobs.slab[job];
+        let (id, prev) = (about.id, about.state);
+        out.journal.append(&Record::Removed { id });
+        self.emit(now_ms, job, Step::Removed { prev }, out.effects);
         self.remove(job);
     }
 
-    fn known_as(&self, job: u32) -> KnownAs {
+    /// The id by which clients know a job.
+    pub(crate) fn known_as(&self, job: u32) -> KnownAs {
         match self.jobs.options_of(job).and_then(|has| has.custom_id.clone()) {
             Some(name) => KnownAs::Custom(name),
             None => KnownAs::Id(self.jobs.slab[job].id),
@@ -381,6 +399,10 @@ impl Shard {
 }
 
 impl Work {
+    fn drains(&self) -> bool {
+        matches!(self, Self::Remove(removal) if removal.drains)
+    }
+
     fn answer(self, done: u64) -> Reply {
         match self {
             Self::Empty => Reply::Done,

@@ -272,7 +272,8 @@ impl Shard {
         let record = Record::CronRan(CronRan { name: &cron.name, next_run_ms, pushed });
         let stored = out.journal.append(&record);
         if let Record::CronRan(ran) = &record {
-            self.add(queue, &ran.pushed, stored);
+            let index = self.add(queue, &ran.pushed, stored);
+            self.emit_push(now_ms, index, out.effects);
         }
         self.totals.pushed += 1;
         if next_run_ms.is_none() {

@@ -184,6 +184,7 @@ impl Shard {
                 let queue = self.jobs.slab[job].queue;
                 out.journal.append(&Record::Met { id: dependent, dependency, at_ms: now_ms });
                 self.meet(job, dependency, now_ms);
+                self.emit_delay(now_ms, job, out.effects);
                 self.serve(now_ms, queue, out);
             }
             News::Removed => {

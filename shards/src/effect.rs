@@ -3,6 +3,7 @@
 
 use crate::command::{RequestId, Token};
 use crate::dependency::Notice;
+use crate::event::Event;
 use crate::id::JobId;
 use crate::job::Stored;
 use std::ops::Range;
@@ -116,6 +117,9 @@ pub struct Effects {
     pub cron_ends: Vec<Box<str>>,
     /// What the shards of other jobs have to learn, each as a [`crate::command::Command::Notice`].
     pub notices: Vec<Notice>,
+    /// What happened to which job, in order; nothing while nobody listens. As many as the jobs one call
+    /// may touch, times the few steps it may take with each.
+    pub events: Vec<Event>,
 }
 
 impl Effects {
@@ -127,5 +131,6 @@ impl Effects {
         self.names.clear();
         self.cron_ends.clear();
         self.notices.clear();
+        self.events.clear();
     }
 }

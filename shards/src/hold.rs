@@ -2,6 +2,7 @@
 
 use crate::command::{Ack, ClientId, Fail, Stack, Token};
 use crate::effect::{Refusal, Reply};
+use crate::event::Step;
 use crate::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
@@ -101,6 +102,7 @@ impl Shard {
                 continue;
             }
             let stored = out.journal.append(&Record::Completed(ended));
+            self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
             self.complete(job, &ended, stored);
         }
         out.effects.replies.push((caller.request, Reply::Done));
@@ -147,8 +149,10 @@ impl Shard {
         if attempts < about.max_attempts && !unrecoverable {
             let run_at_ms = now_ms + backoff_ms(about.backoff_ms, attempts, about.id);
             let retried = Retried { id: about.id, at_ms: now_ms, run_at_ms, error: reason.error };
-            out.journal.append(&Record::Retried(retried));
+            let error = out.journal.append(&Record::Retried(retried));
+            self.emit(now_ms, job, Step::Failed { error }, out.effects);
             self.retry(job, &retried);
+            self.emit(now_ms, job, Step::Retried { prev: State::Active }, out.effects);
         } else {
             let stalls = about.stalls;
             self.bury(now_ms, job, attempts, stalls, reason, out);
@@ -169,7 +173,7 @@ impl Shard {
         let id = about.id;
         let removed = about.has(flags::REMOVE_ON_FAIL);
         // Whoever waits for its end still learns why it failed, and a record has to hold that.
-        if !removed || about.has(flags::AWAITED) {
+        if !removed || about.has(flags::AWAITED) || self.is_listened_to() {
             let started_at_ms = match about.state {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),
@@ -178,6 +182,7 @@ impl Shard {
             let buried =
                 Buried { id, at_ms: now_ms, started_at_ms, attempts, stalls, stack, error };
             let stored = out.journal.append(&Record::Buried(buried));
+            self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
         }
         if removed {

@@ -23,6 +23,7 @@ pub mod cron_record;
 pub mod dependency;
 pub mod directory;
 pub mod effect;
+pub mod event;
 mod hold;
 pub mod id;
 pub mod job;

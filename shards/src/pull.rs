@@ -2,6 +2,7 @@
 
 use crate::command::{ClientId, Pull, RequestId, Token};
 use crate::effect::{Delivery, Reply};
+use crate::event::Step;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::record::{Entries, Journal, Leased, Record};
 use crate::shard::{Caller, Out, Shard};
@@ -140,6 +141,7 @@ impl Shard {
                 Entries::push(&mut self.entries, self.jobs.slab[job].id, token);
             }
             out.effects.deliveries.push(Delivery { job, token });
+            self.emit(now_ms, job, Step::Pulled, out.effects);
         }
         let last = out.effects.deliveries.len();
         if first == last {

@@ -4,6 +4,7 @@
 //! The next run has an id of its own and no payload of its own: it points to the same record of the
 //! log as the run before. So a record that any job points to is live, whoever wrote it first.
 
+use crate::event::Step;
 use crate::id::JobId;
 use crate::job::{Job, Options, State, Stored, flags};
 use crate::record::{Ended, Journal, Pushed, Record};
@@ -112,7 +113,9 @@ impl Shard {
         if series.durable {
             out.journal.require_sync();
         }
+        self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
         self.repeat(job, &repeated, stored);
+        self.emit_run(now_ms, next, out.effects);
         self.totals.pushed += 1;
         self.serve(now_ms, queue, out);
     }

@@ -9,6 +9,7 @@ use crate::command::{ClientId, Command, NewJob, RequestId};
 use crate::cron::Crons;
 use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Reply};
+use crate::event::{Listeners, Step};
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::latency::Timings;
@@ -108,6 +109,7 @@ pub struct Shard {
     pub(crate) timings: Timings,
     pub(crate) recovering: bool,
     pub(crate) watchers: Watchers,
+    pub(crate) listeners: Listeners,
     pub(crate) past: Past,
     /// What shards of other jobs have to learn, since effects were last handed out.
     pub(crate) notices: Vec<Notice>,
@@ -160,6 +162,7 @@ impl Shard {
             timings: Timings::default(),
             recovering: true,
             watchers: Watchers::default(),
+            listeners: Listeners::default(),
             past: Past::default(),
             notices: Vec::new(),
             names: Vec::new(),
@@ -252,6 +255,7 @@ impl Shard {
                 && let Some(holder) = self.unique.holder(&self.jobs, queue, key)
             {
                 out.effects.pushed.push(holder);
+                self.emit(now_ms, holder, Step::Duplicated, out.effects);
                 continue;
             }
             let id = self.ids.make(now_ms, slot);
@@ -265,6 +269,7 @@ impl Shard {
             let Record::Pushed(pushed) = &record else { continue };
             let index = self.add(queue, pushed, stored);
             out.effects.pushed.push(index);
+            self.emit_push(now_ms, index, out.effects);
             self.totals.pushed += 1;
         }
         let last = out.effects.pushed.len();

@@ -2,6 +2,7 @@
 //! that go on. Called with the time; says when it wants to be called again.
 
 use crate::effect::Reply;
+use crate::event::Step;
 use crate::job::State;
 use crate::mutate::RETENTION_CHECK_MS;
 use crate::record::{Journal, Record};
@@ -55,8 +56,7 @@ impl Shard {
                 .options_of(job)
                 .is_some_and(|has| has.expires_at_ms > 0 && has.expires_at_ms <= now_ms);
             if expired {
-                out.journal.append(&Record::Removed { id: self.jobs.slab[job].id });
-                self.remove(job);
+                self.remove_one(now_ms, job, out);
             } else {
                 // No record: the due time itself is one, and recovery reads it the same way.
                 self.release(job);
@@ -81,6 +81,7 @@ impl Shard {
     }
 
     fn stall_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        self.emit(now_ms, job, Step::Stalled, out.effects);
         let about = &self.jobs.slab[job];
         let (attempts, stalls) = (about.attempts + 1, about.stalls + 1);
         if stalls >= STALLS_MAX || attempts >= about.max_attempts {

@@ -112,6 +112,10 @@ fn step(
         }
     }
     let deliveries = bed.effects.deliveries.clone();
+    // Listeners come and go; what they hear is not part of what is remembered.
+    if chance.draw().is_multiple_of(30) {
+        bed.shard.listen(chance.draw().is_multiple_of(2));
+    }
     // Notices may come late, or twice, or be lost in a crash and asked for again.
     late.append(&mut bed.effects.notices);
     if chance.draw().is_multiple_of(3) {

@@ -1,0 +1,183 @@
+//! What listeners are told: one [`Event`] for each step of a job, in the order of the steps, while
+//! somebody listens. Nobody is listening until [`Shard::listen`] says so; until then a step costs a
+//! branch.
+//!
+//! Events tell of what clients and time do to jobs. A job that goes because it was pushed with
+//! removeOnComplete or removeOnFail, or because too many completed jobs are kept or it is too old, has
+//! had its last event with its end. Live commands emit; recovery does not. Who listens, to what, and
+//! how an event looks on the wire is not known here.
+
+use crate::effect::{Effects, KnownAs};
+use crate::id::JobId;
+use crate::job::{State, Stored};
+use crate::shard::Shard;
+use std::sync::Arc;
+
+/// One step of a job, or of a queue. What is in the log has to be fetched before the next command:
+/// the job may be gone already, and then nothing keeps its records.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    /// When, in milliseconds since the epoch.
+    pub at_ms: u64,
+    /// The name of the queue.
+    pub queue: Arc<str>,
+    /// The job; none if the step is that of a queue.
+    pub job: Option<KnownAs>,
+    /// The record whose payload is the job's data. Empty without a job.
+    pub data: Stored,
+    /// What happened.
+    pub step: Step,
+}
+
+/// What happened, with what is told of it. The names on the wire are in [`Step::name`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Step {
+    /// The job came: from a client, from a schedule, or as the next run of a repeated one.
+    Pushed,
+    /// A worker has it.
+    Pulled,
+    /// It is done.
+    Completed {
+        /// The record whose payload is the result, if there is one.
+        result: Stored,
+    },
+    /// An attempt failed, or the job went to the dead-letter queue without one.
+    Failed {
+        /// The record whose payload is the error.
+        error: Stored,
+    },
+    /// It will be tried again: after a failed attempt, or because somebody asked for it.
+    Retried {
+        /// Where it stood.
+        prev: State,
+    },
+    /// Its worker told how far it is, from 0 to 100.
+    Progress(f64),
+    /// Its worker went silent. If that was once too often, [`Step::Failed`] follows; if not, the job
+    /// waits again.
+    Stalled,
+    /// Somebody removed it, or its ttl has ended.
+    Removed {
+        /// Where it stood.
+        prev: State,
+    },
+    /// It is not to be delivered before its time: pushed so, put off, or done waiting for others
+    /// with a part of its delay left. The wait before another attempt is no such thing.
+    Delayed {
+        /// How long from now on.
+        delay_ms: u64,
+    },
+    /// A push brought nothing new because of this job, which has the same unique key.
+    Duplicated,
+    /// It waits for other jobs.
+    WaitingChildren,
+    /// A command to remove the waiting jobs of the queue was carried out, whatever it found.
+    Drained,
+}
+
+impl Step {
+    /// The name clients see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pushed => "pushed",
+            Self::Pulled => "pulled",
+            Self::Completed { .. } => "completed",
+            Self::Failed { .. } => "failed",
+            Self::Retried { .. } => "retried",
+            Self::Progress(_) => "progress",
+            Self::Stalled => "stalled",
+            Self::Removed { .. } => "removed",
+            Self::Delayed { .. } => "delayed",
+            Self::Duplicated => "duplicated",
+            Self::WaitingChildren => "waiting-children",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+/// Whether there is somebody to tell.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    listening: bool,
+    /// The queue of the last event: most follow one of the same queue, and share its name.
+    queue: Option<Arc<str>>,
+}
+
+impl Listeners {
+    fn share(&mut self, name: &str) -> Arc<str> {
+        match &self.queue {
+            Some(last) if **last == *name => Arc::clone(last),
+            _ => Arc::clone(self.queue.insert(name.into())),
+        }
+    }
+}
+
+impl Shard {
+    /// Begins or ends to put [`Effects::events`] together. Begun in the middle of a job's life, the
+    /// events of what is left of it come.
+    pub fn listen(&mut self, listening: bool) {
+        self.listeners = Listeners { listening, queue: None };
+    }
+
+    /// Whether anybody would learn of an event.
+    pub(crate) fn is_listened_to(&self) -> bool {
+        self.listeners.listening
+    }
+
+    /// A job takes a step. To be called while the job is still known, in the order of the steps.
+    #[inline]
+    pub(crate) fn emit(&mut self, now_ms: u64, job: u32, step: Step, effects: &mut Effects) {
+        if self.listeners.listening {
+            self.emit_aloud(now_ms, job, step, effects);
+        }
+    }
+
+    #[cold]
+    fn emit_aloud(&mut self, at_ms: u64, job: u32, step: Step, effects: &mut Effects) {
+        let about = &self.jobs.slab[job];
+        let (queue, data) = (about.queue, about.stored);
+        let job = Some(self.known_as(job));
+        let queue = self.listeners.share(&self.queues[queue].name);
+        effects.events.push(Event { at_ms, queue, job, data, step });
+    }
+
+    /// A job came, and stands where it was put.
+    #[inline]
+    pub(crate) fn emit_push(&mut self, now_ms: u64, job: u32, effects: &mut Effects) {
+        if self.listeners.listening {
+            self.emit_aloud(now_ms, job, Step::Pushed, effects);
+            if self.jobs.slab[job].state == State::WaitingChildren {
+                self.emit_aloud(now_ms, job, Step::WaitingChildren, effects);
+            }
+            self.emit_delay(now_ms, job, effects);
+        }
+    }
+
+    /// The next run of a repeated job came.
+    #[inline]
+    pub(crate) fn emit_run(&mut self, now_ms: u64, id: JobId, effects: &mut Effects) {
+        if self.listeners.listening
+            && let Some(job) = self.jobs.find(id)
+        {
+            self.emit_push(now_ms, job, effects);
+        }
+    }
+
+    /// A job went somewhere else. If it is delayed there, that is told.
+    #[inline]
+    pub(crate) fn emit_delay(&mut self, now_ms: u64, job: u32, effects: &mut Effects) {
+        if self.listeners.listening && self.jobs.slab[job].state == State::Delayed {
+            let delay_ms = self.jobs.slab[job].run_at_ms.saturating_sub(now_ms);
+            self.emit_aloud(now_ms, job, Step::Delayed { delay_ms }, effects);
+        }
+    }
+
+    /// A queue was drained. By name: it need not be known.
+    pub(crate) fn emit_drained(&mut self, at_ms: u64, queue: &str, effects: &mut Effects) {
+        if self.listeners.listening {
+            let queue = self.listeners.share(queue);
+            let (job, data, step) = (None, Stored::default(), Step::Drained);
+            effects.events.push(Event { at_ms, queue, job, data, step });
+        }
+    }
+}
