@@ -108,6 +108,19 @@ impl Model {
         job.state = if job.remove_on_fail { State::Gone } else { listed };
     }
 
+    /// A job goes to the dead-letter queue by hand, unless it is there.
+    pub fn discard(&mut self, now_ms: u64, id: JobId) {
+        if matches!(self.jobs[&id].state, State::Failed { .. }) {
+            return;
+        }
+        if matches!(self.jobs[&id].state, State::Completed { .. }) {
+            self.reopened.insert(id);
+        }
+        let job = self.change(id);
+        let listed = State::Failed { at_ms: now_ms };
+        job.state = if job.remove_on_fail { State::Gone } else { listed };
+    }
+
     /// A pull was answered with jobs.
     pub fn deliver(&mut self, at: &Moment<'_>, request: u64, jobs: &[(JobId, Option<Token>)]) {
         let Some(place) = self.waiters.iter().position(|one| one.request == request) else {

@@ -124,6 +124,8 @@ pub struct Model {
     pub tokens: BTreeSet<u128>,
     /// Queues whose dead-letter queue was tried anew: a key may have two holders there.
     pub revived: BTreeSet<String>,
+    /// Completed jobs that were sent elsewhere, so that they may be done again.
+    pub reopened: BTreeSet<JobId>,
     history: Vec<Change>,
     open: Vec<Old>,
     completions: u64,
@@ -141,6 +143,7 @@ impl Model {
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
             revived: BTreeSet::new(),
+            reopened: BTreeSet::new(),
             history: Vec::new(),
             open: Vec::new(),
             completions: 0,
@@ -244,7 +247,7 @@ impl Model {
             _ => false,
         };
         same && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
-            && view.job.run_at_ms == job.run_at_ms
+            && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
 
     /// The process has started again: locks live once more, what had none waits.
