@@ -147,6 +147,7 @@ impl Model {
                 client: (!waiter.detach).then_some(waiter.client),
                 token,
                 ttl_ms,
+                started_at_ms: at.now_ms,
                 expires_at_ms: at.now_ms + ttl_ms,
                 timeout_at_ms: timeout_ms.map(|timeout_ms| at.now_ms + timeout_ms),
             });

@@ -18,6 +18,7 @@ pub struct Lease {
     pub client: Option<u64>,
     pub token: Option<Token>,
     pub ttl_ms: u64,
+    pub started_at_ms: u64,
     pub expires_at_ms: u64,
     pub timeout_at_ms: Option<u64>,
 }

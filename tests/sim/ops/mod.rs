@@ -10,6 +10,8 @@ mod heartbeat;
 pub mod pause;
 pub mod pull;
 pub mod push;
+mod remove;
+mod retry_completed;
 mod retry_failed;
 
 use super::judge::Moment;
@@ -89,4 +91,9 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, change::prioritize),
     (2, change::put_off),
     (2, change::discard),
+    (1, remove::drain),
+    (1, remove::purge),
+    (1, remove::obliterate),
+    (1, remove::clean),
+    (2, retry_completed::act),
 ];
