@@ -7,6 +7,7 @@ mod disconnect;
 pub mod end_waits;
 mod fail;
 mod heartbeat;
+pub mod limit;
 pub mod pause;
 pub mod pull;
 pub mod push;
@@ -84,6 +85,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (4, heartbeat::act),
     (2, heartbeat::act_on_many),
     (2, pause::act),
+    (2, limit::act),
     (2, retry_failed::act),
     (2, disconnect::act),
     (2, change::cancel),

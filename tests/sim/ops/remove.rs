@@ -106,6 +106,8 @@ impl Call for Remove {
         });
         if matches!(self.which, Which::All) {
             model.pause(&self.queue, false);
+            model.limit(at.now_ms, &self.queue, command::Limit::PerSecond(None));
+            model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
         }
         for id in gone {
             model.change(id).state = State::Gone;
