@@ -20,9 +20,10 @@ impl Shard {
         }
         self.end_delays_and_lives(now_ms, out);
         self.end_leases(now_ms, out);
+        // Before waits end: a pull whose token came while nobody looked is not sent away empty.
+        self.bring_tokens(now_ms, out);
         self.end_waits(now_ms, out);
         self.end_awaitings(now_ms, out);
-        self.bring_tokens(now_ms, out);
         self.run_crons(now_ms, out);
         self.work_on_chores(now_ms, out);
         self.fill_room(now_ms, out);

@@ -73,6 +73,18 @@ fn pulls_that_wait_get_each_token_when_it_comes_in_their_order() {
     bed.shard.audit().unwrap();
 }
 
+/// Found by the simulator: waits ended before tokens came.
+#[test]
+fn a_pull_whose_token_came_and_whose_time_ended_between_two_ticks_gets_its_job() {
+    let mut bed = Bed::new();
+    rate(&mut bed, 1);
+    push(&mut bed, 2);
+    assert_eq!(bed.pull(1, "q", 1).len(), 1);
+    let late = wait(&mut bed, 1);
+    assert_eq!(served(&bed.pass(60_000)), [late]);
+    bed.shard.audit().unwrap();
+}
+
 #[test]
 fn a_token_that_comes_while_nothing_waits_is_kept_for_the_next_job() {
     let mut bed = Bed::new();

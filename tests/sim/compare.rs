@@ -37,6 +37,13 @@ impl Model {
                     format!("{} counts {counted} {state:?}, not {expected}", queue.name)
                 });
             }
+            let limits = self.limits.get(&*queue.name);
+            let model = limits.map(|has| (has.per_second, has.active_max)).unwrap_or_default();
+            let limits = queue.limits.as_deref();
+            let found = limits.map(|has| (has.per_second(), has.active_max())).unwrap_or_default();
+            self.must(Check::State, model == found, || {
+                format!("{} has the limits {found:?}, not {model:?}", queue.name)
+            });
             let paused = self.paused.contains(&*queue.name);
             self.must(Check::State, queue.paused == paused, || {
                 format!("{} is paused?", queue.name)

@@ -4,13 +4,14 @@ use super::check::Check;
 use super::model::State;
 use super::node::{Node, finish_one};
 use super::ops::ack::{Ack, One};
+use super::ops::limit::Limit;
 use super::ops::pause::Pause;
 use super::ops::pull::Pull;
 use super::settings::Flaw;
 use super::world::{QUEUES, World};
 use corq_io::log::Faults;
 use corq_shards::Out;
-use corq_shards::command::Command;
+use corq_shards::command::{self, Command};
 
 /// Turns that mail and disk may take to come to rest.
 const TURNS_MAX: u32 = 5000;
@@ -31,6 +32,9 @@ impl World {
         for queue in QUEUES {
             let shard = self.shard_of_queue(queue);
             self.send(0, shard, Pause { queue: (*queue).into(), paused: false });
+            for limit in [command::Limit::PerSecond(None), command::Limit::Active(None)] {
+                self.send(0, shard, Limit { queue: (*queue).into(), limit });
+            }
         }
         self.settle();
         if self.settings.has(Flaw::SecretPause) {

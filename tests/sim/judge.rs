@@ -1,6 +1,7 @@
 //! The rules of the model: what a job goes through, said once, for commands and for time alike.
 
 use super::check::Check;
+use super::limits::Limits;
 use super::model::{Job, Lease, Model, State};
 use corq_shards::Shard;
 use corq_shards::command::Token;
@@ -108,6 +109,19 @@ impl Model {
         job.state = if job.remove_on_fail { State::Gone } else { listed };
     }
 
+    /// A job goes to the dead-letter queue by hand, unless it is there.
+    pub fn discard(&mut self, now_ms: u64, id: JobId) {
+        if matches!(self.jobs[&id].state, State::Failed { .. }) {
+            return;
+        }
+        if matches!(self.jobs[&id].state, State::Completed { .. }) {
+            self.reopened.insert(id);
+        }
+        let job = self.change(id);
+        let listed = State::Failed { at_ms: now_ms };
+        job.state = if job.remove_on_fail { State::Gone } else { listed };
+    }
+
     /// A pull was answered with jobs.
     pub fn deliver(&mut self, at: &Moment<'_>, request: u64, jobs: &[(JobId, Option<Token>)]) {
         let Some(place) = self.waiters.iter().position(|one| one.request == request) else {
@@ -123,7 +137,12 @@ impl Model {
         self.must(Check::State, !self.paused.contains(&waiter.queue), || {
             format!("the paused queue {} delivers", waiter.queue)
         });
+        let allowed = self.allowance(at.now_ms, &waiter.queue);
+        self.must(Check::State, jobs.len() as u64 <= allowed, || {
+            format!("{} leaves {} jobs, may leave {allowed}", waiter.queue, jobs.len())
+        });
         for &(id, token) in jobs {
+            self.spend(at.now_ms, &waiter.queue);
             self.may_deliver(at.now_ms, id, &waiter.queue);
             let fits = token.is_some() == waiter.locked
                 && token.is_none_or(|token| self.tokens.insert(token.0));
@@ -134,12 +153,16 @@ impl Model {
                 client: (!waiter.detach).then_some(waiter.client),
                 token,
                 ttl_ms,
+                started_at_ms: at.now_ms,
                 expires_at_ms: at.now_ms + ttl_ms,
                 timeout_at_ms: timeout_ms.map(|timeout_ms| at.now_ms + timeout_ms),
             });
             self.fresh.remove(&id);
         }
-        let more = self.ready(&waiter.queue).any(|job| !self.fresh.contains_key(&job.id));
+        // Room may have come while the call went on, and too late for this pull.
+        let open = !self.in_steps && self.allowance(at.now_ms, &waiter.queue) > 0
+            || !self.limits.contains_key(&waiter.queue);
+        let more = self.ready(&waiter.queue).any(|job| !self.fresh.contains_key(&job.id)) && open;
         self.must(Check::Starved, jobs.len() == waiter.count || !more, || {
             format!("pull {request} got {} jobs of {} and left some", jobs.len(), waiter.count)
         });
@@ -201,18 +224,25 @@ impl Model {
             format!("pull {request} gives up {} ms early", waiter.until_ms - at.now_ms)
         });
         let before = self.waiters[..place].iter().any(|earlier| earlier.queue == waiter.queue);
-        let none = before || !self.is_servable(&waiter.queue);
+        let none = before || !self.is_servable(at.now_ms, &waiter.queue);
         self.must(Check::Starved, none, || format!("pull {request} finds nothing: {waiter:?}"));
     }
 
-    fn is_servable(&self, queue: &str) -> bool {
-        !self.paused.contains(queue) && self.ready(queue).next().is_some()
+    fn is_servable(&self, now_ms: u64, queue: &str) -> bool {
+        !self.paused.contains(queue)
+            && self.ready(queue).next().is_some()
+            && self.allowance(now_ms, queue) > 0
     }
 
-    /// The end of every call: nobody waits while there is a job for him.
-    pub fn settled(&self) {
+    /// The end of every call: nobody waits while there is a job for him. A token that has come is only
+    /// noticed by the clock.
+    pub fn settled(&self, now_ms: u64, by_clock: bool) {
         for waiter in &self.waiters {
-            self.must(Check::Starved, !self.is_servable(&waiter.queue), || {
+            let is_timed = |has: &Limits| !by_clock && has.per_second.is_some();
+            if self.limits.get(&waiter.queue).is_some_and(is_timed) {
+                continue;
+            }
+            self.must(Check::Starved, !self.is_servable(now_ms, &waiter.queue), || {
                 format!("pull {} waits beside a ready job", waiter.request)
             });
         }

@@ -43,9 +43,10 @@ impl Ledger {
             known
         });
         self.done.retain(|id, promise| {
-            let job = nodes[promise.shard].model.jobs.get(id);
+            let model = &nodes[promise.shard].model;
+            let job = model.jobs.get(id);
             let over = job.is_some_and(|job| !job.is_live());
-            checks.must(Check::Lost, over || !all, || {
+            checks.must(Check::Lost, over || !all || model.reopened.contains(id), || {
                 format!("the completion of {id:?} was acknowledged and is lost: {job:?}")
             });
             over

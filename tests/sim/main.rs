@@ -7,7 +7,7 @@
 //! node    one shard: engine, log, directory, model; nothing leaves before the log has it
 //! names   commands in several steps over several shards
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, judge, compare   what should be     ledger   what clients were told
+//! model, judge, limits, compare   what should be     ledger   what clients were told
 //! check   every promise, by name      canary  proof that each check can fail
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
 //! ```
@@ -26,6 +26,7 @@ mod dice;
 mod drain;
 mod judge;
 mod ledger;
+mod limits;
 mod model;
 mod names;
 mod node;

@@ -5,8 +5,9 @@
 //! crash can take back what the log lost.
 
 use super::check::{Check, Checks};
+use super::limits::Limits;
 use corq_shards::Shard;
-use corq_shards::command::Token;
+use corq_shards::command::{self, Token};
 use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ pub struct Lease {
     pub client: Option<u64>,
     pub token: Option<Token>,
     pub ttl_ms: u64,
+    pub started_at_ms: u64,
     pub expires_at_ms: u64,
     pub timeout_at_ms: Option<u64>,
 }
@@ -98,9 +100,10 @@ pub struct Waiter {
 }
 
 /// What was before a change.
-enum Old {
+pub enum Old {
     Job(JobId, Option<Box<Job>>),
     Paused(String, bool),
+    Limit(String, command::Limit),
 }
 
 struct Change {
@@ -117,15 +120,20 @@ pub struct Model {
     pub retention_ms: u64,
     pub jobs: BTreeMap<JobId, Job>,
     pub paused: BTreeSet<String>,
+    pub limits: BTreeMap<String, Limits>,
     /// In the order they came.
     pub waiters: Vec<Waiter>,
     /// Jobs that became ready in this call, and since when if it was by their time.
     pub fresh: BTreeMap<JobId, Option<u64>>,
     pub tokens: BTreeSet<u128>,
+    /// Jobs are delivered in this call before all of it is done, as room for them comes.
+    pub in_steps: bool,
     /// Queues whose dead-letter queue was tried anew: a key may have two holders there.
     pub revived: BTreeSet<String>,
+    /// Completed jobs that were sent elsewhere, so that they may be done again.
+    pub reopened: BTreeSet<JobId>,
     history: Vec<Change>,
-    open: Vec<Old>,
+    pub open: Vec<Old>,
     completions: u64,
 }
 
@@ -137,10 +145,13 @@ impl Model {
             retention_ms,
             jobs: BTreeMap::new(),
             paused: BTreeSet::new(),
+            limits: BTreeMap::new(),
+            in_steps: false,
             waiters: Vec::new(),
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
             revived: BTreeSet::new(),
+            reopened: BTreeSet::new(),
             history: Vec::new(),
             open: Vec::new(),
             completions: 0,
@@ -209,6 +220,9 @@ impl Model {
                         self.pause(&queue, paused);
                     }
                 }
+                Old::Limit(queue, old) => {
+                    self.undo_limit(&queue, old, change.before < kept, shard);
+                }
                 Old::Job(id, old) => {
                     if change.before < kept && (cut.contains(&id) || self.matches(id, shard)) {
                         cut.insert(id);
@@ -244,11 +258,12 @@ impl Model {
             _ => false,
         };
         same && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
-            && view.job.run_at_ms == job.run_at_ms
+            && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
 
     /// The process has started again: locks live once more, what had none waits.
     pub fn restart(&mut self, now_ms: u64) {
+        self.fill_buckets(now_ms);
         for job in self.jobs.values_mut() {
             let State::Active(lease) = &mut job.state else { continue };
             if lease.token.is_none() {

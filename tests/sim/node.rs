@@ -79,6 +79,7 @@ impl Node {
         let answers = answers(effects, shard, flaw);
         let at = Moment { now_ms, client, request, shard };
         let own = answers.iter().find(|(one, _)| *one == request).map(|(_, answer)| answer);
+        model.in_steps = call.is_stepwise();
         call.judge(model, &at, own);
         if !call.is_stepwise() {
             // All of it was carried out before anything was delivered.
@@ -94,6 +95,7 @@ impl Node {
             }
         }
         self.judge_deliveries(now_ms, &answers);
+        self.model.settled(now_ms, false);
         self.end_call(before, answers);
     }
 
@@ -111,8 +113,10 @@ impl Node {
         while self.shard.tick(shown_ms, &mut out) <= shown_ms {}
         let answers = answers(&self.effects, &self.shard, flaw);
         let at = Moment { now_ms, client: 0, request: 0, shard: &self.shard };
+        self.model.in_steps = true;
         self.model.fall_due(&at);
         self.judge_deliveries(now_ms, &answers);
+        self.model.settled(now_ms, true);
         self.model.after_time(&Moment { now_ms, client: 0, request: 0, shard: &self.shard });
         self.end_call(before, answers);
     }
@@ -128,7 +132,6 @@ impl Node {
                 _ => {}
             }
         }
-        self.model.settled();
     }
 
     fn end_call(&mut self, before: usize, answers: Answers) {

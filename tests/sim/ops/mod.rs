@@ -2,13 +2,17 @@
 //! and the model's judgement of it), a function that lets a client give it, and a row in [`TABLE`].
 
 pub mod ack;
+mod change;
 mod disconnect;
 pub mod end_waits;
 mod fail;
 mod heartbeat;
+pub mod limit;
 pub mod pause;
 pub mod pull;
 pub mod push;
+mod remove;
+mod retry_completed;
 mod retry_failed;
 
 use super::judge::Moment;
@@ -73,14 +77,25 @@ type Act = fn(&mut World, usize);
 
 /// What clients do, and how often in comparison.
 pub const TABLE: &[(u64, Act)] = &[
-    (10, push::act),
-    (9, pull::act),
-    (5, ack::act),
-    (2, ack::act_on_many),
-    (3, fail::act),
-    (2, heartbeat::act),
-    (1, heartbeat::act_on_many),
-    (1, pause::act),
-    (1, retry_failed::act),
-    (1, disconnect::act),
+    (20, push::act),
+    (18, pull::act),
+    (10, ack::act),
+    (4, ack::act_on_many),
+    (6, fail::act),
+    (4, heartbeat::act),
+    (2, heartbeat::act_on_many),
+    (2, pause::act),
+    (2, limit::act),
+    (2, retry_failed::act),
+    (2, disconnect::act),
+    (2, change::cancel),
+    (2, change::promote),
+    (2, change::prioritize),
+    (2, change::put_off),
+    (2, change::discard),
+    (1, remove::drain),
+    (1, remove::purge),
+    (1, remove::obliterate),
+    (1, remove::clean),
+    (2, retry_completed::act),
 ];

@@ -50,7 +50,8 @@ impl Call for Pull {
     fn learn(&self, world: &mut World, learned: &Learned<'_>) {
         let Answer::Pulled(jobs) = learned.answer else { return };
         for &(job, token) in jobs {
-            let done = world.ledger.done.contains_key(&job);
+            let reopened = &world.nodes[learned.shard].model.reopened;
+            let done = world.ledger.done.contains_key(&job) && !reopened.contains(&job);
             world.checks.must(Check::Again, !done, || {
                 format!("{job:?} was completed, and a client gets it again")
             });

@@ -1,0 +1,134 @@
+//! What is done to one job by its id, whoever has it: Cancel, Promote, `ChangePriority`,
+//! `MoveToDelayed`, Discard.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::judge::Moment;
+use crate::model::{Job, Model, State};
+use crate::world::{QUEUES, World};
+use corq_shards::change;
+use corq_shards::command::Command;
+use corq_shards::effect::Refusal;
+use corq_shards::id::JobId;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Cancel,
+    Promote,
+    Prioritize(i32),
+    PutOff(u64),
+    Discard,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Change {
+    job: JobId,
+    what: What,
+}
+
+impl What {
+    /// Whether it can be done to a job, or why not.
+    fn verdict(self, now_ms: u64, job: Option<&Job>) -> Result<(), Refusal> {
+        let state = job.map_or(&State::Gone, |job| &job.state);
+        let (fits, refusal) = match (self, state) {
+            (Self::Cancel, state) => {
+                (matches!(state, State::Waiting | State::Delayed), Refusal::NotCancellable)
+            }
+            (Self::Promote, state) => (*state == State::Delayed, Refusal::NotDelayed),
+            (Self::Prioritize(_), state) => {
+                (matches!(state, State::Waiting | State::Delayed), Refusal::NotPending)
+            }
+            // A worker whose hold has run out has the job no longer.
+            (Self::PutOff(_), State::Active(lease)) => {
+                (now_ms < lease.expires_at_ms, Refusal::NotActive)
+            }
+            (Self::PutOff(_), _) => (false, Refusal::NotActive),
+            (Self::Discard, state) => (*state != State::Gone, Refusal::NotFound),
+        };
+        if fits { Ok(()) } else { Err(refusal) }
+    }
+}
+
+impl Call for Change {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let change = match self.what {
+            What::Cancel => change::Change::Cancel,
+            What::Promote => change::Change::Promote,
+            What::Prioritize(priority) => change::Change::Prioritize(priority),
+            What::PutOff(delay_ms) => change::Change::PutOff(delay_ms),
+            What::Discard => change::Change::Discard,
+        };
+        to(&Command::Change { job: self.job, change });
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let verdict = self.what.verdict(at.now_ms, model.jobs.get(&self.job));
+        let expected =
+            verdict.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("{self:?} was answered {answer:?}, not {expected:?}")
+        });
+        if verdict.is_err() {
+            return;
+        }
+        match self.what {
+            What::Discard => model.discard(at.now_ms, self.job),
+            What::Cancel => model.change(self.job).state = State::Gone,
+            What::Prioritize(priority) => model.change(self.job).priority = priority,
+            What::Promote => {
+                let job = model.change(self.job);
+                (job.state, job.run_at_ms) = (State::Waiting, at.now_ms);
+            }
+            What::PutOff(delay_ms) => {
+                let job = model.change(self.job);
+                job.run_at_ms = at.now_ms + delay_ms;
+                job.state = if delay_ms > 0 { State::Delayed } else { State::Waiting };
+            }
+        }
+    }
+}
+
+/// A job to do something to: mostly one that `fits`, now and then any, even one that is gone.
+fn pick(world: &mut World, fits: fn(&State) -> bool) -> Option<(usize, JobId)> {
+    let queue = world.dice.pick(QUEUES);
+    let shard = world.shard_of_queue(queue);
+    let any = world.dice.one_in(5);
+    let jobs = world.nodes[shard].model.of_queue(queue);
+    let jobs: Vec<JobId> = jobs.filter(|job| any || fits(&job.state)).map(|job| job.id).collect();
+    (!jobs.is_empty()).then(|| (shard, world.dice.pick(&jobs)))
+}
+
+fn send(world: &mut World, client: usize, what: What, fits: fn(&State) -> bool) {
+    if let Some((shard, job)) = pick(world, fits) {
+        world.send(client, shard, Change { job, what });
+    }
+}
+
+/// A client cancels a job.
+pub fn cancel(world: &mut World, client: usize) {
+    send(world, client, What::Cancel, |state| matches!(state, State::Waiting | State::Delayed));
+}
+
+/// A client ends a delay.
+pub fn promote(world: &mut World, client: usize) {
+    send(world, client, What::Promote, |state| *state == State::Delayed);
+}
+
+/// A client gives a job another priority.
+pub fn prioritize(world: &mut World, client: usize) {
+    let what = What::Prioritize(world.dice.pick(&[-5, 0, 2, 7]));
+    send(world, client, what, |state| matches!(state, State::Waiting | State::Delayed));
+}
+
+/// A client puts a job off that some worker has.
+pub fn put_off(world: &mut World, client: usize) {
+    let what = What::PutOff(world.dice.pick(&[0, 1, 300, 6000]));
+    send(world, client, what, |state| matches!(state, State::Active(_)));
+}
+
+/// A client sends a job to the dead-letter queue.
+pub fn discard(world: &mut World, client: usize) {
+    send(world, client, What::Discard, |state| *state != State::Gone);
+}

@@ -1,0 +1,39 @@
+//! `RateLimit`, `SetConcurrency`, and the end of both.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::judge::Moment;
+use crate::model::Model;
+use crate::world::{QUEUES, World};
+use corq_shards::command::{self, Command};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    pub queue: String,
+    pub limit: command::Limit,
+}
+
+impl Call for Limit {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::Limit { queue: &self.queue, limit: self.limit });
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));
+        model.limit(at.now_ms, &self.queue, self.limit);
+    }
+}
+
+/// A client limits a queue, or ends a limit.
+pub fn act(world: &mut World, client: usize) {
+    let dice = &mut world.dice;
+    let queue = dice.pick(QUEUES);
+    let limit = if dice.one_in(2) {
+        command::Limit::PerSecond(dice.pick(&[None, None, Some(1), Some(3), Some(900)]))
+    } else {
+        command::Limit::Active(dice.pick(&[None, None, Some(1), Some(2), Some(6)]))
+    };
+    let shard = world.shard_of_queue(queue);
+    world.send(client, shard, Limit { queue: queue.into(), limit });
+}
