@@ -55,8 +55,10 @@ impl Model {
     pub fn undo_limit(&mut self, queue: &str, old: Limit, cut: bool, shard: &Shard) {
         let found = shard.queues().find(|q| *q.name == *queue).and_then(|q| q.limits.as_deref());
         let found = match old {
-            Limit::PerSecond(_) => Limit::PerSecond(found.and_then(|has| has.per_second())),
-            Limit::Active(_) => Limit::Active(found.and_then(|has| has.active_max())),
+            Limit::PerSecond(_) => {
+                Limit::PerSecond(found.and_then(corq_shards::Limits::per_second))
+            }
+            Limit::Active(_) => Limit::Active(found.and_then(corq_shards::Limits::active_max)),
         };
         if !cut || found == old {
             let limits = self.limits.entry(queue.into()).or_default();
