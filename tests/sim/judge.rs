@@ -1,5 +1,6 @@
 //! The rules of the model: what a job goes through, said once, for commands and for time alike.
 
+use super::awaits::End;
 use super::check::Check;
 use super::limits::Limits;
 use super::model::{Job, Lease, Model, State};
@@ -37,6 +38,7 @@ impl Model {
 
     /// An active job is done.
     pub fn complete(&mut self, now_ms: u64, id: JobId) {
+        self.ends.insert(id, End::Completed);
         let place = self.next_completion();
         let keep = self.completed_max;
         let job = self.change(id);
@@ -102,6 +104,7 @@ impl Model {
 
     /// No other attempt follows.
     pub fn bury(&mut self, now_ms: u64, id: JobId, stalled: bool) {
+        self.ends.insert(id, End::Failed);
         let job = self.change(id);
         job.attempts += 1;
         job.stalls += u8::from(stalled);
@@ -117,6 +120,7 @@ impl Model {
         if matches!(self.jobs[&id].state, State::Completed { .. }) {
             self.reopened.insert(id);
         }
+        self.ends.insert(id, End::Failed);
         let job = self.change(id);
         let listed = State::Failed { at_ms: now_ms };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
@@ -293,7 +297,7 @@ impl Model {
             |job: &&Job| job.is_pending() && job.expires_at_ms.is_some_and(|at| at <= now_ms);
         let over: Vec<JobId> = self.jobs.values().filter(over).map(|job| job.id).collect();
         for id in over {
-            self.change(id).state = State::Gone;
+            self.remove(id);
             self.fresh.remove(&id);
         }
     }

@@ -7,7 +7,7 @@
 //! node    one shard: engine, log, directory, model; nothing leaves before the log has it
 //! names   commands in several steps over several shards
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, judge, limits, compare   what should be     ledger   what clients were told
+//! model, judge, limits, awaits, compare   what should be     ledger   what clients were told
 //! check   every promise, by name      canary  proof that each check can fail
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
 //! ```
@@ -16,6 +16,7 @@
 //! seed and prints all that happens. Each seed is run twice and must do the same twice.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod awaits;
 mod book;
 mod canary;
 mod check;

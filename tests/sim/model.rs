@@ -4,6 +4,7 @@
 //! Every change keeps the version before it, with the number of records the log had then, so that a
 //! crash can take back what the log lost.
 
+use super::awaits::{Await, End};
 use super::check::{Check, Checks};
 use super::limits::Limits;
 use corq_shards::Shard;
@@ -123,6 +124,9 @@ pub struct Model {
     pub limits: BTreeMap<String, Limits>,
     /// In the order they came.
     pub waiters: Vec<Waiter>,
+    pub awaits: Vec<Await>,
+    /// Jobs that ended in this call.
+    pub ends: BTreeMap<JobId, End>,
     /// Jobs that became ready in this call, and since when if it was by their time.
     pub fresh: BTreeMap<JobId, Option<u64>>,
     pub tokens: BTreeSet<u128>,
@@ -148,6 +152,8 @@ impl Model {
             limits: BTreeMap::new(),
             in_steps: false,
             waiters: Vec::new(),
+            awaits: Vec::new(),
+            ends: BTreeMap::new(),
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
             revived: BTreeSet::new(),
@@ -185,6 +191,7 @@ impl Model {
         let changes = self.open.drain(..).map(|old| Change { before, after, old });
         self.history.extend(changes);
         self.fresh.clear();
+        self.ends.clear();
     }
 
     pub fn of_queue(&self, queue: &str) -> impl Iterator<Item = &Job> {
@@ -211,6 +218,7 @@ impl Model {
     /// that was cut in the middle, each job stands at one of the versions it had in it.
     pub fn rewind(&mut self, kept: usize, shard: &Shard) {
         self.waiters.clear();
+        self.awaits.clear();
         let mut cut: BTreeSet<JobId> = BTreeSet::new();
         while let Some(change) = self.history.pop_if(|change| change.after > kept) {
             match change.old {

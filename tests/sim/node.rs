@@ -96,6 +96,7 @@ impl Node {
         }
         self.judge_deliveries(now_ms, &answers);
         self.model.settled(now_ms, false);
+        self.model.judge_awaits(now_ms, false, &answers);
         self.end_call(before, answers);
     }
 
@@ -118,6 +119,7 @@ impl Node {
         self.judge_deliveries(now_ms, &answers);
         self.model.settled(now_ms, true);
         self.model.after_time(&Moment { now_ms, client: 0, request: 0, shard: &self.shard });
+        self.model.judge_awaits(now_ms, true, &answers);
         self.end_call(before, answers);
     }
 

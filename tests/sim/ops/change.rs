@@ -75,7 +75,7 @@ impl Call for Change {
         }
         match self.what {
             What::Discard => model.discard(at.now_ms, self.job),
-            What::Cancel => model.change(self.job).state = State::Gone,
+            What::Cancel => model.remove(self.job),
             What::Prioritize(priority) => model.change(self.job).priority = priority,
             What::Promote => {
                 let job = model.change(self.job);

@@ -18,6 +18,7 @@ impl Call for Disconnect {
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         model.waiters.retain(|waiter| waiter.client != at.client);
+        model.awaits.retain(|wait| wait.client != at.client);
         let its = |state: &State| matches!(state, State::Active(lease) if lease.client == Some(at.client));
         let held: Vec<JobId> =
             model.jobs.values().filter(|job| its(&job.state)).map(|job| job.id).collect();

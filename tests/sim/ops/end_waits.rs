@@ -15,6 +15,9 @@ impl Call for EndWaits {
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+        for wait in &mut model.awaits {
+            wait.until_ms = wait.until_ms.min(at.now_ms);
+        }
         for waiter in &mut model.waiters {
             waiter.until_ms = waiter.until_ms.min(at.now_ms);
         }

@@ -30,7 +30,7 @@ pub fn act(world: &mut World, client: usize) {
     let dice = &mut world.dice;
     let queue = dice.pick(QUEUES);
     let limit = if dice.one_in(2) {
-        command::Limit::PerSecond(dice.pick(&[None, None, Some(1), Some(3), Some(900)]))
+        command::Limit::PerSecond(dice.pick(&[None, Some(1), Some(2), Some(5), Some(30)]))
     } else {
         command::Limit::Active(dice.pick(&[None, None, Some(1), Some(2), Some(6)]))
     };

@@ -2,6 +2,7 @@
 //! and the model's judgement of it), a function that lets a client give it, and a row in [`TABLE`].
 
 pub mod ack;
+mod await_end;
 mod change;
 mod disconnect;
 pub mod end_waits;
@@ -86,6 +87,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, heartbeat::act_on_many),
     (2, pause::act),
     (2, limit::act),
+    (3, await_end::act),
     (2, retry_failed::act),
     (2, disconnect::act),
     (2, change::cancel),

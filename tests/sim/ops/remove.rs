@@ -110,7 +110,7 @@ impl Call for Remove {
             model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
         }
         for id in gone {
-            model.change(id).state = State::Gone;
+            model.remove(id);
         }
     }
 }
