@@ -3,6 +3,7 @@
 
 use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
+use corq_shards::event::Event;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
 use corq_shards::listing::{Listing, States};
@@ -42,6 +43,8 @@ pub struct Bed {
     pub shard: Shard,
     pub journal: Memory,
     pub effects: Effects,
+    /// All events there have been.
+    pub events: Vec<Event>,
     pub now_ms: u64,
     pub client: u64,
     pub request: u64,
@@ -55,6 +58,7 @@ impl Bed {
             shard,
             journal: Memory::default(),
             effects: Effects::default(),
+            events: Vec::new(),
             now_ms: START_MS,
             client: 1,
             request: 0,
@@ -68,6 +72,7 @@ impl Bed {
         let caller = Caller { client: ClientId(client), request: RequestId(self.request) };
         let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
         self.shard.apply(self.now_ms, caller, command, &mut out);
+        self.events.extend_from_slice(&self.effects.events);
         self.effects.replies.clone()
     }
 
@@ -84,6 +89,7 @@ impl Bed {
         self.effects.clear();
         let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
         while self.shard.tick(self.now_ms, &mut out) <= self.now_ms {}
+        self.events.extend_from_slice(&self.effects.events);
         self.effects.replies.clone()
     }
 
