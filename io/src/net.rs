@@ -14,6 +14,7 @@ mod reactor;
 mod token;
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 pub use crate::ring::Wait;
 pub use buffers::{Buffers, Chunk};
@@ -31,7 +32,8 @@ pub struct ConnId {
 }
 
 /// What happened. Of each connection: one `Accepted`, any number of `Received`, at most one `Ended`
-/// of each reason's direction, and, after the shard's own `close` or `abort`, one `Closed`.
+/// of each reason's direction, and, after the shard's own `close` or `abort`, one `Closed`; or, after its
+/// `give_away`, one `GivenAway`.
 #[derive(Debug)]
 pub enum Event {
     /// A client has connected.
@@ -65,6 +67,14 @@ pub enum Event {
     Closed {
         /// Which.
         conn: ConnId,
+    },
+    /// A connection that was to be given away has nothing under way any more: it is no longer this
+    /// shard's. Bytes that came after [`Connections::give_away`] were events before this one.
+    GivenAway {
+        /// Which.
+        conn: ConnId,
+        /// Its socket, for [`Connections::adopt`] of another shard.
+        socket: OwnedFd,
     },
     /// Somebody rang this shard's alarm: look into the inbox.
     Woken,
@@ -138,8 +148,10 @@ impl Default for Config {
 pub struct Counters {
     /// Connections taken.
     pub accepted: u64,
-    /// Connections given back.
+    /// Connections closed.
     pub closed: u64,
+    /// Connections given away to another shard.
+    pub given_away: u64,
     /// Connections closed at once because of `connections_max`.
     pub rejected: u64,
     /// Times that accepting paused because the process or machine ran out of something.

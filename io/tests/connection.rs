@@ -345,3 +345,63 @@ fn child_connects_and_disconnects() {
 fn thousands_of_connections_leave_no_descriptor() {
     support::child::run("child_connects_and_disconnects");
 }
+
+/// Two reactors in one thread, and a client of the first.
+fn two_rigs() -> (Rig, Rig, TcpStream, corq_io::net::ConnId) {
+    let (mut here, there) = (Rig::new(Config::default()), Rig::new(Config::default()));
+    let (client, conn) = here.connect();
+    (here, there, client, conn)
+}
+
+fn given_away(rig: &mut Rig) -> Option<std::os::fd::OwnedFd> {
+    let at = rig.seen.iter().position(|event| matches!(event, Event::GivenAway { .. }))?;
+    let Event::GivenAway { socket, .. } = rig.seen.remove(at) else { return None };
+    Some(socket)
+}
+
+#[test]
+fn a_connection_given_away_goes_on_elsewhere_with_every_byte() {
+    let (mut here, mut there, mut client, conn) = two_rigs();
+    here.reactor.conns.output(conn).unwrap().extend_from_slice(b"held");
+    here.reactor.conns.give_away(conn);
+    client.write_all(b"early").unwrap();
+    for _ in 0..3 {
+        here.poll();
+    }
+    assert!(given_away(&mut here).is_none(), "it still owes the client something");
+    let end = here.reactor.conns.appended(conn);
+    here.reactor.conns.allow(conn, end);
+    let mut socket = None;
+    here.until("given away", |rig| {
+        socket = given_away(rig);
+        socket.is_some()
+    });
+    client.write_all(b" and late").unwrap();
+    let adopted = there.reactor.conns.adopt(socket.unwrap());
+    let early = here.bytes_of(conn);
+    there.until("all bytes", |rig| {
+        [&early[..], &rig.bytes_of(adopted)].concat() == b"early and late"
+    });
+    there.send(adopted, b" sent");
+    there.poll();
+    let mut got = [0; 9];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"held sent");
+    assert!(here.reactor.conns.is_empty() && here.reactor.counters.stray == 0);
+    assert_eq!((here.reactor.counters.given_away, here.reactor.counters.closed), (1, 0));
+}
+
+#[test]
+fn a_connection_whose_peer_has_ended_stays() {
+    let (mut here, _, client, conn) = two_rigs();
+    client.shutdown(Shutdown::Write).unwrap();
+    here.until("its end", |rig| ended(rig, EndReason::HalfClosed));
+    here.reactor.conns.give_away(conn);
+    for _ in 0..3 {
+        here.poll();
+    }
+    assert!(given_away(&mut here).is_none());
+    here.send(conn, b"bye");
+    here.reactor.conns.close(conn);
+    here.until_closed(conn);
+}

@@ -8,6 +8,7 @@ use super::hole::{ColdReplies, Hole, Then};
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
+use super::moving::Leaving;
 use super::names::WaitingClaim;
 use super::post::Post;
 use super::route::Slots;
@@ -20,7 +21,7 @@ use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
-use corq_shards::command::{Command, RequestId};
+use corq_shards::command::{ClientId, Command, RequestId};
 use corq_shards::directory::Directory;
 use corq_shards::effect::{Effects, Reply};
 use corq_shards::stats::Rates;
@@ -91,6 +92,8 @@ pub struct Core {
     pub(super) finishing: Vec<ConnId>,
     /// Connections whose waiting input may go on.
     pub(super) unblocked: Vec<ConnId>,
+    /// Connections about to move to another shard.
+    pub(super) leaving: Leaving,
     /// Connections that have left too much unread and are to be closed.
     pub(super) deaf: Vec<ConnId>,
     pub(super) started_at_ms: u64,
@@ -145,6 +148,7 @@ impl Core {
             touched: Vec::new(),
             finishing: Vec::new(),
             unblocked: Vec::new(),
+            leaving: Leaving::default(),
             deaf: Vec::new(),
             started_at_ms: now_ms,
             stopping: false,
@@ -217,7 +221,7 @@ impl Core {
 
     /// A new connection.
     pub fn accepted(&mut self, conn: ConnId, speech: Speech) {
-        self.sessions.open(conn, speech, !self.guard.is_on());
+        self.sessions.open(self.me, conn, speech, !self.guard.is_on());
     }
 
     /// Bytes of a connection.
@@ -235,7 +239,7 @@ impl Core {
     }
 
     /// Handles what a connection has sent before.
-    fn go_on(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(super) fn go_on(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let mut pending = std::mem::take(&mut session.pending);
         let used = self.handle(conns, conn, &pending);
@@ -282,7 +286,10 @@ impl Core {
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
             let busy = self.stopping || self.saturated;
             session.choked = conns.unsent(conn) > CHOKING_BYTES;
-            session.blocked = session.in_flight >= IN_FLIGHT_MAX || session.choked || busy;
+            session.blocked = session.in_flight >= IN_FLIGHT_MAX
+                || session.choked
+                || session.habit.is_leaving()
+                || busy;
             if session.blocked {
                 return bytes.len() - left.len();
             }
@@ -327,7 +334,8 @@ impl Core {
         let Some(session) = self.sessions.get(conn) else { return };
         session.half_closed = true;
         let seen_elsewhere = session.seen_elsewhere;
-        self.give_back(conns, conn, seen_elsewhere);
+        let client = session.client;
+        self.give_back(conns, client, seen_elsewhere);
         self.finish_if_answered(conns, conn);
     }
 
@@ -344,17 +352,16 @@ impl Core {
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         if let Some(session) = self.sessions.close(conn) {
-            self.give_back(conns, conn, session.seen_elsewhere);
+            self.give_back(conns, session.client, session.seen_elsewhere);
         }
     }
 
     /// What a connection holds goes back, here and elsewhere.
-    fn give_back(&mut self, conns: &mut Connections, conn: ConnId, seen_elsewhere: bool) {
+    fn give_back(&mut self, conns: &mut Connections, client: ClientId, seen_elsewhere: bool) {
         if self.stopping {
             // Locks outlive the stop, so that their workers can come back for their jobs.
             return;
         }
-        let client = self.origin(conn).client();
         self.leave(conns, client);
         if seen_elsewhere {
             for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {
@@ -363,17 +370,14 @@ impl Core {
         }
     }
 
-    pub(super) fn leave(
-        &mut self,
-        conns: &mut Connections,
-        client: corq_shards::command::ClientId,
-    ) {
+    pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId) {
         self.workers.leave(client);
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
     }
 
-    pub(super) fn origin(&self, conn: ConnId) -> Origin {
-        Origin { shard: self.me as u16, conn }
+    pub(super) fn origin(&mut self, conn: ConnId) -> Origin {
+        let client = self.sessions.get(conn).map(|session| session.client).unwrap_or_default();
+        Origin { shard: self.me as u16, conn, client }
     }
 
     /// Carries out a command and answers everybody whom it lets answer, but not the caller: its
@@ -452,6 +456,9 @@ impl Core {
             session.in_flight -= 1;
             if session.blocked || session.half_closed {
                 self.unblocked.push(origin.conn);
+            }
+            if session.begins_to_leave() {
+                self.note_leaving(origin.conn);
             }
         }
     }

@@ -400,7 +400,7 @@ impl Core {
     ) {
         let Ok(Request { req_id, body }) = decode(frame) else { return };
         let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name)) = &body else { return };
-        let caller = Caller { client: origin.client(), request: CURRENT };
+        let caller = Caller { client: origin.client, request: CURRENT };
         let mut refused = false;
         match (act, &body) {
             (Act::Hold | Act::LetGo, _) => {

@@ -49,7 +49,10 @@ impl Core {
     /// A frame of a connection here.
     pub(super) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
         let origin = self.origin(conn);
-        let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
+        let trusted = self.sessions.get(conn).is_some_and(|session| {
+            session.habit.note_command();
+            session.trusted
+        });
         match decode(frame) {
             Ok(Request { req_id, body: Body::Auth { token } }) => {
                 let accepted = self.guard.accepts(token);
@@ -159,6 +162,7 @@ impl Core {
             self.deferred(asked.origin);
             if let Some(session) = self.sessions.get(asked.origin.conn) {
                 session.seen_elsewhere = true;
+                session.habit.note_abroad(dest);
             }
         }
         let batch = self.post.ask(dest);

@@ -87,7 +87,7 @@ impl Core {
     }
 
     pub(super) fn caller(asked: &Asked<'_>) -> Caller {
-        Caller { client: asked.origin.client(), request: CURRENT }
+        Caller { client: asked.origin.client, request: CURRENT }
     }
 
     /// The engine's answer to the command that was just applied.

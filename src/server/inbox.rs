@@ -10,9 +10,12 @@ use corq_shards::command::Command;
 impl Core {
     /// Reads one batch. True if there was one.
     pub fn read_mail(&mut self, conns: &mut Connections) -> bool {
-        let Some(batch) = self.post.receive() else { return false };
-        for message in &batch.messages {
-            self.read_message(conns, &batch, message);
+        let Some(mut batch) = self.post.receive() else { return false };
+        for message in std::mem::take(&mut batch.messages) {
+            match message {
+                Message::Adopt(moved) => self.adopt(conns, *moved),
+                message => self.read_message(conns, &batch, &message),
+            }
         }
         true
     }
@@ -37,6 +40,8 @@ impl Core {
                     self.send_frame(conns, *origin, &batch.bytes[frame.clone()]);
                 }
             }
+            // Taken out before, since a socket has one owner.
+            Message::Adopt(_) => {}
             Message::Leave { client } => self.leave(conns, *client),
             Message::Claim { step, names } => self.claim(batch, *step, names),
             Message::Claimed { step, taken } => self.claimed(conns, *step, taken),

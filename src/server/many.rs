@@ -45,7 +45,7 @@ impl Core {
         jobs: &[JobRef<'_>],
     ) {
         let id = |job: JobRef<'_>| asked.id_of(job).unwrap_or_default();
-        let caller = Caller { client: asked.origin.client(), request: CURRENT };
+        let caller = Caller { client: asked.origin.client, request: CURRENT };
         match body {
             Body::AckBatch(batch) => {
                 let ack = |ack: crate::api::request::Ack<'_>| (id(ack.job), ack.token);
@@ -324,7 +324,7 @@ impl Core {
         kind: PartKind,
         items: &[PartItem],
     ) {
-        let caller = Caller { client: origin.client(), request: CURRENT };
+        let caller = Caller { client: origin.client, request: CURRENT };
         if kind == PartKind::Beat {
             let beats: Vec<_> = items.iter().map(|item| (item.job, item.token)).collect();
             self.apply(conns, caller, &Command::Heartbeats { beats: &beats });

@@ -4,6 +4,7 @@
 use super::crons::CronMail;
 use super::dispatch::Lookup;
 use super::metrics::Metrics;
+use super::moving::Moved;
 use super::needs::UnmetOf;
 use super::workers::Roll;
 use corq_io::net::ConnId;
@@ -21,16 +22,8 @@ pub struct Origin {
     pub shard: u16,
     /// The connection.
     pub conn: ConnId,
-}
-
-impl Origin {
-    /// The connection as the engine knows it. Unique for as long as anything of it can be left: a
-    /// table place comes back after sixteen million connections.
-    pub fn client(self) -> ClientId {
-        let place = u64::from(self.conn.index) & 0xff_ffff;
-        let generation = u64::from(self.conn.generation) & 0xff_ffff;
-        ClientId((u64::from(self.shard) << 48) | (generation << 24) | place)
-    }
+    /// The same as the engine knows it, wherever it goes.
+    pub client: ClientId,
 }
 
 /// A piece of [`Batch::bytes`].
@@ -99,6 +92,8 @@ pub enum Message {
         /// The frame.
         frame: Span,
     },
+    /// A connection for the receiver, all of whose commands are answered.
+    Adopt(Box<Moved>),
     /// A connection is gone.
     Leave {
         /// Whose.

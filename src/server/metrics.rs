@@ -41,6 +41,7 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("connections", Kind::Gauge, "Connections, those being closed included"),
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
     ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
+    ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
     ("accept_pauses_total", Kind::Counter, "Times the system lacked something for a connection"),
     ("connections_cut_total", Kind::Counter, "Closed connections cut because they did not read"),
     ("received_bytes_total", Kind::Counter, "Bytes received"),
@@ -122,11 +123,18 @@ struct QueueRow {
 }
 
 /// The metrics of one shard, or of all together.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     numbers: [u64; FAMILIES.len()],
     histograms: [Buckets; HISTOGRAMS.len()],
     queues: Vec<QueueRow>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let (numbers, histograms) = ([0; FAMILIES.len()], Default::default());
+        Self { numbers, histograms, queues: Vec::new() }
+    }
 }
 
 impl Metrics {
@@ -266,6 +274,7 @@ impl Core {
             conns.len() as u64,
             net.accepted,
             net.rejected,
+            net.given_away,
             net.accept_pauses,
             net.drains_cut,
             net.received_bytes,

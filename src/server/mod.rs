@@ -11,6 +11,7 @@
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
 //! workers  who works here     metrics   numbers for people and Prometheus
+//! moving   connections that follow their queue
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -33,6 +34,7 @@ mod list;
 mod many;
 mod message;
 mod metrics;
+mod moving;
 mod names;
 mod needs;
 mod notes;

@@ -178,7 +178,7 @@ impl Core {
             ..job.clone()
         });
         let granted: Vec<NewJob<'_>> = granted.collect();
-        let caller = Caller { client: origin.client(), request: CURRENT };
+        let caller = Caller { client: origin.client, request: CURRENT };
         self.apply(conns, caller, &Command::Push { queue, jobs: &granted });
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         let Some((_, Reply::Pushed(pushed))) = own else { return };

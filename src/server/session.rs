@@ -1,6 +1,8 @@
 //! What the server remembers of one connection, and the table of them.
 
+use super::moving::Habit;
 use corq_io::net::ConnId;
+use corq_shards::command::ClientId;
 
 /// Commands of one connection that may be unanswered at a time (`interface.md` 4.3).
 pub const IN_FLIGHT_MAX: u32 = 50;
@@ -37,6 +39,8 @@ pub enum Speech {
 pub struct Session {
     /// Which.
     pub conn: ConnId,
+    /// Its name with the engine, wherever it goes.
+    pub client: ClientId,
     /// What it speaks.
     pub speech: Speech,
     /// Received and not yet handled.
@@ -57,14 +61,17 @@ pub struct Session {
     pub half_closed: bool,
     /// Whether it has registered a worker.
     pub has_worker: bool,
+    /// Where its commands go.
+    pub habit: Habit,
     /// When something of it was last received.
     pub last_seen_ms: u64,
 }
 
 impl Session {
-    fn new(conn: ConnId, speech: Speech, trusted: bool) -> Self {
+    fn new(me: usize, conn: ConnId, speech: Speech, trusted: bool) -> Self {
         Self {
             conn,
+            client: client_of(me, conn),
             speech,
             pending: Vec::new(),
             trusted,
@@ -75,9 +82,18 @@ impl Session {
             paused: false,
             half_closed: false,
             has_worker: false,
+            habit: Habit::default(),
             last_seen_ms: 0,
         }
     }
+}
+
+/// The name of a connection with the engine. Unique for as long as anything of it can be left: a
+/// table place comes back after sixteen million connections.
+fn client_of(shard: usize, conn: ConnId) -> ClientId {
+    let place = u64::from(conn.index) & 0xff_ffff;
+    let generation = u64::from(conn.generation) & 0xff_ffff;
+    ClientId(((shard as u64) << 48) | (generation << 24) | place)
 }
 
 /// The connections of a shard, by id.
@@ -87,13 +103,18 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Takes in a new connection.
-    pub fn open(&mut self, conn: ConnId, speech: Speech, trusted: bool) {
-        let place = conn.index as usize;
+    /// Takes in a new connection of shard `me`.
+    pub fn open(&mut self, me: usize, conn: ConnId, speech: Speech, trusted: bool) {
+        self.take_in(Session::new(me, conn, speech, trusted));
+    }
+
+    /// Takes in a connection with all that is remembered of it.
+    pub fn take_in(&mut self, session: Session) {
+        let place = session.conn.index as usize;
         if self.places.len() <= place {
             self.places.resize_with(place + 1, || None);
         }
-        self.places[place] = Some(Session::new(conn, speech, trusted));
+        self.places[place] = Some(session);
     }
 
     /// Forgets a connection.

@@ -187,6 +187,7 @@ impl Turn {
             mail_left -= 1;
         }
         while self.core.go_on_unblocked(&mut self.reactor.conns) {}
+        self.core.move_connections(&mut self.reactor.conns);
         // After the last command of the turn: what it set a time for counts, too.
         let due_ms = self.core.tick(&mut self.reactor.conns);
         self.core.cut_off_slow_readers(&mut self.reactor.conns);
@@ -203,7 +204,7 @@ impl Turn {
             return Ok(self.core.now_ms);
         }
         let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);
-        Ok(due_ms.min(flush_ms))
+        Ok(due_ms.min(flush_ms).min(self.core.leaving.next_ms()))
     }
 
     fn take_events(&mut self) -> Result<(), Fatal> {
@@ -219,9 +220,11 @@ impl Turn {
                     self.core.accepted(conn, speech);
                 }
                 Event::Ended { conn, reason: EndReason::HalfClosed } => {
+                    self.core.stays(conn);
                     self.core.half_closed(conns, conn);
                 }
                 Event::Ended { conn, .. } => self.core.ended(conns, conn),
+                Event::GivenAway { conn, socket } => self.core.given_away(conn, socket),
                 Event::Drained { conn } => self.core.drained(conn),
                 Event::Closed { .. } | Event::Woken => {}
                 Event::Disk { tag, result } => {

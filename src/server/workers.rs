@@ -233,7 +233,7 @@ impl Core {
     ) {
         let now_ms = self.now_ms;
         let registration = Worker {
-            client: asked.origin.client(),
+            client: asked.origin.client,
             name: worker.name.into(),
             queues: worker.queues.raw().into(),
             registered_at_ms: now_ms,
@@ -260,7 +260,7 @@ impl Core {
     /// This shard's part of `ListWorkers`.
     pub(super) fn roll_of_workers(&self) -> Roll {
         let sessions = self.sessions.iter().filter(|session| session.has_worker);
-        let seen = sessions.map(|one| (self.origin(one.conn).client(), one.last_seen_ms));
+        let seen = sessions.map(|one| (one.client, one.last_seen_ms));
         let workers = self.workers.by_id.iter();
         Roll {
             workers: workers.map(|(id, worker)| (id.clone(), worker.clone())).collect(),

@@ -19,6 +19,7 @@ mod leases;
 mod limits;
 mod longpoll;
 mod metrics;
+mod moving;
 mod order;
 mod push;
 mod queries;

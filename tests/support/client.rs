@@ -105,6 +105,11 @@ impl Client {
     }
 
     /// Whether the server has closed this connection, within the deadline.
+    /// Sends no more.
+    pub(crate) fn shutdown_write(&self) {
+        self.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
     pub(crate) fn is_closed_by_server(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.socket.read_to_end(&mut rest) {

@@ -40,6 +40,8 @@ pub(super) struct Connection {
     pub(super) life: Life,
     /// The shard does not want to read at present.
     pub(super) paused: bool,
+    /// The shard wants to give it away as soon as nothing is under way.
+    pub(super) leaving: bool,
     /// The peer will send no more.
     pub(super) half_closed: bool,
     /// The socket is dead both ways.
@@ -62,6 +64,7 @@ impl Connection {
             receive: Receive::Idle,
             life: Life::Open,
             paused: false,
+            leaving: false,
             half_closed: false,
             broken: false,
             dirty: false,
@@ -75,7 +78,7 @@ impl Connection {
     /// Should bytes be received?
     pub(super) fn wants_receive(&self) -> bool {
         let wanted = match self.life {
-            Life::Open => !self.paused,
+            Life::Open => !self.paused && !self.leaving,
             Life::Draining | Life::Lingering => true,
             Life::Over => false,
         };
@@ -115,6 +118,12 @@ impl Connection {
         // If it fails, the peer gets an orderly end instead.
         let _ = SockRef::from(&self.fd).set_linger(Some(Duration::ZERO));
         self.finish(pool);
+    }
+
+    /// True if it can be given away now.
+    pub(super) fn can_go(&self) -> bool {
+        let usable = self.life == Life::Open && !self.half_closed && !self.broken;
+        self.leaving && usable && self.is_quiet() && self.output.unsent() == 0
     }
 
     /// True if the kernel holds nothing of it.

@@ -107,6 +107,18 @@ impl Connections {
         self.with(id, |conn, _| conn.paused = false);
     }
 
+    /// Stops reading and, once everything appended is sent, gives the socket away by
+    /// `Event::GivenAway`. A peer that ends before calls it off: then `Event::Ended` comes instead, and
+    /// the connection stays.
+    pub fn give_away(&mut self, id: ConnId) {
+        self.with(id, |conn, _| conn.leaving = true);
+    }
+
+    /// Takes in a connection that another shard has given away.
+    pub fn adopt(&mut self, socket: OwnedFd) -> ConnId {
+        self.insert(socket)
+    }
+
     /// Sends what is allowed, then closes. From now on no more bytes arrive; `allow` still works
     /// until the output has drained. A peer that does not read is cut after `drain_ms`.
     pub fn close(&mut self, id: ConnId) {
@@ -160,14 +172,15 @@ impl Connections {
         id
     }
 
-    /// Frees the slot and closes the descriptor. The kernel must hold nothing of it.
-    pub(super) fn remove(&mut self, id: ConnId) {
+    /// Frees the slot and returns the descriptor. The kernel must hold nothing of it.
+    pub(super) fn remove(&mut self, id: ConnId) -> OwnedFd {
         let slot = &mut self.slots[id.index as usize];
         assert_eq!(slot.generation, id.generation, "a stale connection removed");
-        let quiet = slot.conn.take().is_some_and(|conn| conn.is_quiet());
-        assert!(quiet, "a connection removed while the kernel holds it");
+        let conn = slot.conn.take().filter(Connection::is_quiet);
+        let conn = conn.expect("a connection removed while the kernel holds it");
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
+        conn.fd
     }
 
     pub(super) fn get(&self, id: ConnId) -> Option<&Connection> {

@@ -295,6 +295,12 @@ impl Reactor {
                 }
             }
         }
+        if conn.can_go() {
+            let socket = self.conns.remove(id);
+            self.counters.given_away += 1;
+            events.push(Event::GivenAway { conn: id, socket });
+            return;
+        }
         let lingers = conn.advance(pool);
         match (conn.receive, conn.wants_receive()) {
             (Receive::Idle, true) if self.buffers.any_free() => {
@@ -317,7 +323,7 @@ impl Reactor {
             _ => {}
         }
         if conn.life == Life::Over && conn.is_quiet() {
-            self.conns.remove(id);
+            drop(self.conns.remove(id));
             self.counters.closed += 1;
             events.push(Event::Closed { conn: id });
         } else if lingers {
@@ -416,6 +422,7 @@ impl Reactor {
             conn.output.discard(pool);
             reason = Some(EndReason::of(-result));
         }
+        conn.leaving &= reason.is_none();
         if !cqueue::more(entry.flags()) {
             conn.receive = Receive::Idle;
             self.counters.recv_rearmed += u64::from(conn.wants_receive());
@@ -464,6 +471,7 @@ impl Reactor {
         let again = [libc::EINTR, libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM].contains(&-result);
         if result < 0 && !again && !conn.broken {
             conn.broken = true;
+            conn.leaving = false;
             if conn.life == Life::Open {
                 events.push(Event::Ended { conn: id, reason: EndReason::of(-result) });
             }
@@ -475,7 +483,7 @@ impl Reactor {
             events.push(Event::Drained { conn: id });
         }
         // Most sends end here; only those with something to follow need a look.
-        if conn.broken || conn.life != Life::Open || !conn.output.is_drained() {
+        if conn.broken || conn.leaving || conn.life != Life::Open || !conn.output.is_drained() {
             self.conns.touch(id);
         }
     }

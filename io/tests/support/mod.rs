@@ -184,7 +184,7 @@ pub fn echo(reactor: &mut Reactor, event: Event) {
         }
         Event::Drained { conn } => reactor.conns.resume_reading(conn),
         Event::Ended { conn, .. } => reactor.conns.close(conn),
-        Event::Accepted { .. } | Event::Closed { .. } | Event::Woken | Event::Disk { .. } => {}
+        _ => {}
     }
 }
 

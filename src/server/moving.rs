@@ -1,0 +1,220 @@
+//! Connections that follow their queue: one whose commands nearly all belong to one other shard is
+//! handed to that shard, socket and all, so that a command no longer costs two wake-ups of a core.
+//!
+//! A connection moves while none of its commands is unanswered and everything it was sent is gone.
+//! It keeps its name with the engine, so its leases stay its own. What the commands mean is not known here.
+
+use super::core::Core;
+use super::message::Message;
+use super::session::Session;
+use corq_io::net::{ConnId, Connections};
+use std::os::fd::OwnedFd;
+
+/// Commands for another shard after which a connection moves there for the first time. Each move
+/// doubles the number, so that a connection that changes its mind all the time does not travel all the time.
+const COMMANDS_BEFORE_MOVE: u32 = 32;
+const DOUBLINGS_MAX: u32 = 16;
+
+/// How long a connection with commands under way takes no others for the sake of a move. One that is
+/// waiting for a job may wait for long, and its other commands must not wait with it.
+const PATIENCE_MS: u64 = 10;
+
+/// Where the commands of a connection go.
+#[derive(Debug, Default)]
+pub struct Habit {
+    /// Commands since the count began.
+    commands: u32,
+    /// How many of them went to `dest`.
+    abroad: u32,
+    dest: u16,
+    /// Moves done or tried.
+    doublings: u32,
+    leaving: bool,
+}
+
+impl Habit {
+    /// A command has come.
+    #[inline]
+    pub fn note_command(&mut self) {
+        self.commands = self.commands.saturating_add(1);
+    }
+
+    /// It goes to another shard.
+    #[inline]
+    pub fn note_abroad(&mut self, dest: usize) {
+        if usize::from(self.dest) != dest {
+            *self = Self { dest: dest as u16, commands: 1, abroad: 0, ..*self };
+        }
+        self.abroad += 1;
+    }
+
+    /// Whether seven eighths of its commands go to one other shard, as far as they are counted. A long
+    /// past at home is forgotten.
+    fn wants_to_move(&mut self) -> bool {
+        let enough = COMMANDS_BEFORE_MOVE << self.doublings;
+        if self.abroad < enough {
+            return false;
+        }
+        let wants = self.abroad / 7 >= self.commands / 8;
+        if !wants {
+            (self.commands, self.abroad) = (0, 0);
+        }
+        wants
+    }
+
+    /// Whether it takes no commands because it is about to move.
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Begins again, wherever the connection now is.
+    fn settle(&mut self) {
+        let doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
+        *self = Self { doublings, ..Self::default() };
+    }
+}
+
+/// A connection on its way.
+#[derive(Debug)]
+pub struct Moved {
+    socket: OwnedFd,
+    session: Session,
+}
+
+/// Connections that take no commands because they are about to move, and until when.
+#[derive(Debug, Default)]
+pub struct Leaving(Vec<(ConnId, u64)>);
+
+impl Leaving {
+    /// When patience with the first of them ends.
+    pub fn next_ms(&self) -> u64 {
+        self.0.first().map_or(u64::MAX, |&(_, until_ms)| until_ms)
+    }
+}
+
+impl Session {
+    /// Whether its commands are better carried out elsewhere, and nothing speaks against it.
+    pub(super) fn begins_to_leave(&mut self) -> bool {
+        let leaves = self.habit.wants_to_move() && !self.habit.leaving && !self.half_closed;
+        self.habit.leaving |= leaves;
+        leaves
+    }
+}
+
+impl Core {
+    /// A connection is to move as soon as its commands are answered.
+    pub(super) fn note_leaving(&mut self, conn: ConnId) {
+        self.leaving.0.push((conn, self.now_ms + PATIENCE_MS));
+    }
+
+    /// Sends off the connections that have their answers.
+    pub fn move_connections(&mut self, conns: &mut Connections) {
+        if self.leaving.0.is_empty() {
+            return;
+        }
+        let mut leaving = std::mem::take(&mut self.leaving.0);
+        leaving.retain(|&(conn, until_ms)| {
+            let Some(session) = self.sessions.get(conn) else { return false };
+            if !session.habit.leaving {
+                return false;
+            }
+            if session.in_flight == 0 && !self.stopping {
+                conns.give_away(conn);
+                return false;
+            }
+            let over = self.stopping || until_ms <= self.now_ms;
+            if over {
+                session.habit.settle();
+                self.unblocked.push(conn);
+            }
+            !over
+        });
+        self.leaving.0 = leaving;
+    }
+
+    /// A connection that was to move stays: its peer has ended.
+    pub fn stays(&mut self, conn: ConnId) {
+        if let Some(session) = self.sessions.get(conn)
+            && session.habit.leaving
+        {
+            session.habit.settle();
+            self.unblocked.push(conn);
+        }
+    }
+
+    /// The socket of a connection that leaves is free to go.
+    pub fn given_away(&mut self, conn: ConnId, socket: OwnedFd) {
+        // Whoever forgets a session closes its connection, which calls the move off.
+        let Some(session) = self.sessions.close(conn) else { return };
+        let dest = usize::from(session.habit.dest);
+        let moved = Box::new(Moved { socket, session });
+        self.post.ask(dest).messages.push(Message::Adopt(moved));
+    }
+
+    /// A connection of another shard comes here.
+    pub(super) fn adopt(&mut self, conns: &mut Connections, moved: Moved) {
+        let Moved { socket, mut session } = moved;
+        let conn = conns.adopt(socket);
+        session.conn = conn;
+        session.habit.settle();
+        session.seen_elsewhere = true;
+        session.paused = false;
+        self.sessions.take_in(session);
+        self.go_on(conns, conn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(habit: &mut Habit, dest: usize, times: u32) {
+        for _ in 0..times {
+            habit.note_command();
+            habit.note_abroad(dest);
+        }
+    }
+
+    #[test]
+    fn a_connection_moves_to_the_shard_of_nearly_all_its_commands() {
+        let mut habit = Habit::default();
+        send(&mut habit, 1, COMMANDS_BEFORE_MOVE - 1);
+        assert!(!habit.wants_to_move());
+        send(&mut habit, 1, 1);
+        assert!(habit.wants_to_move());
+        habit.settle();
+        send(&mut habit, 0, COMMANDS_BEFORE_MOVE);
+        assert!(!habit.wants_to_move(), "a second move takes more");
+        send(&mut habit, 0, COMMANDS_BEFORE_MOVE);
+        assert!(habit.wants_to_move());
+    }
+
+    #[test]
+    fn commands_for_several_shards_keep_a_connection_where_it_is() {
+        let mut habit = Habit::default();
+        for _ in 0..1000 {
+            send(&mut habit, 1, 1);
+            send(&mut habit, 2, 1);
+            assert!(!habit.wants_to_move());
+        }
+        let mut habit = Habit { dest: 1, ..Habit::default() };
+        for _ in 0..1000 {
+            send(&mut habit, 1, 3);
+            habit.note_command();
+            assert!(!habit.wants_to_move(), "a quarter of its commands is at home");
+        }
+    }
+
+    #[test]
+    fn a_long_past_at_home_does_not_hold_a_connection_for_ever() {
+        let mut habit = Habit { dest: 1, ..Habit::default() };
+        (0..1_000_000).for_each(|_| habit.note_command());
+        let mut moves = 0;
+        while !habit.wants_to_move() {
+            send(&mut habit, 1, 1);
+            moves += 1;
+        }
+        assert!(moves <= 3 * COMMANDS_BEFORE_MOVE);
+    }
+}
