@@ -9,7 +9,7 @@ use crate::{client, queue};
 #[test]
 fn a_delayed_job_is_not_delivered_before_its_time_and_blocks_nobody() {
     let (mut client, queue) = (client(), queue("delay"));
-    let late = client.push_with(&queue, "late", json!({"delay": 300, "priority": 100}));
+    let late = client.push_with(&queue, "late", json!({"delay": 2000, "priority": 100}));
     client.push(&queue, "now");
     assert_eq!(client.counted(&queue, "delayed"), 1);
     assert_eq!(client.pull(&queue)["data"], "now");
@@ -17,16 +17,16 @@ fn a_delayed_job_is_not_delivered_before_its_time_and_blocks_nobody() {
     let job = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}))["job"].clone();
     assert_eq!(job["id"], json!(late));
     assert!(job["startedAt"].as_u64().unwrap() >= job["runAt"].as_u64().unwrap());
-    assert_eq!(job["runAt"].as_u64().unwrap() - job["createdAt"].as_u64().unwrap(), 300);
+    assert_eq!(job["runAt"].as_u64().unwrap() - job["createdAt"].as_u64().unwrap(), 2000);
 }
 
 #[test]
 fn delayed_jobs_come_in_the_order_of_their_times() {
     let (mut client, queue) = (client(), queue("due-order"));
-    for delay in [120, 40, 80] {
+    for delay in [1100, 100, 600] {
         client.push_with(&queue, delay, json!({"delay": delay}));
     }
-    for delay in [40, 80, 120] {
+    for delay in [100, 600, 1100] {
         let reply = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}));
         assert_eq!(reply["job"]["data"], delay);
     }
