@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs ci bench release crash hang sim fuzz judges
+.PHONY: help run test lint fmt docs ci bench release flat crash hang sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,11 @@ fmt: ## Format the code
 	cargo fmt --all
 
 ci: lint docs test ## All that a change must pass
+
+flat: ## Measure whether a job costs the same beside a million others
+	@scripts/setup.sh
+	cargo build --release --workspace
+	scripts/flat.sh
 
 release: ## Build the binaries with all optimisations into target/release
 	@scripts/setup.sh

@@ -167,6 +167,8 @@ fn engine(options: &Options, queues: &[String], producers: usize) -> Result<Engi
         queues,
         payload_bytes: options.payload_bytes as usize,
         durable: options.durable,
+        priorities: options.priorities,
+        delay_ms: options.delay_ms,
         owner: options.owner.then_some(&owner),
         lock_ttl_ms: options.lock_ttl_ms,
     });

@@ -114,6 +114,12 @@ pub(crate) struct Options {
     /// Push with `durable: true`.
     #[arg(long)]
     pub(crate) durable: bool,
+    /// Push with priorities from 0 to this less one, at random.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) priorities: Option<u32>,
+    /// Push with delays between this and twice this, at random, in milliseconds.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    pub(crate) delay_ms: Option<u32>,
     /// Pull with an owner, so that every job has a lock and a token.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) owner: bool,

@@ -11,8 +11,21 @@ pub(crate) struct Shape<'a> {
     pub(crate) queues: &'a [String],
     pub(crate) payload_bytes: usize,
     pub(crate) durable: bool,
+    /// Priorities are at random below this.
+    pub(crate) priorities: Option<u32>,
+    /// Delays are at random from this to its double, in milliseconds.
+    pub(crate) delay_ms: Option<u32>,
     pub(crate) owner: Option<&'a str>,
     pub(crate) lock_ttl_ms: u32,
+}
+
+impl Shape<'_> {
+    /// How many options each job is pushed with.
+    fn options(&self) -> u32 {
+        u32::from(self.durable)
+            + u32::from(self.priorities.is_some())
+            + u32::from(self.delay_ms.is_some())
+    }
 }
 
 /// The templates of one run, by queue where the queue's name is in them.
@@ -33,8 +46,26 @@ struct Template {
     request: usize,
     sequence: usize,
     sent: usize,
+    priority: Option<Chance>,
+    delay: Option<Chance>,
     count: usize,
     timeout: usize,
+}
+
+/// A number that differs from job to job: where it lies, and the numbers it is one of.
+#[derive(Clone, Copy)]
+struct Chance {
+    at: usize,
+    from: u32,
+    range: u32,
+}
+
+impl Chance {
+    /// Looks like chance, but is the same in every run.
+    fn of(self, sequence: u32) -> u32 {
+        let mixed = u64::from(sequence).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        self.from + ((mixed * u64::from(self.range)) >> 32) as u32
+    }
 }
 
 /// The smallest payload that holds a sequence number and a time.
@@ -66,8 +97,7 @@ impl Templates {
         let template = &self.push[queue];
         let base = template.copy(out);
         put_u32(out, base + template.request, request);
-        put_u32(out, base + template.sequence, sequence);
-        put_f64(out, base + template.sent, sent);
+        template.fill(out, base, sequence, sent);
     }
 
     /// A push of `count` jobs numbered from `sequence`.
@@ -86,8 +116,7 @@ impl Templates {
         put_u32(out, base + head.count, count);
         for index in 0..count {
             let at = self.batch_job.copy(out);
-            put_u32(out, at + self.batch_job.sequence, sequence + index);
-            put_f64(out, at + self.batch_job.sent, sent);
+            self.batch_job.fill(out, at, sequence + index, sent);
         }
         close(out, base);
     }
@@ -200,6 +229,31 @@ impl Template {
         self.text_key(&"x".repeat(filler));
     }
 
+    /// The options of a job that were asked for.
+    fn options(&mut self, shape: &Shape) {
+        if shape.durable {
+            self.text_key("durable");
+            self.bytes.push(0xc3);
+        }
+        if let Some(range) = shape.priorities {
+            self.text_key("priority");
+            self.priority = Some(Chance { at: self.u32_slot(), from: 0, range });
+        }
+        if let Some(delay_ms) = shape.delay_ms {
+            self.text_key("delay");
+            self.delay = Some(Chance { at: self.u32_slot(), from: delay_ms, range: delay_ms });
+        }
+    }
+
+    /// Puts the numbers of one job into a copy that begins at `base`.
+    fn fill(&self, out: &mut [u8], base: usize, sequence: u32, sent: f64) {
+        put_u32(out, base + self.sequence, sequence);
+        put_f64(out, base + self.sent, sent);
+        for chance in [self.priority, self.delay].into_iter().flatten() {
+            put_u32(out, base + chance.at, chance.of(sequence));
+        }
+    }
+
     fn finish(mut self) -> Self {
         close(&mut self.bytes, 0);
         self
@@ -213,10 +267,10 @@ impl Template {
 }
 
 fn push(shape: &Shape, queue: &str) -> Template {
-    let mut template = Template::start(4 + u32::from(shape.durable), "PUSH");
+    let mut template = Template::start(4 + shape.options(), "PUSH");
     template.text("queue", queue);
     template.payload(shape.payload_bytes);
-    template.durable(shape);
+    template.options(shape);
     template.finish()
 }
 
@@ -231,19 +285,10 @@ fn batch_head(queue: &str) -> Template {
 
 fn batch_job(shape: &Shape) -> Template {
     let mut template = Template::default();
-    template.map(1 + u32::from(shape.durable));
+    template.map(1 + shape.options());
     template.payload(shape.payload_bytes);
-    template.durable(shape);
+    template.options(shape);
     template
-}
-
-impl Template {
-    fn durable(&mut self, shape: &Shape) {
-        if shape.durable {
-            self.text_key("durable");
-            self.bytes.push(0xc3);
-        }
-    }
 }
 
 fn pull(shape: &Shape, queue: &str, batch: bool) -> Template {
@@ -291,7 +336,15 @@ mod tests {
     use super::*;
 
     fn shape(queues: &[String]) -> Shape<'_> {
-        Shape { queues, payload_bytes: 100, durable: true, owner: Some("me"), lock_ttl_ms: 30_000 }
+        Shape {
+            queues,
+            payload_bytes: 100,
+            durable: true,
+            priorities: Some(10),
+            delay_ms: Some(50),
+            owner: Some("me"),
+            lock_ttl_ms: 30_000,
+        }
     }
 
     #[test]
