@@ -39,13 +39,13 @@ bench: ## Measure the standing figures on this machine (quiet, about ten minutes
 	scripts/bench.sh
 
 crash: ## Kill the server 20 times per setting under load and reconcile every job
-	CORQ_CRASH_ROUNDS=20 cargo test --release --test crash
+	CORQ_CRASH_ROUNDS=20 cargo test --profile quick --test crash
 
 hang: ## Load two shards for five minutes without a single late answer
-	CORQ_HANG_SECONDS=300 cargo test --release --test hang -- --nocapture
+	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
 
 sim: ## Simulate SEEDS schedules with crashes (default 2000)
-	CORQ_SIM_SEEDS=$${SEEDS:-2000} cargo test --release --test sim
+	CORQ_SIM_SEEDS=$${SEEDS:-2000} cargo test --profile quick --test sim
 
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh
