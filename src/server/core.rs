@@ -4,6 +4,7 @@
 use super::auth::Guard;
 use super::crons::CronNames;
 use super::engine::Engine;
+use super::events::Events;
 use super::hole::{ColdReplies, Hole, Then};
 use super::list::Lookings;
 use super::message::{Message, Origin};
@@ -16,7 +17,9 @@ use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
     UNSENT_BYTES_MAX, UNWRITTEN_BYTES_MAX,
 };
+use super::streams::Streams;
 use super::task::Tasks;
+use super::websocket::Scratch;
 use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
@@ -84,6 +87,9 @@ pub struct Core {
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
+    pub(super) events: Events,
+    pub(super) streams: Streams,
+    pub(super) scratch: Scratch,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -144,6 +150,9 @@ impl Core {
             workers: Workers::default(),
             rates: Rates::default(),
             durations: Durations::default(),
+            events: Events::default(),
+            streams: Streams::default(),
+            scratch: Scratch::default(),
             net: Counters::default(),
             touched: Vec::new(),
             finishing: Vec::new(),
@@ -189,6 +198,7 @@ impl Core {
     pub fn begin_to_end(&mut self, conns: &mut Connections) {
         self.stopping = true;
         self.apply(conns, Caller::default(), &Command::EndWaits);
+        self.end_streams(conns);
     }
 
     /// Whether everybody here has an answer. `sent` tells of a connection's output.
@@ -273,10 +283,21 @@ impl Core {
 
     /// Handles whole requests at the front of `bytes`; returns how many bytes they took.
     fn handle(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> usize {
-        let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-        match session.speech {
-            Speech::Frames => self.handle_frames(conns, conn, bytes),
-            Speech::Http => self.handle_http(conns, conn, bytes),
+        let mut used = 0;
+        loop {
+            let Some(session) = self.sessions.get(conn) else { return bytes.len() };
+            let speech = session.speech;
+            used += match speech {
+                Speech::Frames => self.handle_frames(conns, conn, bytes),
+                Speech::Http => self.handle_http(conns, conn, bytes),
+                Speech::WebSocket => self.handle_websocket(conns, conn, &bytes[used..]),
+                // A client of a stream has nothing more to say.
+                Speech::Events => return bytes.len(),
+            };
+            // A request may change what the connection speaks from there on.
+            if self.sessions.get(conn).is_none_or(|session| session.speech == speech) {
+                return used;
+            }
         }
     }
 
@@ -352,6 +373,9 @@ impl Core {
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         if let Some(session) = self.sessions.close(conn) {
+            if let Some(key) = session.stream {
+                self.close_stream(key);
+            }
             self.give_back(conns, session.client, session.seen_elsewhere);
         }
     }
@@ -386,6 +410,7 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
+        self.tell_events();
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
@@ -397,10 +422,12 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
+        self.tell_events();
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 
@@ -454,7 +481,8 @@ impl Core {
             && let Some(session) = self.sessions.get(origin.conn)
         {
             session.in_flight -= 1;
-            if session.blocked || session.half_closed {
+            let says_goodbye = self.stopping && session.stream.is_some();
+            if session.blocked || session.half_closed || says_goodbye {
                 self.unblocked.push(origin.conn);
             }
             if session.begins_to_leave() {
@@ -471,6 +499,9 @@ impl Core {
                 self.go_on(conns, conn);
             }
             self.finish_if_answered(conns, conn);
+            if self.stopping {
+                self.say_goodbye_if_answered(conns, conn);
+            }
         }
         !unblocked.is_empty()
     }
@@ -484,13 +515,23 @@ impl Core {
     ) {
         let mut holes = Vec::new();
         let dest = usize::from(origin.shard);
+        let mut replies = Vec::new();
+        let mut as_messages = false;
         let out = if dest == self.me {
+            // Nobody waits at a connection that is gone.
+            let Some(session) = self.sessions.get(origin.conn) else { return };
+            as_messages = session.speech == Speech::WebSocket;
             if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
                 self.deaf.push(origin.conn);
                 return;
             }
             let Some(out) = conns.output(origin.conn) else { return };
-            out
+            if as_messages {
+                replies = std::mem::take(&mut self.scratch.replies);
+                &mut replies
+            } else {
+                out
+            }
         } else {
             &mut self.post.tell(dest).bytes
         };
@@ -498,7 +539,9 @@ impl Core {
         write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
         if holes.is_empty() {
             let frame = start..out.len();
-            if dest == self.me {
+            if as_messages {
+                self.send_as_messages(conns, origin.conn, replies);
+            } else if dest == self.me {
                 self.touch(origin.conn);
             } else {
                 self.post.tell(dest).messages.push(Message::Reply { origin, frame });
@@ -514,7 +557,7 @@ impl Core {
     }
 
     /// Notes that a connection has new output. It may be noted twice.
-    fn touch(&mut self, conn: ConnId) {
+    pub(super) fn touch(&mut self, conn: ConnId) {
         if self.touched.last() != Some(&conn) {
             self.touched.push(conn);
         }
@@ -544,9 +587,14 @@ impl Core {
     }
 
     /// A connection has taken all its output.
-    pub fn drained(&mut self, conn: ConnId) {
-        if self.sessions.get(conn).is_some_and(|session| session.choked) {
+    pub fn drained(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let stream = session.stream;
+        if session.choked {
             self.unblocked.push(conn);
+        }
+        if let Some(key) = stream {
+            self.feed_drained(conns, key);
         }
     }
 }

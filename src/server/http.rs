@@ -1,6 +1,8 @@
 //! The HTTP port as far as a supervisor needs it: is the server there?
 
 use super::core::Core;
+use crate::protocol::fields::is_queue_name;
+use crate::protocol::websocket;
 use corq_io::net::{ConnId, Connections};
 
 /// Bytes of a request's head.
@@ -25,6 +27,9 @@ impl Core {
                 Ok(httparse::Status::Complete(length)) if is_bodiless(&request) => {
                     used += length;
                     let stay = stays_open(&request);
+                    if self.begin_stream(conns, conn, &request) {
+                        return used;
+                    }
                     self.answer_http(conns, conn, &request, stay);
                     if !stay {
                         self.finish_connection(conns, conn);
@@ -44,6 +49,50 @@ impl Core {
             }
         }
         used
+    }
+
+    /// Makes the connection a stream of events if that is what the request wants, and may have.
+    fn begin_stream(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        request: &httparse::Request<'_, '_>,
+    ) -> bool {
+        let (Some("GET"), Some(path)) = (request.method, request.path) else { return false };
+        let (rest, is_websocket) = match (path.strip_prefix("/events"), path.strip_prefix("/ws")) {
+            (Some(rest), _) => (rest, false),
+            (None, Some(rest)) => (rest, true),
+            (None, None) => return false,
+        };
+        let queue = rest.strip_prefix("/queues/");
+        if !rest.is_empty() && !queue.is_some_and(is_queue_name) {
+            return false;
+        }
+        let bearer =
+            header(request, "authorization").and_then(|value| value.strip_prefix(b"Bearer "));
+        let token = bearer.and_then(|token| std::str::from_utf8(token).ok()).unwrap_or_default();
+        let refusal = if !self.guard.accepts(token) {
+            Some((401, "Unauthorized"))
+        } else if !is_websocket {
+            self.begin_events(conns, conn, queue, "");
+            None
+        } else {
+            match websocket::accept_key(|name| header(request, name)) {
+                Ok(accept) => {
+                    self.begin_websocket(conns, conn, queue, &accept, "");
+                    None
+                }
+                Err(websocket::Refusal { status, error }) => Some((status, error)),
+            }
+        };
+        if let Some((status, error)) = refusal {
+            let body = format!("{{\"ok\":false,\"error\":\"{error}\"}}");
+            let text = response(status, "application/json", &body, true, false);
+            let origin = self.origin(conn);
+            self.send_frame(conns, origin, &text);
+            self.finish_connection(conns, conn);
+        }
+        true
     }
 
     fn answer_http(
@@ -89,6 +138,8 @@ fn response(status: u16, kind: &str, body: &str, with_body: bool, stay: bool) ->
     let reason = match status {
         200 => "OK",
         400 => "Bad Request",
+        401 => "Unauthorized",
+        426 => "Upgrade Required",
         _ => "Not Found",
     };
     let connection = if stay { "keep-alive" } else { "close" };

@@ -3,6 +3,7 @@
 
 use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::events::EventMail;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
@@ -195,6 +196,8 @@ pub enum Message {
         /// What is more than numbers and entries.
         share: Option<Share>,
     },
+    /// About events.
+    Events(EventMail),
     /// About schedules.
     Cron(CronMail),
     /// The sender has recovered and has told its custom ids.

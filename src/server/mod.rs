@@ -12,6 +12,7 @@
 //! needs    what jobs of a push depend on
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
+//! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -24,12 +25,14 @@ mod core;
 mod crons;
 mod dispatch;
 mod engine;
+mod events;
 mod execute;
 mod here;
 mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod lane;
 mod list;
 mod many;
 mod message;
@@ -44,9 +47,11 @@ mod route;
 mod session;
 mod show;
 mod start;
+mod streams;
 mod task;
 mod turn;
 mod wait;
+mod websocket;
 mod workers;
 
 pub use start::{StartError, serve};

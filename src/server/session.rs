@@ -32,6 +32,10 @@ pub enum Speech {
     Frames,
     /// HTTP/1.1.
     Http,
+    /// Nothing: it listens to events, as an HTTP response without an end.
+    Events,
+    /// WebSocket messages.
+    WebSocket,
 }
 
 /// One connection.
@@ -61,6 +65,8 @@ pub struct Session {
     pub half_closed: bool,
     /// Whether it has registered a worker.
     pub has_worker: bool,
+    /// Its key among the streams of events, if it is one.
+    pub stream: Option<u32>,
     /// Where its commands go.
     pub habit: Habit,
     /// When something of it was last received.
@@ -82,6 +88,7 @@ impl Session {
             paused: false,
             half_closed: false,
             has_worker: false,
+            stream: None,
             habit: Habit::default(),
             last_seen_ms: 0,
         }

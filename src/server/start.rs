@@ -235,7 +235,8 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let engine = Engine { shard, book: Book(log) };
     let post = Post::new(seed.endpoint, shards);
     let guard = Arc::clone(&common.guard);
-    let core = Core::new(engine, post, common.slots.clone(), guard, index, clock.now_ms());
+    let mut core = Core::new(engine, post, common.slots.clone(), guard, index, clock.now_ms());
+    core.streams.keep_alive(config.stream_keep_alive_ms);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
     let turn = Turn::new(core, reactor, clock, seed.sockets, seed.ready, ending, timeout_ms);

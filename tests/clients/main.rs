@@ -1,5 +1,6 @@
 //! Other people's clients of this protocol, unmodified, against the real server: the crate
-//! `bunqueue-client` here, the package of the same name for Python in `python/`. The fear: a server
+//! `bunqueue-client` here, the package of the same name for Python in `python/`, WebSocket and SSE
+//! clients in `streams`. The fear: a server
 //! that only our own tests can talk to.
 #![allow(clippy::unwrap_used)]
 
@@ -7,6 +8,7 @@
 mod support;
 
 mod python;
+mod streams;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,6 +6,7 @@
 
 mod client;
 mod server;
+pub(crate) mod stream;
 
 use std::time::{Duration, Instant};
 
