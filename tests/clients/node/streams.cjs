@@ -99,6 +99,8 @@ async function fetched() {
     await judge();
     console.log(judge.name, "ok");
   }
+  // The connection that was refused is kept alive for another request.
+  process.exit(0);
 })().catch((error) => {
   console.error(error);
   process.exit(1);
