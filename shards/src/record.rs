@@ -228,7 +228,10 @@ impl Record<'_> {
                 35 + stack + buried.error.len()
             }
             Self::Changed(changed) => changed.encoded_len(),
-            Self::Stalled { .. } | Self::Released { .. } | Self::Removed { .. } => 16,
+            Self::Stalled { .. }
+            | Self::Released { .. }
+            | Self::Removed { .. }
+            | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
             Self::Limited { queue, .. } => 4 + queue.len(),
@@ -239,7 +242,6 @@ impl Record<'_> {
             Self::Met { .. } => 40,
             Self::Repeated(repeated) => 56 + repeated.ended.result.len(),
             Self::WebhookAdded(added) => added.encoded_len(),
-            Self::WebhookRemoved { .. } => 16,
         }
     }
 
