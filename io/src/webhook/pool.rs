@@ -1,0 +1,187 @@
+//! What the rest of the server sees of deliveries: their settings, the way in, and how they stand.
+
+use super::dispatch::Dispatcher;
+use super::hook::{Hook, Notice};
+use super::resolve::Lookup;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::{Duration, Instant};
+
+/// Events on their way from the shards to the dispatcher.
+const FED_MAX: usize = 65_536;
+/// And their memory. One event is always taken.
+const FED_BYTES_MAX: usize = 64 << 20;
+
+/// How to deliver.
+#[derive(Clone)]
+pub struct Config {
+    /// Attempts for one event in all, at least 1.
+    pub attempts_max: u32,
+    /// Attempt n waits n - 1 times this long after the one before.
+    pub retry_delay: Duration,
+    /// Longest time one attempt may take, from the first byte to the last.
+    pub timeout: Duration,
+    /// Threads that post. Started as they are needed.
+    pub threads_max: usize,
+    /// Events that may wait for one webhook.
+    pub backlog_max: usize,
+    /// Memory of all events that wait. The webhook that has most of it loses its oldest.
+    pub backlog_bytes_max: usize,
+    /// Whether webhooks may point into private networks.
+    pub allow_private: bool,
+    /// Where names are looked up, if not with the system.
+    pub lookup: Option<Lookup>,
+    /// What people should know. Called by the dispatcher's thread.
+    pub report: Arc<dyn Fn(&Report<'_>) + Send + Sync>,
+}
+
+/// What people should know.
+#[derive(Debug)]
+pub enum Report<'a> {
+    /// An event was given up.
+    Abandoned {
+        /// Whose.
+        hook: &'a Hook,
+        /// Which.
+        notice: &'a Notice,
+        /// After how many attempts.
+        attempts: u32,
+        /// How the last one failed.
+        reason: &'a str,
+    },
+    /// A webhook has no room for more events and begins to lose its oldest.
+    Overflow {
+        /// Which.
+        hook: &'a Hook,
+    },
+    /// Events were refused at the way in since this was last reported.
+    Refused {
+        /// How many.
+        events: u64,
+    },
+    /// The system has no certificates: posts by HTTPS fail.
+    NoCertificates {
+        /// Why.
+        errors: &'a [String],
+    },
+    /// The system gives no thread.
+    NoThread {
+        /// Why.
+        error: &'a io::Error,
+    },
+}
+
+/// How deliveries stand, and what has become of them since the start.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// Events taken by their webhooks.
+    pub delivered: AtomicU64,
+    /// Attempts that failed.
+    pub failed_attempts: AtomicU64,
+    /// Events given up after the last attempt.
+    pub abandoned: AtomicU64,
+    /// Events that went because the backlog was full.
+    pub dropped: AtomicU64,
+    /// Events that were not taken in.
+    pub refused: AtomicU64,
+    /// Events that wait or are on their way.
+    pub backlog: AtomicU64,
+    /// Their memory.
+    pub backlog_bytes: AtomicU64,
+    /// Threads that post.
+    pub threads: AtomicU64,
+    /// Events that a stop has given up.
+    pub(super) undone: AtomicU64,
+    pub(super) fed_bytes: AtomicUsize,
+}
+
+/// To the dispatcher.
+pub(super) enum Input {
+    /// An event for those of `hooks` that want its kind.
+    Event { hooks: Arc<[Arc<Hook>]>, notice: Notice },
+    /// No more events come.
+    Stop,
+}
+
+/// The way in. Never waits.
+#[derive(Clone)]
+pub struct Feed {
+    inputs: Sender<Input>,
+    load: Arc<Load>,
+}
+
+impl Feed {
+    /// Gives an event to those of `hooks` that want it. If there is no room it is lost to all of them,
+    /// which is counted; false then.
+    pub fn offer(&self, hooks: &Arc<[Arc<Hook>]>, notice: Notice) -> bool {
+        let bytes = notice.bytes();
+        let fed = self.load.fed_bytes.fetch_add(bytes, Relaxed);
+        if fed > 0 && fed + bytes > FED_BYTES_MAX {
+            self.load.fed_bytes.fetch_sub(bytes, Relaxed);
+            self.refuse(hooks, notice.kind());
+            return false;
+        }
+        let kind = notice.kind();
+        match self.inputs.try_send(Input::Event { hooks: Arc::clone(hooks), notice }) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.load.fed_bytes.fetch_sub(bytes, Relaxed);
+                self.refuse(hooks, kind);
+                false
+            }
+        }
+    }
+
+    /// Counts an event that is lost to those of `hooks` that want its kind.
+    pub fn refuse(&self, hooks: &[Arc<Hook>], kind: u32) {
+        for hook in hooks.iter().filter(|hook| hook.wants() & kind != 0) {
+            hook.note_failed();
+            self.load.refused.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How deliveries stand.
+    pub fn load(&self) -> &Load {
+        &self.load
+    }
+}
+
+/// The threads.
+pub struct Pool {
+    feed: Feed,
+    ended: Receiver<()>,
+}
+
+impl Pool {
+    /// Starts the dispatcher; threads that post come when they are needed.
+    pub fn start(config: Config) -> io::Result<Self> {
+        let load = Arc::new(Load::default());
+        let (inputs, taken) = bounded(FED_MAX);
+        let (end, ended) = bounded(1);
+        let dispatcher = Dispatcher::new(config, Arc::clone(&load), taken);
+        std::thread::Builder::new().name("webhooks".into()).spawn(move || {
+            dispatcher.run();
+            // Whoever waited may have given up.
+            let _ = end.send(());
+        })?;
+        Ok(Self { feed: Feed { inputs, load }, ended })
+    }
+
+    /// The way in.
+    pub fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+
+    /// Lets what can be delivered be delivered until `deadline`: posts under way end, and what waits
+    /// for webhooks that are well is posted. Returns how many events are lost.
+    pub fn stop(self, deadline: Instant) -> u64 {
+        let load = &self.feed.load;
+        let sent = self.feed.inputs.send_deadline(Input::Stop, deadline);
+        let ended = sent.is_ok() && self.ended.recv_deadline(deadline).is_ok();
+        let left = if ended { 0 } else { load.backlog.load(Relaxed) };
+        left + load.undone.load(Relaxed)
+    }
+}
