@@ -17,6 +17,7 @@ use super::session::{
     UNSENT_BYTES_MAX, UNWRITTEN_BYTES_MAX,
 };
 use super::task::Tasks;
+use super::webhooks::Webhooks;
 use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
@@ -75,6 +76,7 @@ pub struct Core {
     /// Pushes that wait for a name another push holds.
     pub(super) waiting_claims: VecDeque<WaitingClaim>,
     pub(super) crons: CronNames,
+    pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
@@ -121,6 +123,7 @@ impl Core {
         post: Post,
         slots: Slots,
         guard: Arc<Guard>,
+        webhooks: Webhooks,
         me: usize,
         now_ms: u64,
     ) -> Self {
@@ -135,6 +138,7 @@ impl Core {
             directory: Directory::default(),
             waiting_claims: VecDeque::new(),
             crons: CronNames::default(),
+            webhooks,
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
@@ -196,6 +200,7 @@ impl Core {
         self.tasks.is_empty()
             && self.cold.is_empty()
             && self.lookings.is_empty()
+            && self.webhooks.outbox.is_empty()
             && self.parked.is_empty()
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
     }
@@ -390,6 +395,7 @@ impl Core {
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        self.trigger_webhooks();
     }
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
@@ -401,6 +407,7 @@ impl Core {
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        self.trigger_webhooks();
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 

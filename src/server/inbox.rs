@@ -66,6 +66,7 @@ impl Core {
                 self.answer_came(conns, *step, *census, entries, *count, share.as_ref());
             }
             Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
+            Message::Webhook(mail) => self.read_webhook_mail(conns, mail),
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {

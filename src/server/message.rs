@@ -6,6 +6,7 @@ use super::dispatch::Lookup;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
+use super::webhooks::WebhookMail;
 use super::workers::Roll;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
@@ -197,6 +198,8 @@ pub enum Message {
     },
     /// About schedules.
     Cron(CronMail),
+    /// About webhooks.
+    Webhook(WebhookMail),
     /// The sender has recovered and has told its custom ids.
     Open,
 }

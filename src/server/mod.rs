@@ -8,6 +8,7 @@
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
+//! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
 //! workers  who works here     metrics   numbers for people and Prometheus
@@ -22,6 +23,7 @@ mod change;
 mod chore;
 mod core;
 mod crons;
+mod deliveries;
 mod dispatch;
 mod engine;
 mod execute;
@@ -45,8 +47,10 @@ mod session;
 mod show;
 mod start;
 mod task;
+mod triggers;
 mod turn;
 mod wait;
+mod webhooks;
 mod workers;
 
 pub use start::{StartError, serve};

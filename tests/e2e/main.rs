@@ -30,6 +30,7 @@ mod session;
 mod settings;
 mod timing;
 mod waits;
+mod webhooks;
 mod workers;
 
 use std::sync::OnceLock;

@@ -12,12 +12,12 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-/// Addresses of a host, each with the port.
-type Addresses = io::Result<Vec<SocketAddr>>;
+/// From host and port to the host's addresses, each with the port.
+type LookUp = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// How names become addresses, for tests that have names of their own: host and port in, addresses out.
+/// How names become addresses, for tests that have names of their own.
 #[derive(Clone)]
-pub struct Lookup(pub Arc<dyn Fn(&str, u16) -> Addresses + Send + Sync>);
+pub struct Lookup(pub Arc<LookUp>);
 
 impl fmt::Debug for Lookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
