@@ -7,13 +7,12 @@ use super::core::Core;
 use super::engine::{Fetched, Records};
 use super::hole::Then;
 use super::message::Origin;
-use super::webhooks::Watchers;
 use crate::protocol::json;
 use crate::protocol::uuid_text;
 use crate::protocol::write::Writer;
 use corq_io::log::Position;
 use corq_io::net::ConnId;
-use corq_io::webhook::{Hook, Notice};
+use corq_io::webhook::{Hooks, Notice};
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
 use corq_shards::webhook::Trigger;
@@ -55,7 +54,7 @@ enum More {
 struct Waiting {
     /// Until this is as durable as it has to be.
     until: Position,
-    hooks: Arc<[Arc<Hook>]>,
+    hooks: Hooks,
     told: Told,
     /// Whether the payload has yet to be read from the disk.
     cold: bool,
@@ -100,11 +99,7 @@ impl Core {
     }
 
     fn trigger(&mut self, trigger: Trigger, event: &Event) {
-        let Watchers { wants, hooks } = self.webhooks.of_queue(&event.queue);
-        if wants & bit(trigger) == 0 {
-            return;
-        }
-        let hooks = Arc::clone(hooks);
+        let Some(hooks) = self.webhooks.watching(&event.queue, bit(trigger)) else { return };
         let outbox = &self.webhooks.outbox;
         let bytes = event.data.payload_bytes as usize + EVENT_BYTES;
         let full = outbox.bytes > 0 && outbox.bytes + bytes > WAITING_BYTES_MAX;
@@ -159,7 +154,7 @@ impl Core {
             outbox.left += 1;
             outbox.bytes -= bytes;
             // If there is no room, that has been counted.
-            feed.offer(&hooks, notice(bytes, told));
+            feed.offer(hooks, notice(bytes, told));
         }
     }
 }

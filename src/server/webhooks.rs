@@ -20,7 +20,7 @@ use crate::protocol::reply;
 use crate::protocol::uuid_text;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
-use corq_io::webhook::{Counts, Feed, Hook, Target};
+use corq_io::webhook::{Counts, Feed, Hook, Hooks, Target};
 use corq_shards::command::{self, Command};
 use corq_shards::effect::Reply;
 use corq_shards::webhook::{Triggers, Webhook};
@@ -69,13 +69,12 @@ pub struct WebhookTask {
     left: usize,
 }
 
-/// The webhooks that may be told of an event of one queue.
-#[derive(Clone, Default)]
-pub struct Watchers {
+/// Webhooks that watch the same: one queue, or all.
+#[derive(Default)]
+struct Watchers {
     /// What any of them asks for.
-    pub wants: u32,
-    /// All of them.
-    pub hooks: Arc<[Arc<Hook>]>,
+    wants: u32,
+    hooks: Arc<[Arc<Hook>]>,
 }
 
 /// What a shard knows of webhooks.
@@ -85,10 +84,11 @@ pub struct Webhooks {
     /// Events on their way there.
     pub outbox: Outbox,
     allow_private: bool,
-    known: BTreeMap<u128, (Arc<Hook>, Option<Box<str>>)>,
-    /// Those of queues that somebody watches by name, and those of all other queues.
+    known: BTreeMap<u128, Known>,
+    /// Those that watch one queue of this shard.
     by_queue: HashMap<Box<str>, Watchers>,
-    of_any: Watchers,
+    /// Those that watch all queues.
+    of_all: Watchers,
 }
 
 impl Webhooks {
@@ -100,37 +100,43 @@ impl Webhooks {
             allow_private,
             known: BTreeMap::new(),
             by_queue: HashMap::new(),
-            of_any: Watchers::default(),
+            of_all: Watchers::default(),
         }
     }
 
-    /// Whether any watches a queue of this shard. `has` says which queues those are.
-    fn watch(&mut self, has: impl Fn(&str) -> bool) -> bool {
-        self.by_queue.clear();
-        let names = self.known.values().filter_map(|(_, queue)| queue.as_deref());
-        for name in names.filter(|name| has(name)) {
-            self.by_queue.entry(name.into()).or_default();
+    /// Puts those together anew that watch `queue`, a queue of this shard, or all.
+    fn renew(&mut self, queue: Option<&str>) {
+        let same = self.known.values().filter(|(_, other)| other.as_deref() == queue);
+        let hooks: Arc<[Arc<Hook>]> = same.map(|(hook, _)| Arc::clone(hook)).collect();
+        let wants = hooks.iter().fold(0, |all, hook| all | hook.wants());
+        let watchers = Watchers { wants, hooks };
+        match queue {
+            None => self.of_all = watchers,
+            Some(queue) if watchers.hooks.is_empty() => drop(self.by_queue.remove(queue)),
+            Some(queue) => drop(self.by_queue.insert(queue.into(), watchers)),
         }
-        for (name, watchers) in &mut self.by_queue {
-            let watching = |queue: &Option<Box<str>>| queue.as_ref().is_none_or(|it| it == name);
-            *watchers = Watchers::of(self.known.values().filter(|(_, queue)| watching(queue)));
-        }
-        self.of_any = Watchers::of(self.known.values().filter(|(_, queue)| queue.is_none()));
-        self.of_any.wants != 0 || !self.by_queue.is_empty()
     }
 
-    /// Those that may want to know of an event of `queue`.
-    pub fn of_queue(&self, queue: &str) -> &Watchers {
-        self.by_queue.get(queue).unwrap_or(&self.of_any)
+    /// Whether an event of any queue of this shard may be wanted.
+    fn are_watching(&self) -> bool {
+        self.of_all.wants != 0 || !self.by_queue.is_empty()
+    }
+
+    /// Those that want to know of an event of `queue`, among others; none if nobody does. `kind` is
+    /// the bit of the event.
+    pub fn watching(&self, queue: &str, kind: u32) -> Option<Hooks> {
+        let of_queue = self.by_queue.get(queue);
+        let wants = self.of_all.wants | of_queue.map_or(0, |watchers| watchers.wants);
+        if wants & kind == 0 {
+            return None;
+        }
+        let of_queue = of_queue.map(|watchers| Arc::clone(&watchers.hooks));
+        Some([Arc::clone(&self.of_all.hooks), of_queue.unwrap_or_default()])
     }
 }
 
-impl Watchers {
-    fn of<'a>(hooks: impl Iterator<Item = &'a (Arc<Hook>, Option<Box<str>>)>) -> Self {
-        let hooks: Arc<[Arc<Hook>]> = hooks.map(|(hook, _)| Arc::clone(hook)).collect();
-        Self { wants: hooks.iter().fold(0, |all, hook| all | hook.wants()), hooks }
-    }
-}
+/// A webhook as all shards know it, and the queue that it watches.
+type Known = (Arc<Hook>, Option<Box<str>>);
 
 /// The bits of what a webhook asks for: one that names nothing asks for everything.
 fn wants(events: Triggers) -> u32 {
@@ -178,7 +184,7 @@ impl Core {
             return Err(NOT_FOUND.into());
         };
         let frame = frame_of(asked.req_id, |writer| write_added(writer, webhook));
-        let known = self.known_webhook(webhook)?;
+        let known = Self::known_webhook(webhook)?;
         self.tell_all_of_change(asked.origin, frame, |step| {
             let (hook, queue) = known.clone();
             WebhookMail::Known { step: Some(step), hook, queue }
@@ -208,7 +214,7 @@ impl Core {
 
     /// A webhook as the other shards are to know it. One that was let in under other rules than those
     /// of now is known as well: those of now are applied to each connection.
-    fn known_webhook(&self, webhook: &Webhook) -> Result<(Arc<Hook>, Option<Box<str>>), String> {
+    fn known_webhook(webhook: &Webhook) -> Result<Known, String> {
         let target = Target::parse(&webhook.url, true).map_err(|refusal| refusal.0)?;
         let secret = webhook.secret.as_ref().map(|secret| &*secret.0);
         let hook = Hook::new(webhook.id, target, secret, wants(webhook.events));
@@ -251,7 +257,7 @@ impl Core {
         }
         let mut found = Vec::new();
         for webhook in self.engine.shard.webhooks() {
-            match self.known_webhook(webhook) {
+            match Self::known_webhook(webhook) {
                 Ok(known) => found.push(known),
                 Err(why) => tracing::error!(
                     "the webhook {} is not served: {why}",
@@ -319,26 +325,25 @@ impl Core {
 
     /// Reads mail about webhooks.
     pub(super) fn read_webhook_mail(&mut self, conns: &mut Connections, mail: &WebhookMail) {
-        let step = match mail {
+        let (step, queue) = match mail {
             WebhookMail::Known { step, hook, queue } => {
-                let known = (Arc::clone(hook), queue.clone());
-                self.webhooks.known.insert(hook.id(), known);
-                *step
+                self.webhooks.known.insert(hook.id(), (Arc::clone(hook), queue.clone()));
+                (*step, queue.clone())
             }
             WebhookMail::Gone { step, id } => {
-                if let Some((hook, _)) = self.webhooks.known.remove(id) {
-                    hook.remove();
-                }
-                Some(*step)
+                let Some((hook, queue)) = self.webhooks.known.remove(id) else { return };
+                hook.remove();
+                (Some(*step), queue)
             }
             WebhookMail::Noted { step } => {
                 self.webhook_noted(conns, *step);
                 return;
             }
         };
-        let (slots, me) = (&self.slots, self.me);
-        let watching = self.webhooks.watch(|queue| slots.of_queue(queue) == me);
-        self.engine.shard.listen(watching);
+        if queue.as_deref().is_none_or(|queue| self.slots.of_queue(queue) == self.me) {
+            self.webhooks.renew(queue.as_deref());
+            self.engine.shard.listen(self.webhooks.are_watching());
+        }
         if let Some(step) = step {
             let noted = Message::Webhook(WebhookMail::Noted { step });
             self.post.ask(usize::from(step.shard)).messages.push(noted);
@@ -394,4 +399,61 @@ fn write_listed(writer: &mut Writer<'_>, webhook: &Webhook, counts: Counts) {
     writer.uint(counts.failed);
     writer.str("enabled");
     writer.bool(true);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use corq_io::webhook::{Config, Pool};
+    use std::time::Duration;
+
+    fn webhooks() -> Webhooks {
+        let pool = Pool::start(Config {
+            attempts_max: 1,
+            retry_delay: Duration::ZERO,
+            timeout: Duration::from_secs(1),
+            threads_max: 1,
+            backlog_max: 1,
+            backlog_bytes_max: 1,
+            allow_private: false,
+            lookup: None,
+            report: Arc::new(|_| {}),
+        });
+        Webhooks::new(pool.unwrap().feed(), false)
+    }
+
+    fn know(webhooks: &mut Webhooks, id: u128, events: u32, queue: Option<&str>) {
+        let target = Target::parse("https://example.com", false).unwrap();
+        let hook = Arc::new(Hook::new(id, target, None, wants(Triggers::of_bits(events))));
+        webhooks.known.insert(id, (hook, queue.map(Into::into)));
+        webhooks.renew(queue);
+    }
+
+    fn ids(hooks: &Hooks) -> Vec<u128> {
+        hooks.iter().flat_map(|some| some.iter()).map(|hook| hook.id()).collect()
+    }
+
+    /// The fear: every queue of a server pays for one that is watched.
+    #[test]
+    fn only_what_is_watched_costs_anything() {
+        let mut webhooks = webhooks();
+        assert!(!webhooks.are_watching());
+        know(&mut webhooks, 1, 0b01, Some("a"));
+        know(&mut webhooks, 2, 0b10, Some("a"));
+        assert!(webhooks.are_watching());
+        assert!(webhooks.watching("b", 0b01).is_none());
+        assert!(webhooks.watching("a", 0b100).is_none());
+        assert_eq!(ids(&webhooks.watching("a", 0b10).unwrap()), [1, 2]);
+        // One that names no event asks for all.
+        know(&mut webhooks, 3, 0, None);
+        assert_eq!(ids(&webhooks.watching("a", 0b100).unwrap()), [3, 1, 2]);
+        assert_eq!(ids(&webhooks.watching("b", 0b1000).unwrap()), [3]);
+        for (id, queue) in [(1, Some("a")), (2, Some("a")), (3, None)] {
+            assert!(webhooks.are_watching());
+            webhooks.known.remove(&id);
+            webhooks.renew(queue);
+        }
+        assert!(!webhooks.are_watching());
+    }
 }

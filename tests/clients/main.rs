@@ -7,6 +7,7 @@
 mod support;
 
 mod python;
+mod webhooks;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

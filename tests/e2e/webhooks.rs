@@ -288,7 +288,7 @@ fn webhooks_survive_a_kill_with_their_secrets() {
     assert_eq!(told(post)["data"], 2);
     let key = hmac::Key::new(hmac::HMAC_SHA256, "k\u{e4}se".as_bytes());
     let tag = hmac::sign(&key, &post.body);
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = tag.as_ref().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     assert_eq!(post.header("X-Webhook-Signature"), Some(&*hex));
     let listed = until("the count", || {
         listed(&mut client).into_iter().find(|webhook| webhook["successCount"] == 1)

@@ -134,7 +134,8 @@ impl Dispatcher {
             Input::Event { hooks, notice } => {
                 self.load.fed_bytes.fetch_sub(notice.bytes(), Relaxed);
                 let notice = Arc::new(notice);
-                for hook in hooks.iter().filter(|hook| hook.wants() & notice.kind() != 0) {
+                let hooks = hooks.iter().flat_map(|some| some.iter());
+                for hook in hooks.filter(|hook| hook.wants() & notice.kind() != 0) {
                     self.queue(hook, &notice);
                 }
             }

@@ -19,6 +19,6 @@ mod resolve;
 mod target;
 
 pub use hook::{Counts, Hook, Notice};
-pub use pool::{Config, Feed, Load, Pool, Report};
+pub use pool::{Config, Feed, Hooks, Load, Pool, Report};
 pub use resolve::Lookup;
 pub use target::{Refusal, Target};

@@ -98,10 +98,14 @@ pub struct Load {
     pub(super) fed_bytes: AtomicUsize,
 }
 
+/// The webhooks that an event may be for: those of all queues and those of its own. Put together when
+/// webhooks come and go, so that an event costs a shard the same however many there are.
+pub type Hooks = [Arc<[Arc<Hook>]>; 2];
+
 /// To the dispatcher.
 pub(super) enum Input {
     /// An event for those of `hooks` that want its kind.
-    Event { hooks: Arc<[Arc<Hook>]>, notice: Notice },
+    Event { hooks: Hooks, notice: Notice },
     /// No more events come.
     Stop,
 }
@@ -116,28 +120,32 @@ pub struct Feed {
 impl Feed {
     /// Gives an event to those of `hooks` that want it. If there is no room it is lost to all of them,
     /// which is counted; false then.
-    pub fn offer(&self, hooks: &Arc<[Arc<Hook>]>, notice: Notice) -> bool {
+    pub fn offer(&self, hooks: Hooks, notice: Notice) -> bool {
         let bytes = notice.bytes();
         let fed = self.load.fed_bytes.fetch_add(bytes, Relaxed);
         if fed > 0 && fed + bytes > FED_BYTES_MAX {
             self.load.fed_bytes.fetch_sub(bytes, Relaxed);
-            self.refuse(hooks, notice.kind());
+            self.refuse(&hooks, notice.kind());
             return false;
         }
         let kind = notice.kind();
-        match self.inputs.try_send(Input::Event { hooks: Arc::clone(hooks), notice }) {
+        match self.inputs.try_send(Input::Event { hooks, notice }) {
             Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+            Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
                 self.load.fed_bytes.fetch_sub(bytes, Relaxed);
-                self.refuse(hooks, kind);
+                if let Input::Event { hooks, .. } = back {
+                    self.refuse(&hooks, kind);
+                }
                 false
             }
         }
     }
 
     /// Counts an event that is lost to those of `hooks` that want its kind.
-    pub fn refuse(&self, hooks: &[Arc<Hook>], kind: u32) {
-        for hook in hooks.iter().filter(|hook| hook.wants() & kind != 0) {
+    pub fn refuse(&self, hooks: &Hooks, kind: u32) {
+        for hook in
+            hooks.iter().flat_map(|some| some.iter()).filter(|hook| hook.wants() & kind != 0)
+        {
             hook.note_failed();
             self.load.refused.fetch_add(1, Relaxed);
         }
