@@ -13,6 +13,7 @@ use crate::protocol::write::Writer;
 use corq_io::log::Position;
 use corq_io::net::ConnId;
 use corq_io::webhook::{Hooks, Notice};
+use corq_shards::command::ClientId;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
 use corq_shards::webhook::Trigger;
@@ -123,7 +124,8 @@ impl Core {
         if cold {
             let outbox = &self.webhooks.outbox;
             let place = outbox.left + outbox.waiting.len() as u64;
-            let origin = Origin { shard: self.me as u16, conn: NOBODY };
+            let (shard, client) = (self.me as u16, ClientId::default());
+            let origin = Origin { shard, conn: NOBODY, client };
             self.read_first(origin, Then::Trigger { place }, &[event.data], Vec::new());
         }
         let (at_ms, queue, job) = (event.at_ms, Arc::clone(&event.queue), job_text(event));

@@ -304,6 +304,11 @@ impl Core {
 
 /// Every shard's part.
 impl Core {
+    /// The engine puts events together only while somebody may want to know of them.
+    fn listen_as_needed(&mut self) {
+        self.engine.shard.listen(self.webhooks.are_watching());
+    }
+
     /// For metrics: events delivered, failed attempts, events abandoned and lost; events that wait, their
     /// memory, and threads. All shards share what delivers, so that one of them tells of it.
     pub(super) fn load_of_webhooks(&self) -> [u64; 7] {
@@ -342,7 +347,7 @@ impl Core {
         };
         if queue.as_deref().is_none_or(|queue| self.slots.of_queue(queue) == self.me) {
             self.webhooks.renew(queue.as_deref());
-            self.engine.shard.listen(self.webhooks.are_watching());
+            self.listen_as_needed();
         }
         if let Some(step) = step {
             let noted = Message::Webhook(WebhookMail::Noted { step });
