@@ -417,3 +417,45 @@ impl Dispatcher {
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::target::Target;
+    use super::*;
+    use std::net::TcpListener;
+
+    /// The fear: a receiver that finds a way around the limits of the client holds its thread for ever.
+    #[test]
+    fn a_post_that_outlives_the_limits_of_the_client_is_broken_off() {
+        let (inputs, taken) = bounded(8);
+        let (say, said) = unbounded();
+        let config = Config {
+            attempts_max: 1,
+            retry_delay: Duration::ZERO,
+            timeout: Duration::from_millis(100),
+            threads_max: 1,
+            backlog_max: 10,
+            backlog_bytes_max: 1000,
+            allow_private: true,
+            lookup: None,
+            report: Arc::new(move |report| say.send(format!("{report:?}")).unwrap()),
+        };
+        let mut dispatcher = Dispatcher::new(config, Arc::default(), taken);
+        dispatcher.settings.timeout = Duration::from_mins(10);
+        std::thread::spawn(|| dispatcher.run());
+        // Takes connections, and never answers.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let hook = Arc::new(Hook::new(1, Target::parse(&url, true).unwrap(), None, 1));
+        let begin = Instant::now();
+        for _ in 0..2 {
+            let notice = Notice::new(1, "e", 1, "j".into(), 1, Vec::new);
+            let hooks = [Arc::from([Arc::clone(&hook)]), Arc::default()];
+            inputs.send(Input::Event { hooks, notice }).unwrap();
+            let report = said.recv_timeout(Duration::from_secs(30)).unwrap();
+            assert!(report.starts_with("Abandoned"), "{report}");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30));
+    }
+}
