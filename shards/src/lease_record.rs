@@ -1,5 +1,5 @@
 //! The record of jobs pulled under locks: how it is written and read. What it does stands in
-//! [`crate::mutate`].
+//! `mutate`.
 
 use crate::command::Token;
 use crate::id::JobId;

@@ -7,6 +7,7 @@ use super::core::Core;
 use super::engine::{Fetched, Records};
 use super::hole::Then;
 use super::message::Origin;
+use super::webhooks::Webhooks;
 use crate::protocol::json;
 use crate::protocol::uuid_text;
 use crate::protocol::write::Writer;
@@ -77,6 +78,42 @@ impl Outbox {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
+
+    /// Whether there is room for an event that takes `bytes`.
+    fn has_room(&self, bytes: usize) -> bool {
+        let fits = self.bytes == 0 || self.bytes + bytes <= WAITING_BYTES_MAX;
+        fits && self.waiting.len() < WAITING_MAX
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.bytes;
+        self.waiting.push_back(waiting);
+    }
+
+    /// The place of the next event, by which it is found as long as it waits.
+    fn next_place(&self) -> u64 {
+        self.left + self.waiting.len() as u64
+    }
+
+    /// The payload of the event at `place` has come, or cannot be had.
+    fn arrived(&mut self, place: u64, payload: Option<&[u8]>) {
+        let index = place.checked_sub(self.left).map(|index| index as usize);
+        let Some(waiting) = index.and_then(|index| self.waiting.get_mut(index)) else { return };
+        waiting.cold = false;
+        if let Some(payload) = payload {
+            waiting.told.data = payload.into();
+        }
+    }
+
+    /// Gives away, in order, what the log has up to `released`.
+    fn release(&mut self, released: Position, mut give: impl FnMut(Hooks, Notice)) {
+        let may_go = |first: &mut Waiting| first.until <= released && !first.cold;
+        while let Some(Waiting { hooks, told, bytes, .. }) = self.waiting.pop_front_if(may_go) {
+            self.left += 1;
+            self.bytes -= bytes;
+            give(hooks, notice(bytes, told));
+        }
+    }
 }
 
 impl Core {
@@ -101,10 +138,8 @@ impl Core {
 
     fn trigger(&mut self, trigger: Trigger, event: &Event) {
         let Some(hooks) = self.webhooks.watching(&event.queue, bit(trigger)) else { return };
-        let outbox = &self.webhooks.outbox;
         let bytes = event.data.payload_bytes as usize + EVENT_BYTES;
-        let full = outbox.bytes > 0 && outbox.bytes + bytes > WAITING_BYTES_MAX;
-        if full || outbox.waiting.len() >= WAITING_MAX {
+        if !self.webhooks.outbox.has_room(bytes) {
             self.webhooks.feed.refuse(&hooks, bit(trigger));
             return;
         }
@@ -122,8 +157,7 @@ impl Core {
         let cold = payload.is_err();
         let data = payload.unwrap_or(NIL).into();
         if cold {
-            let outbox = &self.webhooks.outbox;
-            let place = outbox.left + outbox.waiting.len() as u64;
+            let place = self.webhooks.outbox.next_place();
             let (shard, client) = (self.me as u16, ClientId::default());
             let origin = Origin { shard, conn: NOBODY, client };
             self.read_first(origin, Then::Trigger { place }, &[event.data], Vec::new());
@@ -131,33 +165,23 @@ impl Core {
         let (at_ms, queue, job) = (event.at_ms, Arc::clone(&event.queue), job_text(event));
         let told = Told { trigger, at_ms, job, queue, data, more };
         let until = self.engine.book.0.head();
-        let outbox = &mut self.webhooks.outbox;
-        outbox.bytes += bytes;
-        outbox.waiting.push_back(Waiting { until, hooks, told, cold, bytes });
+        self.webhooks.outbox.push(Waiting { until, hooks, told, cold, bytes });
     }
 
     /// The record that an event waited for has come, or cannot be read: then it goes without data.
     pub(super) fn trigger_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
-        let outbox = &mut self.webhooks.outbox;
-        let index = place.checked_sub(outbox.left).map(|index| index as usize);
-        let Some(waiting) = index.and_then(|index| outbox.waiting.get_mut(index)) else { return };
-        waiting.cold = false;
         let found = fetched.iter().find_map(|one| Some((one.bytes.as_deref()?, one.stored)));
-        if let Some((record, stored)) = found {
-            waiting.told.data = record[record.len() - stored.payload_bytes as usize..].into();
-        }
+        let payload = found.map(|(record, stored)| {
+            let start = record.len() - stored.payload_bytes as usize;
+            &record[start..]
+        });
+        self.webhooks.outbox.arrived(place, payload);
     }
 
     /// Hands over, in order, what the log has up to `released`.
     pub(super) fn release_triggers(&mut self, released: Position) {
-        let super::webhooks::Webhooks { outbox, feed, .. } = &mut self.webhooks;
-        let may_go = |first: &mut Waiting| first.until <= released && !first.cold;
-        while let Some(Waiting { hooks, told, bytes, .. }) = outbox.waiting.pop_front_if(may_go) {
-            outbox.left += 1;
-            outbox.bytes -= bytes;
-            // If there is no room, that has been counted.
-            feed.offer(hooks, notice(bytes, told));
-        }
+        let Webhooks { outbox, feed, .. } = &mut self.webhooks;
+        outbox.release(released, |hooks, notice| feed.offer(hooks, notice));
     }
 }
 
@@ -238,6 +262,56 @@ mod tests {
             data: data.into(),
             more,
         }
+    }
+
+    fn waiting(outbox: &mut Outbox, at_ms: u64, until: u64, cold: bool) {
+        let mut told = told(NIL, More::Nothing);
+        told.at_ms = at_ms;
+        let hooks = [Arc::default(), Arc::default()];
+        outbox.push(Waiting { until: Position(until), hooks, told, cold, bytes: 1000 });
+    }
+
+    fn released(outbox: &mut Outbox, upto: u64) -> Vec<u64> {
+        let mut gone = Vec::new();
+        outbox.release(Position(upto), |_, notice| gone.push(notice.at_ms()));
+        gone
+    }
+
+    /// The fear: a webhook is told of what a crash then undoes.
+    #[test]
+    fn events_go_in_order_once_the_log_has_them_and_their_payload_is_there() {
+        let mut outbox = Outbox::default();
+        for (at_ms, until, cold) in [(1, 10, false), (2, 10, true), (3, 20, false), (4, 30, false)]
+        {
+            waiting(&mut outbox, at_ms, until, cold);
+        }
+        assert_eq!(released(&mut outbox, 9), [0; 0]);
+        assert_eq!(released(&mut outbox, 20), [1]);
+        let place = outbox.next_place();
+        waiting(&mut outbox, 5, 30, true);
+        outbox.arrived(1, Some(b"\xa1x"));
+        assert_eq!(&*outbox.waiting[0].told.data, b"\xa1x");
+        assert_eq!(released(&mut outbox, 20), [2, 3]);
+        assert_eq!(released(&mut outbox, 40), [4]);
+        outbox.arrived(place, None);
+        assert_eq!(
+            (released(&mut outbox, 40), outbox.bytes, outbox.is_empty()),
+            (vec![5], 0, true)
+        );
+    }
+
+    #[test]
+    fn what_waits_for_the_log_has_a_limit() {
+        let mut outbox = Outbox::default();
+        assert!(outbox.has_room(usize::MAX), "one event is always taken");
+        for at_ms in 0..WAITING_MAX as u64 {
+            assert!(outbox.has_room(1000));
+            waiting(&mut outbox, at_ms, 1, false);
+        }
+        assert!(!outbox.has_room(0));
+        released(&mut outbox, 1);
+        waiting(&mut outbox, 1, 1, false);
+        assert!(!outbox.has_room(WAITING_BYTES_MAX));
     }
 
     #[test]

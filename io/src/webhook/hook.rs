@@ -149,7 +149,8 @@ impl Notice {
         self.kind
     }
 
-    pub(super) fn at_ms(&self) -> u64 {
+    /// When it happened, in milliseconds since the epoch.
+    pub fn at_ms(&self) -> u64 {
         self.at_ms
     }
 

@@ -119,24 +119,20 @@ pub struct Feed {
 
 impl Feed {
     /// Gives an event to those of `hooks` that want it. If there is no room it is lost to all of them,
-    /// which is counted; false then.
-    pub fn offer(&self, hooks: Hooks, notice: Notice) -> bool {
+    /// which is counted.
+    pub fn offer(&self, hooks: Hooks, notice: Notice) {
         let bytes = notice.bytes();
         let fed = self.load.fed_bytes.fetch_add(bytes, Relaxed);
         if fed > 0 && fed + bytes > FED_BYTES_MAX {
             self.load.fed_bytes.fetch_sub(bytes, Relaxed);
             self.refuse(&hooks, notice.kind());
-            return false;
+            return;
         }
-        let kind = notice.kind();
-        match self.inputs.try_send(Input::Event { hooks, notice }) {
-            Ok(()) => true,
-            Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
-                self.load.fed_bytes.fetch_sub(bytes, Relaxed);
-                if let Input::Event { hooks, .. } = back {
-                    self.refuse(&hooks, kind);
-                }
-                false
+        let sent = self.inputs.try_send(Input::Event { hooks, notice });
+        if let Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) = sent {
+            self.load.fed_bytes.fetch_sub(bytes, Relaxed);
+            if let Input::Event { hooks, notice } = back {
+                self.refuse(&hooks, notice.kind());
             }
         }
     }
@@ -191,5 +187,37 @@ impl Pool {
         let ended = sent.is_ok() && self.ended.recv_deadline(deadline).is_ok();
         let left = if ended { 0 } else { load.backlog.load(Relaxed) };
         left + load.undone.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::target::Target;
+    use super::*;
+
+    fn event(bytes: usize) -> Notice {
+        Notice::new(1, "e", 1, "j".into(), bytes, Vec::new)
+    }
+
+    /// The fear: a shard that waits, or memory without end, when events come faster than they go.
+    #[test]
+    fn an_event_that_finds_the_way_in_full_is_counted_as_lost_to_those_who_want_it() {
+        let (inputs, taken) = bounded(3);
+        let feed = Feed { inputs, load: Arc::default() };
+        let target = Target::parse("https://example.com", false).unwrap();
+        let hook = |wants| Arc::new(Hook::new(1, target.clone(), None, wants));
+        let (wants, other) = (hook(1), hook(2));
+        let hooks: Hooks = [Arc::from([Arc::clone(&wants)]), Arc::from([Arc::clone(&other)])];
+        let lost = || (wants.counts().failed, other.counts().failed);
+        // One that is larger than all that may wait is taken all the same, and no other beside it.
+        feed.offer(hooks.clone(), event(FED_BYTES_MAX + 1));
+        feed.offer(hooks.clone(), event(1));
+        assert_eq!((taken.len(), lost()), (1, (1, 0)));
+        feed.load.fed_bytes.store(0, Relaxed);
+        (0..3).for_each(|_| feed.offer(hooks.clone(), event(1)));
+        assert_eq!((taken.len(), lost()), (3, (2, 0)));
+        assert_eq!(feed.load.fed_bytes.load(Relaxed), 2);
+        assert_eq!(feed.load.refused.load(Relaxed), 2);
     }
 }
