@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Threads that post. Half of them at most are with receivers whose last answer was none.
+/// Threads that post. Half of them at most are with receivers that have yet to show that they answer.
 pub const THREADS_MAX: usize = 64;
 
 /// Events that may wait for one webhook.

@@ -6,7 +6,6 @@ use std::io::{Read, sink};
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Error, Timeout};
 
@@ -60,11 +59,8 @@ impl Client {
             .max_idle_connections(1)
             .user_agent(concat!("corq/", env!("CARGO_PKG_VERSION")))
             .build();
-        let guarded = Guarded {
-            allow_private: settings.allow_private,
-            lookup: settings.lookup.clone(),
-            system: DefaultResolver::default(),
-        };
+        let guarded =
+            Guarded { allow_private: settings.allow_private, lookup: settings.lookup.clone() };
         let agent = Agent::with_parts(config, DefaultConnector::default(), guarded);
         Self { agent, timeout: settings.timeout }
     }

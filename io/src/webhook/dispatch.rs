@@ -45,7 +45,7 @@ pub(super) struct Dispatcher {
     work: (Sender<Work>, Receiver<Work>),
     lanes: HashMap<u128, Lane>,
     timers: BTreeSet<(Instant, u128)>,
-    /// Lanes to be served: those that are well, and those whose last attempt failed.
+    /// Lanes to be served: those that are well, and those that are shaky.
     ready: [VecDeque<u128>; 2],
     threads: usize,
     /// Threads that post, and those of them that do so for shaky lanes.
@@ -232,7 +232,7 @@ impl Dispatcher {
     }
 
     /// Hands lanes to threads, as long as there are both. Shaky lanes get no more than half of the
-    /// threads: many receivers that hang leave room for those that do not.
+    /// threads: however many receivers hang, there is room for those that are known to answer.
     fn serve(&mut self, now: Instant) {
         while self.busy < self.config.threads_max {
             let shaky_may = self.busy_shaky < self.config.threads_max.div_ceil(2);
@@ -313,9 +313,7 @@ impl Dispatcher {
         // A lane that is running is never dropped.
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         self.busy_shaky -= usize::from(lane.shaky);
-        lane.shaky = done.outcome.is_err();
-        lane.state = State::Idle;
-        lane.attempts += 1;
+        lane.note_outcome(done.outcome.is_ok());
         let last = lane.attempts >= self.config.attempts_max;
         match &done.outcome {
             Ok(()) => {
@@ -355,7 +353,7 @@ impl Dispatcher {
     /// What a lane does after a post.
     fn go_on(&mut self, id: u128, now: Instant) {
         let Some(lane) = self.lanes.get(&id) else { return };
-        if lane.hook.is_removed() || self.stopping && lane.shaky {
+        if lane.hook.is_removed() || self.stopping && lane.is_failing() {
             self.forget(id);
         } else if lane.len() == 0 {
             self.rest(id, now);
@@ -380,7 +378,7 @@ impl Dispatcher {
         }
     }
 
-    /// From now on only lanes that are well go on, to their end.
+    /// From now on lanes go on to their end, but for those whose last post failed.
     fn stop(&mut self) {
         if std::mem::replace(&mut self.stopping, true) {
             return;
@@ -390,13 +388,12 @@ impl Dispatcher {
         for input in left {
             self.take_in(input);
         }
-        let given_up = |lane: &&Lane| lane.shaky && lane.state != State::Running;
-        let shaky: Vec<u128> =
+        let given_up = |lane: &&Lane| lane.is_failing() && lane.state != State::Running;
+        let failing: Vec<u128> =
             self.lanes.values().filter(given_up).map(|lane| lane.hook.id()).collect();
-        for id in shaky {
+        for id in failing {
             self.forget(id);
         }
-        self.ready[1].clear();
     }
 
     /// Shows how it stands, and says so if events have been refused.

@@ -4,7 +4,19 @@ use super::target::Target;
 use ring::hmac;
 use std::fmt;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// What is known of a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Health {
+    /// Nothing yet.
+    Unknown,
+    /// It took the last post.
+    Well,
+    /// It did not.
+    Failing,
+}
 
 /// A webhook. Shared by whoever feeds it and whoever delivers; what changes of it are counts.
 pub struct Hook {
@@ -13,6 +25,7 @@ pub struct Hook {
     secret: Option<hmac::Key>,
     wants: u32,
     removed: AtomicBool,
+    health: AtomicU8,
     triggered_at_ms: AtomicU64,
     delivered: AtomicU64,
     failed: AtomicU64,
@@ -39,6 +52,7 @@ impl Hook {
             secret: secret.map(key),
             wants,
             removed: AtomicBool::new(false),
+            health: AtomicU8::new(Health::Unknown as u8),
             triggered_at_ms: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -77,6 +91,16 @@ impl Hook {
 
     pub(super) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn health(&self) -> Health {
+        let known = [Health::Well, Health::Failing];
+        let health = self.health.load(Ordering::Relaxed);
+        known.into_iter().find(|&it| it as u8 == health).unwrap_or(Health::Unknown)
+    }
+
+    pub(super) fn note_health(&self, health: Health) {
+        self.health.store(health as u8, Ordering::Relaxed);
     }
 
     pub(super) fn note_triggered(&self, at_ms: u64) {

@@ -2,7 +2,7 @@
 //! a limit: the oldest event goes when there is no room. Knows no threads and no clock.
 
 use super::client::Client;
-use super::hook::{Hook, Notice};
+use super::hook::{Health, Hook, Notice};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +27,7 @@ pub(super) struct Lane {
     pub(super) state: State,
     /// Attempts for the first event that have failed.
     pub(super) attempts: u32,
-    /// Whether the last attempt failed.
+    /// Whether its receiver has yet to show that it answers: such lanes may not take all threads.
     pub(super) shaky: bool,
     /// Whether events have gone for want of room since there was some.
     pub(super) overflowing: bool,
@@ -41,16 +41,30 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(hook: Arc<Hook>) -> Self {
         Self {
-            hook,
             state: State::Idle,
             attempts: 0,
-            shaky: false,
+            shaky: hook.health() != Health::Well,
+            hook,
             overflowing: false,
             timer: None,
             client: None,
             backlog: VecDeque::new(),
             bytes: 0,
         }
+    }
+
+    /// A post has ended.
+    pub(super) fn note_outcome(&mut self, taken: bool) {
+        let health = if taken { Health::Well } else { Health::Failing };
+        self.hook.note_health(health);
+        self.shaky = !taken;
+        self.state = State::Idle;
+        self.attempts += 1;
+    }
+
+    /// Whether its last post failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.hook.health() == Health::Failing
     }
 
     pub(super) fn len(&self) -> usize {
