@@ -218,6 +218,16 @@ fn every_event_is_told_with_its_body() {
 }
 
 #[test]
+fn a_receiver_is_found_by_its_name() {
+    let server = start().start();
+    let receiver = Receiver::always(Answer::Status(200));
+    let mut client = server.client();
+    let named = add(&mut client, &format!("http://localhost:{}/", receiver.port()), &[]);
+    client.push("q", 1);
+    until("a post", || (one_listed(&mut client, &named)["successCount"] == 1).then_some(()));
+}
+
+#[test]
 fn only_events_and_queues_that_were_asked_for_are_told() {
     let server = start().start();
     let receivers = [(); 3].map(|()| Receiver::always(Answer::Status(200)));
