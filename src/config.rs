@@ -96,6 +96,22 @@ pub struct Config {
     #[arg(long, env = "CONNECTIONS_MAX", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections_max: u32,
 
+    /// Attempts to deliver an event to a webhook, in all
+    #[arg(long, env = "WEBHOOK_MAX_RETRIES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub webhook_max_retries: u32,
+
+    /// Attempt n waits n - 1 times this long after the one before, in milliseconds
+    #[arg(long, env = "WEBHOOK_RETRY_DELAY_MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pub webhook_retry_delay_ms: u64,
+
+    /// Longest time one attempt may take, in milliseconds
+    #[arg(long, env = "WEBHOOK_TIMEOUT_MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=30_000))]
+    pub webhook_timeout_ms: u64,
+
+    /// Let webhooks point to loopback and private networks (for tests, or where nobody else adds webhooks)
+    #[arg(long, env = "WEBHOOK_ALLOW_PRIVATE", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_value = "false", default_missing_value = "true")]
+    pub webhook_allow_private: bool,
+
     /// Longest silence on a stream of events before a sign of life, in milliseconds; a WebSocket is
     /// pinged half as often
     #[arg(long, env = "STREAM_KEEP_ALIVE_MS", default_value_t = 15_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]

@@ -29,6 +29,7 @@ pub mod id;
 pub mod job;
 pub mod latency;
 pub mod lease;
+pub mod lease_record;
 mod limits;
 pub mod listing;
 mod mutate;
@@ -52,6 +53,8 @@ mod timers;
 mod unique;
 mod waiter;
 mod watch;
+pub mod webhook;
+pub mod webhook_record;
 pub mod wire;
 
 pub use chore::CHORES_MAX;

@@ -24,6 +24,7 @@ use crate::timers::Timers;
 use crate::unique::UniqueKeys;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;
+use crate::webhook::Webhooks;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -103,6 +104,7 @@ pub struct Shard {
     /// Queues with a limit of active jobs that have lost one in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
+    pub(crate) webhooks: Webhooks,
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
@@ -156,6 +158,7 @@ impl Shard {
             limit_timers: Timers::default(),
             with_room: Vec::new(),
             crons: Crons::default(),
+            webhooks: Webhooks::default(),
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
@@ -224,6 +227,8 @@ impl Shard {
             Command::HoldCron { name, held } => self.hold_cron(caller, name, *held, out),
             Command::RemoveCron { name } => self.remove_cron(caller, name, out),
             Command::StartCrons => self.start_crons(now_ms),
+            Command::AddWebhook(webhook) => self.add_webhook_live(now_ms, caller, webhook, out),
+            Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {

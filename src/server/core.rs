@@ -19,6 +19,7 @@ use super::session::{
 };
 use super::streams::Streams;
 use super::task::Tasks;
+use super::webhooks::Webhooks;
 use super::websocket::Scratch;
 use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
@@ -78,6 +79,7 @@ pub struct Core {
     /// Pushes that wait for a name another push holds.
     pub(super) waiting_claims: VecDeque<WaitingClaim>,
     pub(super) crons: CronNames,
+    pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
@@ -127,6 +129,7 @@ impl Core {
         post: Post,
         slots: Slots,
         guard: Arc<Guard>,
+        webhooks: Webhooks,
         me: usize,
         now_ms: u64,
     ) -> Self {
@@ -141,6 +144,7 @@ impl Core {
             directory: Directory::default(),
             waiting_claims: VecDeque::new(),
             crons: CronNames::default(),
+            webhooks,
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
@@ -192,41 +196,6 @@ impl Core {
             let blocked = self.sessions.iter().filter(|session| session.blocked);
             self.unblocked.extend(blocked.map(|session| session.conn));
         }
-    }
-
-    /// Takes no more commands; pulls that wait get their empty answer.
-    pub fn begin_to_end(&mut self, conns: &mut Connections) {
-        self.stopping = true;
-        self.apply(conns, Caller::default(), &Command::EndWaits);
-        self.end_streams(conns);
-    }
-
-    /// Whether everybody here has an answer. `sent` tells of a connection's output.
-    pub fn is_quiet(&self, sent: impl Fn(ConnId) -> bool) -> bool {
-        self.tasks.is_empty()
-            && self.cold.is_empty()
-            && self.lookings.is_empty()
-            && self.parked.is_empty()
-            && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
-    }
-
-    /// What still keeps [`Core::is_quiet`] from being true, for people.
-    pub fn unfinished(&self) -> String {
-        let unanswered: u32 = self.sessions.iter().map(|session| session.in_flight).sum();
-        format!(
-            "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine",
-            self.me,
-            self.tasks.len(),
-            self.parked.len(),
-        )
-    }
-
-    /// Makes the other shards look around, by mail that says nothing.
-    pub fn wake_others(&mut self) {
-        for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {
-            self.post.send(dest, super::message::Batch::default());
-        }
-        self.post.flush();
     }
 
     /// A new connection.
@@ -410,11 +379,7 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
-        self.tell_events();
-        self.answer_parked(conns);
-        self.tell_names();
-        self.tell_cron_ends();
-        self.tell_notices();
+        self.follow_up(conns);
     }
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
@@ -422,13 +387,19 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
+        self.follow_up(conns);
+        let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
+        if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
+    }
+
+    /// What a command or the time has brought about goes where it belongs.
+    fn follow_up(&mut self, conns: &mut Connections) {
+        self.trigger_webhooks();
         self.tell_events();
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
-        let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
-        if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 
     fn answer_parked(&mut self, conns: &mut Connections) {

@@ -152,8 +152,8 @@ impl Core {
         self.listen_as_needed();
     }
 
-    fn listen_as_needed(&mut self) {
-        let needed = !self.events.interest.is_empty();
+    pub(super) fn listen_as_needed(&mut self) {
+        let needed = !self.events.interest.is_empty() || self.webhooks.are_watching();
         if self.events.listening != needed {
             self.events.listening = needed;
             self.engine.shard.listen(needed);

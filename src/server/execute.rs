@@ -82,6 +82,9 @@ impl Core {
                 self.on_worker(conns, asked, body);
             }
             Body::Cron(_) | Body::CronDelete(_) => self.begin_cron(conns, asked, body),
+            Body::AddWebhook(_) | Body::RemoveWebhook(_) | Body::ListWebhooks => {
+                self.on_webhooks(conns, asked, body);
+            }
             _ => self.query(conns, asked, body, &[]),
         }
     }

@@ -37,6 +37,11 @@ pub enum Then {
     },
     /// Show these jobs.
     Show(Show),
+    /// Tell webhooks of the event at this place.
+    Trigger {
+        /// See [`super::triggers`].
+        place: u64,
+    },
     /// Tell of the event at this place.
     Tell {
         /// See `events`.

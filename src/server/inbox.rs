@@ -67,6 +67,7 @@ impl Core {
             }
             Message::Events(mail) => self.read_event_mail(conns, batch, mail),
             Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
+            Message::Webhook(mail) => self.read_webhook_mail(conns, mail),
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {

@@ -7,6 +7,7 @@ use super::events::EventMail;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
+use super::webhooks::WebhookMail;
 use super::workers::Roll;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
@@ -200,6 +201,8 @@ pub enum Message {
     Events(EventMail),
     /// About schedules.
     Cron(CronMail),
+    /// About webhooks.
+    Webhook(WebhookMail),
     /// The sender has recovered and has told its custom ids.
     Open,
 }

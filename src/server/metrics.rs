@@ -38,6 +38,14 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("unique_keys", Kind::Gauge, "Deduplication keys held"),
     ("crons", Kind::Gauge, "Schedules"),
     ("workers", Kind::Gauge, "Registered workers"),
+    ("webhooks", Kind::Gauge, "Webhooks"),
+    ("webhook_delivered_total", Kind::Counter, "Events taken by their webhooks"),
+    ("webhook_failed_attempts_total", Kind::Counter, "Failed attempts to deliver an event"),
+    ("webhook_abandoned_total", Kind::Counter, "Events given up after the last attempt"),
+    ("webhook_dropped_total", Kind::Counter, "Events lost because a backlog was full"),
+    ("webhook_backlog", Kind::Gauge, "Events that wait for webhooks"),
+    ("webhook_backlog_bytes", Kind::Gauge, "Memory of the events that wait for webhooks"),
+    ("webhook_threads", Kind::Gauge, "Threads that deliver to webhooks"),
     ("connections", Kind::Gauge, "Connections, those being closed included"),
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
     ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
@@ -263,6 +271,7 @@ impl Core {
         let shard = &self.engine.shard;
         let (totals, held) = (shard.totals(), shard.holdings());
         let (net, log) = (self.net, self.engine.book.0.counters());
+        let of_webhooks = self.load_of_webhooks();
         let streams = self.streams.counts();
         let numbers = [
             totals.pushed,
@@ -277,6 +286,14 @@ impl Core {
             held.unique_keys as u64,
             held.crons as u64,
             self.workers.len() as u64,
+            shard.webhooks().len() as u64,
+            of_webhooks[0],
+            of_webhooks[1],
+            of_webhooks[2],
+            of_webhooks[3],
+            of_webhooks[4],
+            of_webhooks[5],
+            of_webhooks[6],
             conns.len() as u64,
             net.accepted,
             net.rejected,

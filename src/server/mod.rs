@@ -8,12 +8,14 @@
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
+//! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
+//! end      of a shard
 //! ```
 
 mod all;
@@ -23,7 +25,9 @@ mod change;
 mod chore;
 mod core;
 mod crons;
+mod deliveries;
 mod dispatch;
+mod end;
 mod engine;
 mod events;
 mod execute;
@@ -49,8 +53,10 @@ mod show;
 mod start;
 mod streams;
 mod task;
+mod triggers;
 mod turn;
 mod wait;
+mod webhooks;
 mod websocket;
 mod workers;
 

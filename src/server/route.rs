@@ -59,12 +59,10 @@ pub enum Route<'a> {
     Jobs(&'a [JobRef<'a>]),
     /// The shard that keeps a worker's registration.
     Worker(&'a str),
-    /// The shard that keeps the names of schedules.
-    Crons,
+    /// The shard that keeps the names of schedules, and webhooks.
+    Keeper,
     /// Every shard.
     All,
-    /// The table has the command; the server does not do it.
-    Unsupported,
 }
 
 /// Whether other shards have to be asked before the job is pushed.
@@ -126,13 +124,16 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::WaitJob { job, .. } => Route::Job(*job),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
-        Body::Cron(_) | Body::CronDelete(_) => Route::Crons,
+        Body::Cron(_)
+        | Body::CronDelete(_)
+        | Body::AddWebhook(_)
+        | Body::RemoveWebhook(_)
+        | Body::ListWebhooks => Route::Keeper,
         Body::ListQueues
         | Body::Stats
         | Body::CronList
         | Body::ListWorkers
         | Body::Metrics
         | Body::Prometheus => Route::All,
-        _ => Route::Unsupported,
     }
 }

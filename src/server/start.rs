@@ -3,11 +3,13 @@
 use super::auth::Guard;
 use super::book::Book;
 use super::core::Core;
+use super::deliveries;
 use super::engine::Engine;
 use super::message::Batch;
 use super::post::Post;
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
+use super::webhooks::Webhooks;
 use crate::config::{Config, Durability};
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host, HostError};
@@ -17,6 +19,7 @@ use corq_io::net::{self, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signals};
 use corq_io::store::Store;
+use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
@@ -73,6 +76,7 @@ struct Common {
     slots: Slots,
     guard: Arc<Guard>,
     ending: Arc<Ending>,
+    webhooks: Feed,
 }
 
 /// Runs the server until SIGTERM or SIGINT.
@@ -90,10 +94,12 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let guard = Guard::new(config.tokens())
         .map_err(|_| StartError::Other("the system gives no randomness".into()))?;
     let ending = Arc::new(Ending::default());
+    let pool = deliveries::start(&config).map_err(|e| other("cannot start the webhooks", e))?;
     let common = Arc::new(Common {
         slots: Slots::new(shards),
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
+        webhooks: pool.feed(),
         config,
     });
     let (running, ready) = spawn(&host, &common, mesh, sockets)?;
@@ -103,10 +109,12 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
         tracing::info!("stopping on {signal:?}");
     }
+    let give_up = Instant::now() + Duration::from_millis(common.config.shutdown_timeout_ms);
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     let outcome = running.join().map_err(StartError::Other);
     drop(data);
+    deliveries::stop(pool, give_up);
     if outcome.is_ok() {
         tracing::info!("stopped");
     }
@@ -235,7 +243,9 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let engine = Engine { shard, book: Book(log) };
     let post = Post::new(seed.endpoint, shards);
     let guard = Arc::clone(&common.guard);
-    let mut core = Core::new(engine, post, common.slots.clone(), guard, index, clock.now_ms());
+    let webhooks = Webhooks::new(common.webhooks.clone(), config.webhook_allow_private);
+    let slots = common.slots.clone();
+    let mut core = Core::new(engine, post, slots, guard, webhooks, index, clock.now_ms());
     core.streams.keep_alive(config.stream_keep_alive_ms);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;

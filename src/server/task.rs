@@ -5,6 +5,7 @@ use super::dispatch::Lookup;
 use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
+use super::webhooks::WebhookTask;
 use super::workers::Roll;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
@@ -23,6 +24,8 @@ pub enum Task {
     All(All),
     /// A command on a schedule.
     Cron(CronTask),
+    /// A change of the webhooks.
+    Webhook(WebhookTask),
 }
 
 /// See [`Task::Claims`].

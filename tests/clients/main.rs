@@ -9,6 +9,7 @@ mod support;
 
 mod python;
 mod streams;
+mod webhooks;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

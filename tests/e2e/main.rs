@@ -32,6 +32,7 @@ mod settings;
 mod streams;
 mod timing;
 mod waits;
+mod webhooks;
 mod websocket;
 mod workers;
 
