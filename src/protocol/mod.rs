@@ -7,6 +7,7 @@ pub mod decode;
 mod fields;
 pub mod frame;
 pub mod msgpack;
+mod objects;
 pub mod reply;
 mod stack;
 pub mod uuid_text;

@@ -9,6 +9,8 @@
 mod support;
 
 mod auth;
+mod bad_input;
+mod bad_values;
 mod changes;
 mod cron;
 mod dependency;
