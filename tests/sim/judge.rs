@@ -174,6 +174,11 @@ impl Model {
 
     /// Whether this job may go out now, and before all others.
     fn may_deliver(&mut self, now_ms: u64, id: JobId, queue: &str) {
+        // In a late call a job may leave, for one that fell due before its life ended, before it goes.
+        if self.expired.remove(&id) {
+            self.ends.remove(&id);
+            self.change(id).state = State::Waiting;
+        }
         let Some(job) = self.jobs.get(&id) else {
             self.checks.fail(Check::State, || format!("{id:?} is delivered and was never pushed"));
             return;
@@ -185,7 +190,7 @@ impl Model {
             State::Active(lease) => self
                 .checks
                 .fail(Check::Lease, || format!("{id:?} is delivered while it is held: {lease:?}")),
-            ended => self.checks.fail(Check::Again, || format!("{id:?} is delivered: {ended:?}")),
+            _ => self.checks.fail(Check::Again, || format!("at {now_ms}, after its end, is delivered {job:#?}")),
         }
         self.must(Check::Attempts, job.attempts < job.max_attempts, || {
             format!("{id:?} is delivered for attempt {} of {}", job.attempts + 1, job.max_attempts)
@@ -299,6 +304,7 @@ impl Model {
         for id in over {
             self.remove(id);
             self.fresh.remove(&id);
+            self.expired.insert(id);
         }
     }
 }

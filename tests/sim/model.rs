@@ -127,6 +127,8 @@ pub struct Model {
     pub awaits: Vec<Await>,
     /// Jobs that ended in this call.
     pub ends: BTreeMap<JobId, End>,
+    /// Those of them whose life was over.
+    pub expired: BTreeSet<JobId>,
     /// Jobs that became ready in this call, and since when if it was by their time.
     pub fresh: BTreeMap<JobId, Option<u64>>,
     pub tokens: BTreeSet<u128>,
@@ -154,6 +156,7 @@ impl Model {
             waiters: Vec::new(),
             awaits: Vec::new(),
             ends: BTreeMap::new(),
+            expired: BTreeSet::new(),
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
             revived: BTreeSet::new(),
@@ -192,6 +195,7 @@ impl Model {
         self.history.extend(changes);
         self.fresh.clear();
         self.ends.clear();
+        self.expired.clear();
     }
 
     pub fn of_queue(&self, queue: &str) -> impl Iterator<Item = &Job> {
