@@ -13,7 +13,7 @@ use crate::id::JobId;
 use crate::job::State;
 use crate::listing::States;
 use crate::record::{Journal, Record};
-use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::shard::{Caller, Out, Shard};
 use crate::slab::List;
 
 /// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.
@@ -295,7 +295,7 @@ impl Shard {
         let queue = chore.queue;
         match &mut chore.work {
             Work::Revive { ended, left } => {
-                for _ in 0..SLICE.min(*left) {
+                for _ in 0..self.config.chore_slice.min(*left) {
                     let Some(job) = self.queues[queue].oldest(*ended) else {
                         *left = 0;
                         break;
@@ -323,7 +323,7 @@ impl Shard {
                 last || removal.left == 0 || removal.id_bytes >= ID_BYTES_MAX
             }
             Work::Empty => {
-                for _ in 0..SLICE {
+                for _ in 0..self.config.chore_slice {
                     let Some(job) = self.queues[queue].roll.from(0).next() else { return true };
                     self.remove_one(now_ms, job, out);
                     chore.done += 1;
@@ -352,7 +352,7 @@ impl Shard {
 
     /// Some of the jobs that have to go, and whether there are no more.
     fn find_victims(&self, queue: u32, removal: &mut Removal) -> (Vec<u32>, bool) {
-        let most = SLICE.min(removal.left) as usize;
+        let most = self.config.chore_slice.min(removal.left) as usize;
         let mut victims = Vec::new();
         let (grace_ms, began_ms) = (removal.grace_ms, removal.began_ms);
         // Ids can run ahead of the clock by a little, and no grace means no question of age.

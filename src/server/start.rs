@@ -222,6 +222,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let mut shard = Shard::new(corq_shards::Config {
         completed_max: config.completed_max,
         completed_retention_ms: config.completed_retention_ms,
+        chore_slice: corq_shards::SLICE,
         seed: seed.chance,
     });
     let log = open_log(config, index, shards, &mut shard)?;

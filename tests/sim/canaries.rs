@@ -57,6 +57,12 @@ canaries! {
     canary_a_late_timer_is_seen: Overdue sees SleepyTimers;
     canary_a_wrong_answer_is_seen: Answer sees DeafHeartbeat;
     canary_a_job_in_the_wrong_place_is_seen: State sees SecretRelease;
+    canary_a_job_beside_which_a_pull_waits_is_seen: Audit sees SecretPush;
+    canary_a_job_that_waits_for_completed_ones_is_seen: Dependency sees LostNotices;
+    canary_a_series_that_breaks_off_is_seen: Repeat sees NoRepeats;
+    canary_a_schedule_out_of_rhythm_is_seen: Schedule sees HastySchedules;
+    canary_an_early_run_of_a_schedule_is_seen: EarlySchedule sees ClockAhead;
+    canary_a_long_command_that_ends_too_soon_is_seen: Chore sees ShyClean;
     canary_a_record_that_comes_back_changed_is_seen: Log sees BentRecord;
 }
 

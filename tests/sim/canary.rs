@@ -3,8 +3,11 @@
 use super::settings::Flaw;
 use corq_shards::Caller;
 use corq_shards::Out;
-use corq_shards::command::{ClientId, Command, NewJob, Pull, RequestId};
+use corq_shards::command::{Clean, ClientId, Command, NewJob, Pull, RequestId, SetCron};
 use corq_shards::effect::Effects;
+use corq_shards::id::{IdMaker, JobId, Slot};
+use corq_shards::record::{Pushed, Record};
+use corq_shards::schedule::Plan;
 use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +57,12 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
             }
             to(&Command::Push { queue, jobs: &jobs });
         }
+        Command::SetCron(set) if flaw == Flaw::HastySchedules => {
+            to(&Command::SetCron(&SetCron { plan: Plan::Every(333), ..**set }));
+        }
+        Command::Clean(clean) if flaw == Flaw::ShyClean => {
+            to(&Command::Clean(Clean { limit: clean.limit.min(1), ..*clean }));
+        }
         Command::Pull(pull) if flaw == Flaw::SmallPulls => {
             to(&Command::Pull(Pull { count: 1, ..*pull }));
         }
@@ -67,6 +76,7 @@ fn spoil_job(flaw: Flaw, job: &mut NewJob<'_>) {
         Flaw::LifoTurned => job.lifo = !job.lifo,
         Flaw::OneMoreAttempt => job.max_attempts += 1,
         Flaw::NoUniqueKeys => job.unique_key = None,
+        Flaw::NoRepeats => job.repeat = None,
         _ => {}
     }
 }
@@ -74,6 +84,9 @@ fn spoil_job(flaw: Flaw, job: &mut NewJob<'_>) {
 impl super::world::World {
     /// What a flaw does once a turn.
     pub fn spoil_turn(&mut self, node: usize) {
+        if self.settings.has(Flaw::SecretPush) {
+            self.push_secretly(node);
+        }
         if !self.settings.has(Flaw::SecretRelease) {
             return;
         }
@@ -83,5 +96,17 @@ impl super::world::World {
         let super::node::Node { shard, book, .. } = &mut self.nodes[node];
         let mut out = Out { journal: book, effects: &mut effects };
         shard.apply(self.now_ms, caller, &Command::Disconnect, &mut out);
+    }
+
+    fn push_secretly(&mut self, node: usize) {
+        for queue in super::world::QUEUES {
+            let mut ids = IdMaker::new(self.dice.draw(), JobId::default());
+            let id = ids.make(self.now_ms, Slot::of_name(queue));
+            let job = NewJob { data: b"\x07", ..NewJob::default() };
+            let record = Record::Pushed(Pushed { id, queue, run_at_ms: self.now_ms, job });
+            let mut bytes = vec![0; record.encoded_len()];
+            record.encode(&mut bytes);
+            let _ = self.nodes[node].shard.replay(1, &bytes);
+        }
     }
 }

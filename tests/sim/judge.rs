@@ -4,28 +4,46 @@ use super::awaits::End;
 use super::check::Check;
 use super::limits::Limits;
 use super::model::{Job, Lease, Model, State};
+use super::ops::Answer;
+use corq_io::log::Position;
 use corq_shards::Shard;
 use corq_shards::command::Token;
 use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
+use corq_shards::record::Record;
 
 /// An unlocked job is left for dead after this long.
 const UNLOCKED_TTL_MS: u64 = 30_000;
 const BACKOFF_MAX_MS: u64 = 3_600_000;
 const STALLS_MAX: u8 = 3;
 
-/// When and for whom a call was made, and the shard after it.
+/// For [`Model::fresh`]: after all that fell due in a call by its own time.
+pub const LAST: Option<u64> = Some(u64::MAX);
+
+/// When and for whom a call was made, the shard after it, and the records it made.
 pub struct Moment<'a> {
     pub now_ms: u64,
     pub client: u64,
     pub request: u64,
     pub shard: &'a Shard,
+    pub written: &'a [(Position, Vec<u8>)],
+    /// Records that were there before the call.
+    pub before: usize,
+}
+
+impl<'a> Moment<'a> {
+    /// The call's records, each with its place in the log.
+    pub fn records(&self) -> impl Iterator<Item = (usize, Record<'a>)> + use<'a> {
+        let written = self.written[self.before..].iter().zip(self.before..);
+        written.filter_map(|((_, bytes), place)| Some((place, Record::decode(bytes).ok()?)))
+    }
 }
 
 impl Model {
     /// Whether `token` entitles to speak for a job.
     pub fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
-        let Some(State::Active(lease)) = self.jobs.get(&id).map(|job| &job.state) else {
+        let known = self.jobs.get(&id).filter(|job| !job.is_detached());
+        let Some(State::Active(lease)) = known.map(|job| &job.state) else {
             return Err(Refusal::NotActive);
         };
         match (lease.token, token) {
@@ -37,17 +55,23 @@ impl Model {
     }
 
     /// An active job is done.
-    pub fn complete(&mut self, now_ms: u64, id: JobId) {
+    pub fn complete(&mut self, at: &Moment<'_>, id: JobId) {
+        let now_ms = at.now_ms;
+        self.repeat(at, id);
         self.ends.insert(id, End::Completed);
+        self.ever_completed.insert(id);
         let place = self.next_completion();
         let keep = self.completed_max;
         let job = self.change(id);
+        job.met = true;
         if job.remove_on_complete || keep == 0 {
             job.state = State::Gone;
+            self.record = None;
             return;
         }
         job.state = State::Completed { at_ms: now_ms, place };
         let queue = job.queue.clone();
+        self.record = None;
         let mut completed: Vec<(u64, JobId)> = self
             .of_queue(&queue)
             .filter_map(|job| match job.state {
@@ -124,10 +148,20 @@ impl Model {
         let job = self.change(id);
         let listed = State::Failed { at_ms: now_ms };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
+        job.met = false;
+    }
+
+    /// An answer, if it is one to a pull.
+    pub fn judge_delivery(&mut self, at: &Moment<'_>, request: u64, answer: &Answer) {
+        match answer {
+            Answer::Pulled(jobs) if jobs.is_empty() => self.deliver_nothing(at, request),
+            Answer::Pulled(jobs) => self.deliver(at, request, jobs),
+            _ => {}
+        }
     }
 
     /// A pull was answered with jobs.
-    pub fn deliver(&mut self, at: &Moment<'_>, request: u64, jobs: &[(JobId, Option<Token>)]) {
+    fn deliver(&mut self, at: &Moment<'_>, request: u64, jobs: &[(JobId, Option<Token>)]) {
         let Some(place) = self.waiters.iter().position(|one| one.request == request) else {
             self.checks.fail(Check::Answer, || format!("nobody waits for the answer {request}"));
             return;
@@ -147,6 +181,9 @@ impl Model {
         });
         for &(id, token) in jobs {
             self.spend(at.now_ms, &waiter.queue);
+            if !self.is_there_to_deliver(at, id) {
+                continue;
+            }
             self.may_deliver(at.now_ms, id, &waiter.queue);
             let fits = token.is_some() == waiter.locked
                 && token.is_none_or(|token| self.tokens.insert(token.0));
@@ -172,13 +209,22 @@ impl Model {
         });
     }
 
-    /// Whether this job may go out now, and before all others.
-    fn may_deliver(&mut self, now_ms: u64, id: JobId, queue: &str) {
-        // In a late call a job may leave, for one that fell due before its life ended, before it goes.
-        if self.expired.remove(&id) {
+    /// Whether a job is with its worker after the call. In a late call it may leave before its life is
+    /// found to be over; and it may leave before a long command removes it.
+    fn is_there_to_deliver(&mut self, at: &Moment<'_>, id: JobId) -> bool {
+        if !self.leaving.remove(&id) {
+            return true;
+        }
+        let there = at.shard.find(id).is_some();
+        if there {
             self.ends.remove(&id);
             self.change(id).state = State::Waiting;
         }
+        there
+    }
+
+    /// Whether this job may go out now, and before all others.
+    fn may_deliver(&mut self, now_ms: u64, id: JobId, queue: &str) {
         let Some(job) = self.jobs.get(&id) else {
             self.checks.fail(Check::State, || format!("{id:?} is delivered and was never pushed"));
             return;
@@ -223,7 +269,7 @@ impl Model {
     }
 
     /// A pull was answered empty.
-    pub fn deliver_nothing(&mut self, at: &Moment<'_>, request: u64) {
+    fn deliver_nothing(&mut self, at: &Moment<'_>, request: u64) {
         let Some(place) = self.waiters.iter().position(|one| one.request == request) else {
             self.checks.fail(Check::Answer, || format!("nobody waits for the answer {request}"));
             return;
@@ -233,13 +279,15 @@ impl Model {
             format!("pull {request} gives up {} ms early", waiter.until_ms - at.now_ms)
         });
         let before = self.waiters[..place].iter().any(|earlier| earlier.queue == waiter.queue);
-        let none = before || !self.is_servable(at.now_ms, &waiter.queue);
+        // What schedules and long commands bring comes after waits have ended.
+        let in_time = |job: &Job| self.fresh.get(&job.id) != Some(&LAST);
+        let none = before || !self.is_servable(at.now_ms, &waiter.queue, in_time);
         self.must(Check::Starved, none, || format!("pull {request} finds nothing: {waiter:?}"));
     }
 
-    fn is_servable(&self, now_ms: u64, queue: &str) -> bool {
+    fn is_servable(&self, now_ms: u64, queue: &str, counts: impl Fn(&Job) -> bool) -> bool {
         !self.paused.contains(queue)
-            && self.ready(queue).next().is_some()
+            && self.ready(queue).any(counts)
             && self.allowance(now_ms, queue) > 0
     }
 
@@ -251,7 +299,7 @@ impl Model {
             if self.limits.get(&waiter.queue).is_some_and(is_timed) {
                 continue;
             }
-            self.must(Check::Starved, !self.is_servable(now_ms, &waiter.queue), || {
+            self.must(Check::Starved, !self.is_servable(now_ms, &waiter.queue, |_| true), || {
                 format!("pull {} waits beside a ready job", waiter.request)
             });
         }
@@ -282,9 +330,36 @@ impl Model {
         }
     }
 
+    /// What the shard chose to do, by its records.
+    pub fn follow(&mut self, at: &Moment<'_>) {
+        for (place, record) in at.records() {
+            self.record = Some(place);
+            match record {
+                Record::Removed { id } => match self.jobs.get(&id) {
+                    Some(job) if job.state == State::Gone => {}
+                    Some(job) if job.is_over(at.now_ms) && !self.has_chore(&job.queue) => {
+                        self.remove(id);
+                    }
+                    _ => self.take_in_chore(at, id, false),
+                },
+                Record::Revived { id, .. } => {
+                    if !self.claimed.remove(&id) {
+                        self.take_in_chore(at, id, true);
+                    }
+                }
+                Record::CronRan(ran) => self.run_schedule(at, &ran),
+                Record::CronMissed { name, next_run_ms } => {
+                    self.miss_schedule(at, name, next_run_ms);
+                }
+                _ => {}
+            }
+        }
+        self.record = None;
+    }
+
     /// The rest, after what was delivered.
     pub fn after_time(&mut self, at: &Moment<'_>) {
-        self.end_lives(at.now_ms);
+        self.judge_schedules(at.now_ms);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             if self.is_aged(&self.jobs[&id], at.now_ms) && at.shard.find(id).is_none() {
@@ -298,13 +373,12 @@ impl Model {
     }
 
     fn end_lives(&mut self, now_ms: u64) {
-        let over =
-            |job: &&Job| job.is_pending() && job.expires_at_ms.is_some_and(|at| at <= now_ms);
-        let over: Vec<JobId> = self.jobs.values().filter(over).map(|job| job.id).collect();
+        let over = self.jobs.values().filter(|job| job.is_over(now_ms));
+        let over: Vec<JobId> = over.map(|job| job.id).collect();
         for id in over {
             self.remove(id);
             self.fresh.remove(&id);
-            self.expired.insert(id);
+            self.leaving.insert(id);
         }
     }
 }

@@ -5,9 +5,10 @@
 //! ```text
 //! world   mail, time, the schedule      client   what a worker believes it holds
 //! node    one shard: engine, log, directory, model; nothing leaves before the log has it
-//! names   commands in several steps over several shards
+//! names, needs   commands in several steps over several shards
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, judge, limits, awaits, compare   what should be     ledger   what clients were told
+//! model, judge, limits, awaits, chores, repeat, schedules, compare   what should be
+//! ledger  what clients were told
 //! check   every promise, by name      canary  wrongness planted to see that a check sees it
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
 //! ```
@@ -19,6 +20,7 @@ pub mod awaits;
 pub mod book;
 pub mod canary;
 pub mod check;
+pub mod chores;
 pub mod client;
 pub mod compare;
 pub mod crash;
@@ -29,8 +31,11 @@ pub mod ledger;
 pub mod limits;
 pub mod model;
 pub mod names;
+pub mod needs;
 pub mod node;
 pub mod ops;
+pub mod repeat;
+pub mod schedules;
 pub mod settings;
 pub mod trace;
 pub mod world;
