@@ -1,5 +1,6 @@
 //! The wrongness that canaries plant where the harness meets the engine or the log.
 
+use super::node::Node;
 use super::settings::Flaw;
 use corq_shards::Caller;
 use corq_shards::Out;
@@ -93,13 +94,16 @@ impl super::world::World {
         let client = self.clients[self.now_ms as usize % self.clients.len()].id;
         let caller = Caller { client: ClientId(client), request: RequestId(0) };
         let mut effects = Effects::default();
-        let super::node::Node { shard, book, .. } = &mut self.nodes[node];
+        let Node { shard, book, .. } = &mut self.nodes[node];
         let mut out = Out { journal: book, effects: &mut effects };
         shard.apply(self.now_ms, caller, &Command::Disconnect, &mut out);
     }
 
     fn push_secretly(&mut self, node: usize) {
-        for queue in super::world::QUEUES {
+        let Node { model, .. } = &self.nodes[node];
+        let waited_at: Vec<String> =
+            model.waiters.iter().map(|waiter| waiter.queue.clone()).collect();
+        for queue in &waited_at {
             let mut ids = IdMaker::new(self.dice.draw(), JobId::default());
             let id = ids.make(self.now_ms, Slot::of_name(queue));
             let job = NewJob { data: b"\x07", ..NewJob::default() };
@@ -107,6 +111,7 @@ impl super::world::World {
             let mut bytes = vec![0; record.encoded_len()];
             record.encode(&mut bytes);
             let _ = self.nodes[node].shard.replay(1, &bytes);
+            self.nodes[node].check_replay(&self.settings, self.now_ms);
         }
     }
 }

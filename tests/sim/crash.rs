@@ -197,7 +197,8 @@ impl Node {
             let Some(notes) = notes else { continue };
             let logs = notes.logs.iter().map(|entry| entry.stored);
             let texts = logs.zip(job.notes.logs.iter().map(|(_, _, text)| text));
-            for (stored, text) in texts.chain(notes.message.iter().copied().zip(&job.notes.message)) {
+            for (stored, text) in texts.chain(notes.message.iter().copied().zip(&job.notes.message))
+            {
                 let own = self.has_text(job.id, stored, text);
                 self.model.must(Check::Lost, own, || format!("{job:?} has not its {text}"));
             }

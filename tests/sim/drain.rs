@@ -132,9 +132,8 @@ impl World {
 
     /// Ends the series that would never end.
     fn end_endless(&mut self) {
-        let endless = |job: &&Job| {
-            job.is_live() && job.series.is_some_and(|series| series.limit.is_none())
-        };
+        let endless =
+            |job: &&Job| job.is_live() && job.series.is_some_and(|series| series.limit.is_none());
         let jobs = self.nodes.iter().flat_map(|node| node.model.jobs.values());
         let endless: Vec<JobId> = jobs.filter(endless).map(|job| job.id).collect();
         for id in endless {

@@ -2,7 +2,6 @@
 
 use super::awaits::End;
 use super::check::Check;
-use super::limits::Limits;
 use super::model::{Job, Lease, Model, State};
 use super::ops::Answer;
 use corq_io::log::Position;
@@ -26,6 +25,8 @@ pub struct Moment<'a> {
     pub client: u64,
     pub request: u64,
     pub shard: &'a Shard,
+    /// It was time that called.
+    pub by_clock: bool,
     pub written: &'a [(Position, Vec<u8>)],
     /// Records that were there before the call.
     pub before: usize,
@@ -236,7 +237,9 @@ impl Model {
             State::Active(lease) => self
                 .checks
                 .fail(Check::Lease, || format!("{id:?} is delivered while it is held: {lease:?}")),
-            _ => self.checks.fail(Check::Again, || format!("at {now_ms}, after its end, is delivered {job:#?}")),
+            _ => self.checks.fail(Check::Again, || {
+                format!("at {now_ms}, after its end, is delivered {job:#?}")
+            }),
         }
         self.must(Check::Attempts, job.attempts < job.max_attempts, || {
             format!("{id:?} is delivered for attempt {} of {}", job.attempts + 1, job.max_attempts)
@@ -281,7 +284,9 @@ impl Model {
         let before = self.waiters[..place].iter().any(|earlier| earlier.queue == waiter.queue);
         // What schedules and long commands bring comes after waits have ended.
         let in_time = |job: &Job| self.fresh.get(&job.id) != Some(&LAST);
-        let none = before || !self.is_servable(at.now_ms, &waiter.queue, in_time);
+        let none = before
+            || self.waits_for_token(&waiter.queue, at.by_clock)
+            || !self.is_servable(at.now_ms, &waiter.queue, in_time);
         self.must(Check::Starved, none, || format!("pull {request} finds nothing: {waiter:?}"));
     }
 
@@ -291,12 +296,16 @@ impl Model {
             && self.allowance(now_ms, queue) > 0
     }
 
-    /// The end of every call: nobody waits while there is a job for him. A token that has come is only
-    /// noticed by the clock.
+    /// A token that has come is only noticed by the clock.
+    fn waits_for_token(&self, queue: &str, by_clock: bool) -> bool {
+        let limits = self.limits.get(queue);
+        !by_clock && limits.is_some_and(|has| has.per_second.is_some())
+    }
+
+    /// The end of every call: nobody waits while there is a job for him.
     pub fn settled(&self, now_ms: u64, by_clock: bool) {
         for waiter in &self.waiters {
-            let is_timed = |has: &Limits| !by_clock && has.per_second.is_some();
-            if self.limits.get(&waiter.queue).is_some_and(is_timed) {
+            if self.waits_for_token(&waiter.queue, by_clock) {
                 continue;
             }
             self.must(Check::Starved, !self.is_servable(now_ms, &waiter.queue, |_| true), || {

@@ -40,7 +40,6 @@ pub mod settings;
 pub mod trace;
 pub mod world;
 
-
 use check::Checks;
 use settings::{Flaw, Settings};
 use world::World;

@@ -285,8 +285,7 @@ impl Model {
     /// Ends a call that took the log from `before` records to `after`.
     pub fn end_call(&mut self, before: usize, after: usize) {
         let changes = self.open.drain(..);
-        self.history
-            .extend(changes.map(|(old, record)| Change { before, after, record, old }));
+        self.history.extend(changes.map(|(old, record)| Change { before, after, record, old }));
         self.record = None;
         self.fresh.clear();
         self.ends.clear();

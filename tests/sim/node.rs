@@ -81,7 +81,7 @@ impl Node {
         });
         let answers = answers(effects, shard, flaw);
         let written = &book.written[..];
-        let at = Moment { now_ms, client, request, shard, written, before };
+        let at = Moment { now_ms, client, request, shard, by_clock: false, written, before };
         let own = answers.iter().find(|(one, _)| *one == request).map(|(_, answer)| answer);
         model.in_steps = call.is_stepwise();
         call.judge(model, &at, own);
@@ -124,7 +124,8 @@ impl Node {
         while self.shard.tick(shown_ms, &mut out) <= shown_ms && !in_slices {}
         let answers = answers(&self.effects, &self.shard, flaw);
         let written = &self.book.written[..];
-        let at = Moment { now_ms, client: 0, request: 0, shard: &self.shard, written, before };
+        let shard = &self.shard;
+        let at = Moment { now_ms, client: 0, request: 0, shard, by_clock: true, written, before };
         self.model.in_steps = true;
         self.model.follow_chores(&at);
         self.model.fall_due(&at);

@@ -75,8 +75,8 @@ impl Model {
             && (pushed.run_at_ms, pushed.job.priority) == (due_ms, schedule.priority);
         self.must(Check::Schedule, same, || format!("{schedule:?}\n  pushes {pushed:?}"));
         let executions = schedule.executions + 1;
-        let next = (schedule.runs_max != Some(executions))
-            .then(|| schedule.rhythm.next(due_ms, due_ms));
+        let next =
+            (schedule.runs_max != Some(executions)).then(|| schedule.rhythm.next(due_ms, due_ms));
         self.must(Check::Schedule, ran.next_run_ms == next, || {
             format!("{schedule:?}\n  runs again at {:?}, not {next:?}", ran.next_run_ms)
         });

@@ -83,7 +83,7 @@ impl Start {
                 .open(log)
                 .unwrap_or_else(|error| panic!("{}: {error}", log.display()))
         };
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corq"));
+        let mut command = Command::new(program());
         // Nothing of the developer's own environment may decide a test.
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         if !self.memory {
@@ -101,6 +101,12 @@ impl Start {
             .spawn()
             .expect("the program has been built for this test")
     }
+}
+
+/// The program built for this test, or the one that `CORQ_BIN` names where none is.
+fn program() -> PathBuf {
+    let built = option_env!("CARGO_BIN_EXE_corq").map(PathBuf::from);
+    built.or_else(|| std::env::var_os("CORQ_BIN").map(PathBuf::from)).expect("CORQ_BIN is set")
 }
 
 /// A running server; killed when it goes out of scope.

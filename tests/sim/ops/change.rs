@@ -117,9 +117,8 @@ fn send(world: &mut World, client: usize, what: What, fits: fn(&State) -> bool) 
 
 /// A client cancels a job.
 pub fn cancel(world: &mut World, client: usize) {
-    let pending = |state: &State| {
-        matches!(state, State::Waiting | State::Delayed | State::WaitingChildren)
-    };
+    let pending =
+        |state: &State| matches!(state, State::Waiting | State::Delayed | State::WaitingChildren);
     send(world, client, What::Cancel, pending);
 }
 

@@ -32,7 +32,10 @@ use std::fmt::Debug;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     Done,
-    Refused { place: usize, refusal: Refusal },
+    Refused {
+        place: usize,
+        refusal: Refusal,
+    },
     Pushed(Vec<JobId>),
     Pulled(Vec<(JobId, Option<Token>)>),
     Count(u64),

@@ -56,8 +56,7 @@ impl Call for SetSchedule {
         let (executions, version) = known.map_or((0, 0), |has| (has.executions, has.version));
         let spent = self.runs_max.is_some_and(|most| executions >= most);
         let next_run_ms = self.rhythm.next(at.now_ms, at.now_ms);
-        let expected =
-            Answer::Schedule((!spent).then_some((next_run_ms, executions, version + 1)));
+        let expected = Answer::Schedule((!spent).then_some((next_run_ms, executions, version + 1)));
         model.must(Check::Schedule, answer == Some(&expected), || {
             format!("{self:?} was answered {answer:?}, not {expected:?}")
         });
