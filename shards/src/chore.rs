@@ -252,22 +252,17 @@ impl Shard {
 
     /// One slice of the chore whose turn it is.
     pub(crate) fn work_on_chores<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        for _ in 0..self.chores.len() {
-            let Some(mut chore) = self.chores.pop_front() else { return };
-            let queue = chore.queue;
-            if !chore.begun && self.queues[queue].busy {
-                self.chores.push_back(chore);
-                continue;
-            }
-            chore.begun = true;
-            self.queues[queue].busy = true;
-            if self.work_on(now_ms, &mut chore, out) {
-                self.end_chore(now_ms, chore, out);
-            } else {
-                // To the back: the chores of several queues share the time.
-                self.chores.push_back(chore);
-            }
-            return;
+        // Those that have not begun stay where they are, so that the chores of one queue keep their order.
+        let can_go_on = |chore: &Chore| chore.begun || !self.queues[chore.queue].busy;
+        let Some(next) = self.chores.iter().position(can_go_on) else { return };
+        let Some(mut chore) = self.chores.remove(next) else { return };
+        chore.begun = true;
+        self.queues[chore.queue].busy = true;
+        if self.work_on(now_ms, &mut chore, out) {
+            self.end_chore(now_ms, chore, out);
+        } else {
+            // To the back: the chores of several queues share the time.
+            self.chores.push_back(chore);
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod support;
 
-use corq_shards::command::{Clean, Command, NewJob, Pull};
+use corq_shards::command::{Clean, Command, NewJob, Pull, RequestId};
 use corq_shards::effect::{Ending, KnownAs, Refusal, Reply};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
@@ -398,4 +398,22 @@ fn a_job_is_not_removed_in_the_call_that_delivers_it() {
     let [delivery] = bed.effects.deliveries[..] else { panic!("{:?}", bed.effects) };
     assert_eq!(bed.id(&delivery), late);
     bed.pass(0);
+}
+
+/// Found by the simulator: the third came before the second, if the first was in between at the time.
+#[test]
+fn chores_of_one_queue_keep_their_order_whenever_they_come() {
+    for waited in 0..4 {
+        let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
+        push_many(&mut bed, "q", 6);
+        let mut requests = Vec::new();
+        for command in [DRAIN, PURGE, REDO, RETRY] {
+            assert_eq!(bed.ask(1, &command), None);
+            requests.push(RequestId(bed.request));
+            (0..waited).for_each(|_| drop(tick(&mut bed)));
+        }
+        let answered: Vec<RequestId> =
+            bed.pass(0).into_iter().map(|(request, _)| request).collect();
+        assert!(requests.ends_with(&answered), "{answered:?} of {requests:?}");
+    }
 }

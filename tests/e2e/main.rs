@@ -28,6 +28,7 @@ mod queries;
 mod queues;
 mod restart;
 mod retry;
+mod rows;
 mod session;
 mod settings;
 mod timing;
