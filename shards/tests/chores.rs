@@ -405,7 +405,7 @@ fn a_job_is_not_removed_in_the_call_that_delivers_it() {
 fn chores_of_one_queue_keep_their_order_whenever_they_come() {
     for waited in 0..4 {
         let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
-        push_many(&mut bed, "q", 6);
+        push_many(&mut bed, "q", 30);
         let mut requests = Vec::new();
         for command in [DRAIN, PURGE, REDO, RETRY] {
             assert_eq!(bed.ask(1, &command), None);

@@ -248,7 +248,7 @@ impl Model {
         (job.attempts, job.stalls, job.run_at_ms) = (0, 0, now_ms);
         (job.state, job.met) = (State::Waiting, false);
         (job.notes.progress, job.notes.message) = (0.0, None);
-        let queue = job.queue.clone();
+        let queue = job.queue_name().to_owned();
         self.revived.insert(queue);
         self.fresh.insert(id, Some(0));
     }

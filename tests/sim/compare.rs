@@ -160,7 +160,7 @@ impl Model {
     fn compare_key(&self, job: &Job, key: &str) {
         let same = |other: &&Job| other.is_live() && other.unique_key.as_deref() == Some(key);
         let holders = self.of_queue(&job.queue).filter(same).count();
-        self.must(Check::Unique, holders == 1 || self.revived.contains(&job.queue), || {
+        self.must(Check::Unique, holders == 1 || self.revived.contains(job.queue_name()), || {
             format!("{holders} jobs hold the key {key} in {}", job.queue)
         });
     }

@@ -20,7 +20,10 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
-use support::{Client, Server, Start, until};
+use support::{Client, Dice, Server, Start, until};
+
+/// Bytes that make some hundred commands.
+const COMMANDS_BYTES: usize = 3000;
 
 /// Commands that a connection has sent and not seen answered, by `reqId`.
 struct Connection {
@@ -46,8 +49,18 @@ fn start() -> Server {
     server
 }
 
+/// Inputs begin small and nothing measures the server, so none would ever grow: what is lacking
+/// follows from what is there.
+fn lengthened(bytes: &[u8]) -> Vec<u8> {
+    let mut dice = Dice::new(corq_shards::id::fnv1a(bytes));
+    let mut long = bytes.to_vec();
+    long.resize_with(bytes.len().max(COMMANDS_BYTES), || dice.roll(256) as u8);
+    long
+}
+
 fn live(server: &mut Server, bytes: &[u8]) {
-    let mut u = Unstructured::new(bytes);
+    let bytes = lengthened(bytes);
+    let mut u = Unstructured::new(&bytes);
     sweep(&mut server.client());
     let restart = u.ratio(1, 12).unwrap_or(false);
     let by_kill = u.arbitrary().unwrap_or(false);
@@ -105,7 +118,7 @@ impl Connection {
             let command = self.open.remove(request);
             let Some(command) = command else { panic!("a reply nobody waits for: {reply}") };
             match (&reply["ok"], &reply["error"]) {
-                (Json::Bool(true), Json::Null) => learn(known, &reply),
+                (Json::Bool(true), _) => learn(known, &reply),
                 (Json::Bool(false), Json::String(text)) if !text.is_empty() => {}
                 _ => panic!("{command} was answered {reply}"),
             }
@@ -176,7 +189,10 @@ fn seen(client: &mut Client) -> Option<Vec<Json>> {
         }
         seen.push(client.ok("IsPaused", about)["paused"].clone());
     }
-    seen.push(client.ok("CronList", json!({}))["crons"].clone());
+    // They are listed in no particular order.
+    let mut crons = client.ok("CronList", json!({}))["crons"].as_array()?.clone();
+    crons.sort_by_key(|cron| cron["name"].to_string());
+    seen.push(crons.into());
     Some(seen)
 }
 

@@ -20,7 +20,9 @@ pub fn command(u: &mut Unstructured<'_>, known: &Known) -> Result<Vec<(Value, Va
     let mut fields = fields(u, known, spec.name, spec.fields)?;
     if spec.name == "Cron" && u.ratio(7, 8)? {
         // Exactly one of the two is allowed.
-        fields.retain(|(name, _)| !["schedule", "repeatEvery"].contains(&name.as_str().unwrap_or("")));
+        fields.retain(|(name, _)| {
+            !["schedule", "repeatEvery"].contains(&name.as_str().unwrap_or(""))
+        });
         fields.push(("repeatEvery".into(), 3_600_000.into()));
     }
     if u.ratio(1, 40)? {
@@ -48,8 +50,10 @@ fn fields(
         let wanted = if spec.required { u.ratio(40, 41)? } else { u.ratio(1, 3)? };
         // Without a token, most jobs that are held cannot be ended.
         let wanted = wanted || spec.kind == Kind::Token && u.ratio(1, 2)?;
-        if wanted {
-            let odd = u.ratio(1, 50)?;
+        // One that does not say waits for half a minute.
+        let waits = command == "WaitJob" && spec.name == "timeout";
+        if wanted || waits {
+            let odd = !waits && u.ratio(1, 50)?;
             let value = if odd { payload(u, 0)? } else { value(u, known, command, spec)? };
             fields.push((spec.name.into(), value));
         }
@@ -75,7 +79,9 @@ fn value(
         (Kind::Text { .. }, _) => format!("name{}", u.int_in_range(0..=3)?).into(),
         (Kind::LongText { .. }, _) => (*u.choose(&["", "text", "ä\u{10ffff}\0"])?).into(),
         (Kind::JobId, _) => id(u, known)?.into(),
-        (Kind::JobIds, _) | (Kind::Texts { .. }, "dependsOn") => list(u, |u| Ok(id(u, known)?.into()))?,
+        (Kind::JobIds, _) | (Kind::Texts { .. }, "dependsOn") => {
+            list(u, |u| Ok(id(u, known)?.into()))?
+        }
         (Kind::Texts { .. } | Kind::Stack { .. }, _) => list(u, |u| payload(u, 9))?,
         (Kind::Token, _) => token(u, known)?,
         (Kind::Tokens, _) => list(u, |u| token(u, known))?,
@@ -140,7 +146,13 @@ fn list(
 }
 
 /// A number at or next to a bound, or a small one. Waits are short, so that answers come.
-fn number(u: &mut Unstructured<'_>, command: &str, name: &str, min: i64, max: i64) -> Result<Value> {
+fn number(
+    u: &mut Unstructured<'_>,
+    command: &str,
+    name: &str,
+    min: i64,
+    max: i64,
+) -> Result<Value> {
     let waits = matches!(command, "PULL" | "PULLB" | "WaitJob") && name == "timeout";
     let short = waits || name == "repeatEvery" || name == "limit" && command == "RateLimit";
     let largest = match name {
