@@ -11,6 +11,7 @@ mod fields;
 mod hostile;
 mod jobs;
 mod replies;
+mod rows;
 
 use corq::api::request::{Body, Refused, Request};
 use corq::protocol::decode::decode;
