@@ -351,10 +351,8 @@ impl Model {
                     }
                     _ => self.take_in_chore(at, id, false),
                 },
-                Record::Revived { id, .. } => {
-                    if !self.claimed.remove(&id) {
-                        self.take_in_chore(at, id, true);
-                    }
+                Record::Revived { id, .. } if !self.claimed.remove(&id) => {
+                    self.take_in_chore(at, id, true);
                 }
                 Record::CronRan(ran) => self.run_schedule(at, &ran),
                 Record::CronMissed { name, next_run_ms } => {

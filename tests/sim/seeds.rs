@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const SEEDS: u64 = 3000;
 
 /// How often a long run says how far it is, so that whoever stops it knows.
-const REPORT: Duration = Duration::from_secs(60);
+const REPORT: Duration = Duration::from_mins(1);
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

@@ -54,7 +54,7 @@ fn fields(
         let waits = command == "WaitJob" && spec.name == "timeout";
         if wanted || waits {
             let odd = !waits && u.ratio(1, 50)?;
-            let value = if odd { payload(u, 0)? } else { value(u, known, command, spec)? };
+            let value = if odd { strange(u)? } else { value(u, known, command, spec)? };
             fields.push((spec.name.into(), value));
         }
     }
@@ -169,6 +169,18 @@ fn number(
         _ => smallest.saturating_add(u.int_in_range(0..=3)?).min(largest),
     };
     Ok(number.into())
+}
+
+/// A value that most fields do not take. No number: it could be a time that ends while somebody looks.
+fn strange(u: &mut Unstructured<'_>) -> Result<Value> {
+    Ok(match u.int_in_range(0..=5)? {
+        0 => Value::Nil,
+        1 => u.arbitrary::<bool>()?.into(),
+        2 => Value::Binary(u.arbitrary::<[u8; 3]>()?.to_vec()),
+        3 => Value::Ext(u.arbitrary()?, u.arbitrary::<[u8; 2]>()?.to_vec()),
+        4 => "strange".into(),
+        _ => Value::Array(vec![payload(u, 0)?]),
+    })
 }
 
 /// Any small value.
