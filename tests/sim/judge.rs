@@ -88,7 +88,8 @@ impl Model {
     }
 
     /// An attempt has failed. How long until the next one is the shard's choice, within bounds.
-    pub fn fail_attempt(&mut self, now_ms: u64, id: JobId, shard: &Shard) {
+    pub fn fail_attempt(&mut self, at: &Moment<'_>, id: JobId) {
+        let now_ms = at.now_ms;
         let job = &self.jobs[&id];
         if job.attempts + 1 >= job.max_attempts {
             self.bury(now_ms, id, false);
@@ -97,9 +98,13 @@ impl Model {
         let doublings = u32::from(job.attempts);
         let least_ms = (job.backoff_ms << doublings).min(BACKOFF_MAX_MS);
         let most_ms = (least_ms + least_ms / 5).min(BACKOFF_MAX_MS);
-        // A job whose life has ended meanwhile is not there to be seen.
-        let found = shard.find(id).map(|index| shard.view(index).job.run_at_ms);
-        let run_at_ms = found.unwrap_or(now_ms + least_ms);
+        // Its record says so even if its life has ended in the same call.
+        let told = at.records().find_map(|(_, record)| match record {
+            Record::Retried(retried) if retried.id == id => Some(retried.run_at_ms),
+            _ => None,
+        });
+        let seen = || at.shard.find(id).map(|index| at.shard.view(index).job.run_at_ms);
+        let run_at_ms = told.or_else(seen).unwrap_or(now_ms + least_ms);
         self.must(Check::EarlyBackoff, run_at_ms >= now_ms + least_ms, || {
             format!("{id:?} is tried again after {} ms", run_at_ms.saturating_sub(now_ms))
         });
@@ -329,7 +334,7 @@ impl Model {
                 State::Active(lease) => {
                     let timed_out = lease.timeout_at_ms.is_some_and(|end| end <= at.now_ms);
                     if timed_out {
-                        self.fail_attempt(at.now_ms, id, at.shard);
+                        self.fail_attempt(at, id);
                     } else if lease.expires_at_ms <= at.now_ms {
                         self.stall(at.now_ms, id);
                     }
