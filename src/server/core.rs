@@ -5,6 +5,7 @@ use super::auth::Guard;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::hole::{ColdReplies, Hole, Then};
+use super::http::{Desk, Phase};
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
@@ -84,6 +85,7 @@ pub struct Core {
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
+    pub(super) http: Desk,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -121,6 +123,7 @@ impl Core {
         post: Post,
         slots: Slots,
         guard: Arc<Guard>,
+        http: Desk,
         me: usize,
         now_ms: u64,
     ) -> Self {
@@ -144,6 +147,7 @@ impl Core {
             workers: Workers::default(),
             rates: Rates::default(),
             durations: Durations::default(),
+            http,
             net: Counters::default(),
             touched: Vec::new(),
             finishing: Vec::new(),
@@ -221,7 +225,12 @@ impl Core {
 
     /// A new connection.
     pub fn accepted(&mut self, conn: ConnId, speech: Speech) {
-        self.sessions.open(self.me, conn, speech, !self.guard.is_on());
+        // Over HTTP each request shows a token of its own.
+        let trusted = speech == Speech::Http || !self.guard.is_on();
+        self.sessions.open(self.me, conn, speech, trusted);
+        if speech == Speech::Http {
+            self.await_conn(conn, Phase::Reading);
+        }
     }
 
     /// Bytes of a connection.
@@ -296,7 +305,9 @@ impl Core {
             match split(left) {
                 Split::Complete { frame, rest } => {
                     left = rest;
-                    self.begin(conns, conn, frame);
+                    if self.admits_frame(conns, conn, frame) {
+                        self.begin(conns, conn, frame);
+                    }
                 }
                 Split::Incomplete { need } if need > STRANGER_BYTES_MAX && !session.trusted => {
                     let origin = self.origin(conn);
@@ -313,6 +324,20 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Counts a frame where that is limited; one too many is refused.
+    #[inline]
+    fn admits_frame(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) -> bool {
+        let Some(rule) = self.http.settings.frame_rule else { return true };
+        let Some(session) = self.sessions.get(conn) else { return true };
+        if session.window.admit(self.now_ms, rule).is_ok() {
+            return true;
+        }
+        self.http.counters.limited += 1;
+        let origin = self.origin(conn);
+        self.refuse(conns, origin, reply::req_id_of(frame), "Rate limit exceeded");
+        false
     }
 
     /// Handles nothing more of a connection, and closes it once its output is sent.
@@ -341,6 +366,9 @@ impl Core {
 
     /// Input that waits for nothing but bytes is the beginning of a request whose end will not come.
     fn finish_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
+        if self.sessions.get(conn).is_some_and(|session| session.half_closed) {
+            self.answer_dropped(conns, conn);
+        }
         let answered = |session: &mut Session| {
             let waits_for_turn = session.blocked && !session.pending.is_empty();
             session.half_closed && session.in_flight == 0 && !waits_for_turn
@@ -401,6 +429,7 @@ impl Core {
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        let next_ms = next_ms.min(self.end_patience(conns));
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 
@@ -484,7 +513,16 @@ impl Core {
     ) {
         let mut holes = Vec::new();
         let dest = usize::from(origin.shard);
-        let out = if dest == self.me {
+        let speech = if dest == self.me { self.sessions.speech(origin.conn) } else { None };
+        let mut scratch = Vec::new();
+        let out = if speech == Some(Speech::Http) {
+            scratch = self.http.take_reply();
+            &mut scratch
+        } else if dest == self.me {
+            // Nobody waits at a connection that is gone.
+            if speech.is_none() {
+                return;
+            }
             if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
                 self.deaf.push(origin.conn);
                 return;
@@ -498,7 +536,10 @@ impl Core {
         write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
         if holes.is_empty() {
             let frame = start..out.len();
-            if dest == self.me {
+            if speech == Some(Speech::Http) {
+                self.answer_http(conns, origin.conn, &scratch);
+                self.http.keep_reply(scratch);
+            } else if dest == self.me {
                 self.touch(origin.conn);
             } else {
                 self.post.tell(dest).messages.push(Message::Reply { origin, frame });
@@ -514,7 +555,7 @@ impl Core {
     }
 
     /// Notes that a connection has new output. It may be noted twice.
-    fn touch(&mut self, conn: ConnId) {
+    pub(super) fn touch(&mut self, conn: ConnId) {
         if self.touched.last() != Some(&conn) {
             self.touched.push(conn);
         }

@@ -3,6 +3,8 @@
 
 use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::figures::Figures;
+use super::http::TooMany;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
@@ -195,6 +197,20 @@ pub enum Message {
         /// What is more than numbers and entries.
         share: Option<Share>,
     },
+    /// A client wants to be counted whose window the receiver keeps.
+    Toll {
+        /// The connection that it came by.
+        origin: Origin,
+        /// Its name.
+        client: Span,
+    },
+    /// The answer.
+    Tolled {
+        /// The connection.
+        conn: ConnId,
+        /// Whether it may come in.
+        verdict: Result<(), TooMany>,
+    },
     /// About schedules.
     Cron(CronMail),
     /// The sender has recovered and has told its custom ids.
@@ -216,6 +232,14 @@ pub enum Question {
     Metrics,
     /// Prometheus.
     Prometheus,
+    /// `GET /health`.
+    Health,
+    /// `GET /ready`.
+    Ready,
+    /// `GET /stats`.
+    ServerStats,
+    /// `GET /heapstats`.
+    Heap,
 }
 
 /// A share of an answer that has to be put together by whoever asked.
@@ -225,6 +249,8 @@ pub enum Share {
     Workers(Box<Roll>),
     /// Of the metrics.
     Metrics(Box<Metrics>),
+    /// Of what only HTTP asks for.
+    Figures(Box<Figures>),
 }
 
 /// All that one shard tells another in one turn.

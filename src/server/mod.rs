@@ -12,6 +12,7 @@
 //! needs    what jobs of a push depend on
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
+//! http     the HTTP port     figures   what only HTTP asks for
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -25,6 +26,7 @@ mod crons;
 mod dispatch;
 mod engine;
 mod execute;
+mod figures;
 mod here;
 mod hole;
 mod http;
