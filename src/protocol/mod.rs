@@ -7,6 +7,7 @@
 pub mod decode;
 mod fields;
 pub mod frame;
+pub mod http1;
 pub mod json;
 pub mod msgpack;
 pub mod reply;

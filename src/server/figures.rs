@@ -170,8 +170,8 @@ impl Figures {
             ("dlq", census.failed),
         ];
         write_counts(&mut writer, "queues", &queues);
-        let connections =
-            [("tcp", self.count("TcpConnection")), ("http", self.count("HttpConnection"))];
+        // Streams and upgrades are not served: there are none to be counted.
+        let connections = [("tcp", self.count("TcpConnection")), ("ws", 0), ("sse", 0)];
         write_counts(&mut writer, "connections", &connections);
         self.write_memory(&mut writer, false);
     }

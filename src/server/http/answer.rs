@@ -10,7 +10,7 @@ use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::http1::answer::{self, Standing};
 use crate::protocol::json;
 use crate::protocol::msgpack::Reader;
-use std::time::{Duration, SystemTime};
+use chrono::{DateTime, Datelike, Timelike};
 
 /// How far a request of more than one command is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -185,12 +185,24 @@ impl super::Desk {
         let now_s = now_ms / 1000;
         if now_s != self.date_of_s {
             self.date_of_s = now_s;
-            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now_s);
-            self.date = httpdate::fmt_http_date(now);
+            let now = DateTime::from_timestamp_secs(now_s.cast_signed()).unwrap_or_default();
+            self.date = format!(
+                "{}, {:02} {} {} {:02}:{:02}:{:02} GMT",
+                now.weekday(),
+                now.day(),
+                MONTHS[now.month0() as usize],
+                now.year(),
+                now.hour(),
+                now.minute(),
+                now.second(),
+            );
         }
         (&self.standing, &self.date)
     }
 }
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Two decimals are all that anybody reads.
 pub fn megabytes(bytes: u64) -> f64 {

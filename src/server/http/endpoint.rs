@@ -107,9 +107,4 @@ impl Endpoint {
     pub fn is_limited(self) -> bool {
         !self.is_vital() && self != Self::Preflight
     }
-
-    /// Whether the body of a request means something.
-    pub fn takes_body(self) -> bool {
-        matches!(self, Self::Push | Self::Ack | Self::Fail)
-    }
 }

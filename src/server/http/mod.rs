@@ -25,6 +25,7 @@ use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{Problem, answer::EXPOSITION};
 use answer::Stage;
+pub use answer::megabytes;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use endpoint::{Endpoint, Miss};
