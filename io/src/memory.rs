@@ -27,7 +27,8 @@ pub fn measure() -> Memory {
     // In pages: all that is mapped, resident, shared, and more.
     let sizes = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut sizes = sizes.split_ascii_whitespace().skip(1);
-    let mut bytes = || sizes.next().and_then(|pages| pages.parse().ok()).unwrap_or(0) * page_bytes();
+    let mut bytes =
+        || sizes.next().and_then(|pages| pages.parse().ok()).unwrap_or(0) * page_bytes();
     Memory { heap_used, heap_total, resident: bytes(), shared: bytes() }
 }
 

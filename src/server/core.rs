@@ -229,7 +229,7 @@ impl Core {
         let trusted = speech == Speech::Http || !self.guard.is_on();
         self.sessions.open(self.me, conn, speech, trusted);
         if speech == Speech::Http {
-            self.await_conn(conn, Phase::Reading);
+            self.await_conn(conn, Phase::Fresh);
         }
     }
 
@@ -496,6 +496,7 @@ impl Core {
     pub fn go_on_unblocked(&mut self, conns: &mut Connections) -> bool {
         let unblocked = std::mem::take(&mut self.unblocked);
         for &conn in &unblocked {
+            self.finish_if_over(conns, conn);
             if self.sessions.get(conn).is_some_and(|session| session.blocked) {
                 self.go_on(conns, conn);
             }

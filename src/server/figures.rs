@@ -3,7 +3,7 @@
 
 use super::all::write_stats;
 use super::core::Core;
-use super::http::megabytes;
+use super::http::{Limiter, megabytes};
 use super::message::{Question, Share};
 use super::session::Speech;
 use crate::protocol::reply;
@@ -104,7 +104,7 @@ impl Core {
             self.sessions.count(Speech::Http),
             self.parked.len(),
             self.tasks.len(),
-            self.http.limiter.as_ref().map_or(0, |limiter| limiter.len()),
+            self.http.limiter.as_ref().map_or(0, Limiter::len),
             log.memory_bytes() >> 20,
         ];
         let troubles = [

@@ -60,7 +60,13 @@ impl Standing {
 }
 
 /// Writes an answer. `date` is the value of that header.
-pub fn write(out: &mut Vec<u8>, standing: &Standing, date: &str, answer: &Answer<'_>, manner: Manner) {
+pub fn write(
+    out: &mut Vec<u8>,
+    standing: &Standing,
+    date: &str,
+    answer: &Answer<'_>,
+    manner: Manner,
+) {
     let Answer { status, kind, extra, body } = *answer;
     let body_bytes = if manner.bodiless { 0 } else { body.len() };
     out.reserve(512 + standing.lines.len() + extra.len() + body_bytes);
@@ -85,7 +91,9 @@ pub fn begin(out: &mut Vec<u8>, status: u16) {
 }
 
 fn put(out: &mut Vec<u8>, parts: &[&str]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
 }
 
 fn reason(status: u16) -> &'static str {

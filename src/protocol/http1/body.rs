@@ -130,7 +130,8 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Problem> {
 fn size(line: &[u8]) -> Result<usize, Problem> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let behind = line[digits..].trim_ascii_start();
-    let ends = behind.first().is_none_or(|byte| *byte == b';') && line[digits..].first() != Some(&b'\t');
+    let ends =
+        behind.first().is_none_or(|byte| *byte == b';') && line[digits..].first() != Some(&b'\t');
     // Sixteen digits would overflow; a size that needs eight is refused for itself.
     if !(1..=15).contains(&digits) || !ends || behind.iter().any(u8::is_ascii_control) {
         return Err(GARBLED);

@@ -89,7 +89,9 @@ pub fn read<'a>(bytes: &'a [u8], seen: &mut usize) -> Result<Option<Head<'a>>, P
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(raw, &mut headers) {
-        Ok(httparse::Status::Complete(length)) if length == end => understand(raw, &request).map(Some),
+        Ok(httparse::Status::Complete(length)) if length == end => {
+            understand(raw, &request).map(Some)
+        }
         Err(httparse::Error::TooManyHeaders) => Err(TOO_LARGE),
         Err(httparse::Error::Version) => Err(VERSION),
         _ => Err(GARBLED),
@@ -131,10 +133,7 @@ struct Headers<'a> {
     real_ip: Option<&'a [u8]>,
 }
 
-fn understand<'a>(
-    raw: &'a [u8],
-    request: &httparse::Request<'_, 'a>,
-) -> Result<Head<'a>, Problem> {
+fn understand<'a>(raw: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<Head<'a>, Problem> {
     let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version)
     else {
         return Err(GARBLED);
@@ -180,9 +179,8 @@ impl<'a> Headers<'a> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.len() {
             4 if is("host") => {
-                if std::mem::replace(&mut self.host, true) || !is_host(value) {
-                    return Err(HOST);
-                }
+                let again = std::mem::replace(&mut self.host, true);
+                return if again || !is_host(value) { Err(HOST) } else { Ok(()) };
             }
             6 if is("expect") => {
                 let known = value.eq_ignore_ascii_case(b"100-continue");
@@ -201,7 +199,8 @@ impl<'a> Headers<'a> {
                 self.authorization = Some(if twice { b"" } else { value });
             }
             14 if is("content-length") => {
-                let digits = (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+                let digits =
+                    (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
                 if self.length.is_some() || !digits {
                     return Err(LENGTHS);
                 }

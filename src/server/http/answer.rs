@@ -134,8 +134,7 @@ impl Core {
     ) {
         let Objection { status, text, extra } = objection;
         let body = error_body(text);
-        let answer =
-            Answer { status: *status, kind: JSON, extra, body: body.as_bytes() };
+        let answer = Answer { status: *status, kind: JSON, extra, body: body.as_bytes() };
         self.write_answer(conns, conn, &answer, manner);
     }
 
@@ -150,7 +149,18 @@ impl Core {
         let (standing, date) = self.http.standing_at(self.now_ms);
         answer::write(out, standing, date, answer, manner);
         self.touch(conn);
-        if !manner.stay {
+        if !manner.stay
+            && let Some(session) = self.sessions.get(conn)
+        {
+            // Ended once whatever led here is done with its effects.
+            session.dialogue.over = true;
+            self.unblocked.push(conn);
+        }
+    }
+
+    /// Ends a connection whose last answer is written.
+    pub(in super::super) fn finish_if_over(&mut self, conns: &mut Connections, conn: ConnId) {
+        if self.sessions.get(conn).is_some_and(|session| session.dialogue.over) {
             self.finish_connection(conns, conn);
         }
     }
@@ -167,14 +177,12 @@ impl Core {
         let after = memory::measure();
         let shown = |memory: &memory::Memory| {
             let memory::Memory { heap_used, heap_total, resident, .. } = memory;
-            let [used, total, resident] = [heap_used, heap_total, resident].map(|&bytes| megabytes(bytes));
+            let [used, total, resident] =
+                [heap_used, heap_total, resident].map(|&bytes| megabytes(bytes));
             format!(r#"{{"heapUsed":{used},"heapTotal":{total},"rss":{resident}}}"#)
         };
-        let body = format!(
-            r#"{{"ok":true,"before":{},"after":{}}}"#,
-            shown(&before),
-            shown(&after)
-        );
+        let body =
+            format!(r#"{{"ok":true,"before":{},"after":{}}}"#, shown(&before), shown(&after));
         self.conclude(conns, conn, 200, JSON, body.as_bytes());
     }
 }

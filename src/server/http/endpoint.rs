@@ -87,24 +87,22 @@ impl Endpoint {
     /// Whether a request needs a token, where there are tokens.
     pub fn is_guarded(self, metrics_are: bool) -> bool {
         match self {
-            Self::Health
-            | Self::Alive
-            | Self::Ready
-            | Self::Gc
-            | Self::Heap
-            | Self::Preflight => false,
+            Self::Health | Self::Alive | Self::Ready | Self::Gc | Self::Heap | Self::Preflight => {
+                false
+            }
             Self::Prometheus => metrics_are,
             _ => true,
         }
     }
 
-    /// Whether a supervisor asks it to learn how the server is: answered whatever the load.
+    /// Whether it tells how the server is: answered whatever the load.
     pub fn is_vital(self) -> bool {
-        matches!(self, Self::Alive | Self::Ready)
+        matches!(self, Self::Alive | Self::Ready | Self::Health)
     }
 
-    /// Whether it counts against a client's limit.
+    /// Whether it counts against a client's limit. What supervisors and browsers ask on their own does
+    /// not.
     pub fn is_limited(self) -> bool {
-        !self.is_vital() && self != Self::Preflight
+        !matches!(self, Self::Alive | Self::Ready | Self::Preflight)
     }
 }

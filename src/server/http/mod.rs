@@ -29,8 +29,7 @@ pub use answer::megabytes;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use endpoint::{Endpoint, Miss};
-pub use limit::{Rule, TooMany, Window};
-use limit::Limiter;
+pub use limit::{Limiter, Rule, TooMany, Window};
 pub use patience::Phase;
 use patience::{Alarms, Patience};
 use std::borrow::Cow;
@@ -124,6 +123,8 @@ pub struct Dialogue {
     reading: Option<Box<Reading>>,
     /// The request under way.
     exchange: Option<Exchange>,
+    /// Whether its last answer has been written.
+    over: bool,
     /// Whether the next request may pass.
     toll: Toll,
     patience: Patience,
@@ -168,7 +169,7 @@ impl Plan<'_> {
     }
 }
 
-/// An answer before the request was even looked at.
+/// Why a request goes nowhere.
 struct Objection {
     status: u16,
     text: &'static str,
@@ -214,6 +215,9 @@ impl Core {
     fn read_on(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
         let busy = self.stopping || self.saturated;
         let Some(session) = self.sessions.get(conn) else { return Progress::Over };
+        if session.dialogue.over {
+            return Progress::Over;
+        }
         session.choked = conns.unsent(conn) > CHOKING_BYTES;
         let Session { dialogue, choked, blocked, .. } = session;
         let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
@@ -324,12 +328,13 @@ impl Core {
         if head.expects == Some(false) {
             return Err(Objection::new(417, "Expect must be 100-continue"));
         }
-        body::check(head.length).map_err(|Problem { status, text }| Objection::new(status, text))?;
+        body::check(head.length)
+            .map_err(|Problem { status, text }| Objection::new(status, text))?;
         let value = |name| match endpoint {
             Endpoint::Pull => {
-                let value = target.value(name).map_err(|_| {
-                    Objection::new(400, "The query must be percent-encoded UTF-8")
-                })?;
+                let value = target
+                    .value(name)
+                    .map_err(|_| Objection::new(400, "The query must be percent-encoded UTF-8"))?;
                 Ok(value.filter(|text| !text.is_empty()))
             }
             _ => Ok(None),
@@ -414,9 +419,7 @@ impl Core {
         let name = &*plan.name;
         let fields = |cmd, key| (cmd, key, name);
         let frame = match plan.endpoint {
-            Endpoint::Push => {
-                ask::with_fields(&mut scratch, fields("PUSH", "queue"), body, false)
-            }
+            Endpoint::Push => ask::with_fields(&mut scratch, fields("PUSH", "queue"), body, false),
             Endpoint::Ack => ask::with_fields(&mut scratch, fields("ACK", "id"), body, true),
             Endpoint::Fail => ask::with_fields(&mut scratch, fields("FAIL", "id"), body, true),
             endpoint => {

@@ -19,7 +19,9 @@ pub enum Phase {
     /// Nothing: it waits for the server.
     #[default]
     Answering,
-    /// The rest of a request, or the first of all.
+    /// The first request of all.
+    Fresh,
+    /// The rest of a request.
     Reading,
     /// The next request, or that it reads its answers.
     Idle,
@@ -50,6 +52,9 @@ impl Core {
     /// is left.
     pub(super) fn note_phase(&mut self, conn: ConnId, begun: bool) {
         let Some(session) = self.sessions.get(conn) else { return };
+        if session.dialogue.over {
+            return;
+        }
         let unread = session.choked && session.dialogue.exchange.is_none();
         let phase = if session.blocked && !unread {
             Phase::Answering
@@ -72,7 +77,7 @@ impl Core {
         patience.phase = phase;
         patience.due_ms = match phase {
             Phase::Answering => u64::MAX,
-            Phase::Reading => self.now_ms + settings.request_timeout_ms,
+            Phase::Fresh | Phase::Reading => self.now_ms + settings.request_timeout_ms,
             Phase::Idle => self.now_ms + settings.idle_timeout_ms,
         };
         if patience.due_ms < patience.alarm_ms {
@@ -108,9 +113,8 @@ impl Core {
     fn lose_patience(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let unsent = conns.unsent(conn);
-        let begun = !session.pending.is_empty() || session.dialogue.reading.is_some();
         let patience = &mut session.dialogue.patience;
-        if patience.phase == Phase::Reading && begun {
+        if patience.phase == Phase::Reading {
             self.http.counters.timeouts += 1;
             self.give_up(conns, conn, TOO_SLOW);
         } else if unsent == 0 {
