@@ -219,8 +219,9 @@ impl Core {
             return Progress::Over;
         }
         session.choked = conns.unsent(conn) > CHOKING_BYTES;
-        let Session { dialogue, choked, blocked, .. } = session;
+        let Session { dialogue, choked, blocked, habit, .. } = session;
         let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
+        let waits = waits || habit.is_leaving();
         *blocked = waits || *choked || busy && dialogue.reading.is_some();
         if *blocked || bytes.is_empty() {
             return Progress::Wants;

@@ -86,6 +86,16 @@ impl Core {
         }
     }
 
+    /// A connection has come from another shard, where its alarms were left behind.
+    pub(in super::super) fn set_alarm_again(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let patience = &mut session.dialogue.patience;
+        patience.alarm_ms = patience.due_ms;
+        if patience.due_ms < u64::MAX {
+            self.http.alarms.push(Reverse((patience.due_ms, conn)));
+        }
+    }
+
     /// Ends what has lasted too long. Returns when to come again.
     pub(in super::super) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
         while let Some(&Reverse((at_ms, conn))) = self.http.alarms.peek() {
