@@ -9,6 +9,7 @@ mod commands;
 mod docs;
 mod fields;
 mod hostile;
+mod http1;
 mod jobs;
 mod json;
 mod replies;

@@ -93,20 +93,27 @@ pub fn read<'a>(bytes: &'a [u8], seen: &mut usize) -> Result<Option<Head<'a>>, P
             understand(raw, &request).map(Some)
         }
         Err(httparse::Error::TooManyHeaders) => Err(TOO_LARGE),
-        Err(httparse::Error::Version) => Err(VERSION),
+        Err(httparse::Error::Version) if names_version(raw) => Err(VERSION),
         _ => Err(GARBLED),
     }
 }
 
-/// Where the head ends: behind the first empty line.
+/// Whether what stands where the version should is one.
+fn names_version(raw: &[u8]) -> bool {
+    let third = raw.splitn(3, |byte| *byte == b' ').nth(2);
+    third.is_some_and(|version| version.starts_with(b"HTTP/"))
+}
+
+/// Where the head ends: behind the first empty line. What lies beyond the limit is not looked at, so
+/// that it does not matter in which pieces it comes.
 fn find_end(bytes: &[u8], seen: &mut usize) -> Result<Option<usize>, Problem> {
-    let from = (*seen).min(bytes.len());
-    for found in memchr::memchr_iter(b'\n', &bytes[from..]) {
-        let lines = &bytes[..=from + found];
+    let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let from = (*seen).min(window.len());
+    for found in memchr::memchr_iter(b'\n', &window[from..]) {
+        let lines = &window[..=from + found];
         if lines.ends_with(b"\r\n\r\n") {
-            let fits = lines.len() <= HEAD_BYTES_MAX;
             *seen = 0;
-            return if fits { Ok(Some(lines.len())) } else { Err(TOO_LARGE) };
+            return Ok(Some(lines.len()));
         }
         if !lines.ends_with(b"\r\n") {
             return Err(LINE_ENDS);
