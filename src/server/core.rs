@@ -404,8 +404,10 @@ impl Core {
     }
 
     pub(super) fn origin(&mut self, conn: ConnId) -> Origin {
-        let client = self.sessions.get(conn).map(|session| session.client).unwrap_or_default();
-        Origin { shard: self.me as u16, conn, client }
+        let session = self.sessions.get(conn);
+        let about = session.map(|session| (session.client, session.speech == Speech::Http));
+        let (client, tokenless) = about.unwrap_or_default();
+        Origin { shard: self.me as u16, conn, client, tokenless }
     }
 
     /// Carries out a command and answers everybody whom it lets answer, but not the caller: its

@@ -36,13 +36,15 @@ impl Core {
             Body::PullBatch(pull) => self.pull(conns, asked, &pull.command(), true),
             Body::Ack(ack) => {
                 self.on_job(conns, asked, body, ack.job, |core, conns, job, caller| {
-                    let acks = [Ack { job, token: ack.token, result: ack.result }];
+                    let token = asked.origin.token(ack.token);
+                    let acks = [Ack { job, token, result: ack.result }];
                     core.apply(conns, caller, &Command::Ack { acks: &acks });
                 });
             }
             Body::Fail(fail) => {
                 self.on_job(conns, asked, body, fail.job, |core, conns, job, caller| {
                     let api::request::Fail { token, error, stack, unrecoverable, .. } = *fail;
+                    let token = asked.origin.token(token);
                     let fail = Fail { job, token, error, stack, unrecoverable };
                     core.apply(conns, caller, &Command::Fail(fail));
                 });

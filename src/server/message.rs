@@ -26,6 +26,15 @@ pub struct Origin {
     pub conn: ConnId,
     /// The same as the engine knows it, wherever it goes.
     pub client: ClientId,
+    /// Whether it may finish locked jobs without their tokens, as over HTTP.
+    pub tokenless: bool,
+}
+
+impl Origin {
+    /// The token that counts where this one was shown.
+    pub fn token(self, shown: Option<Token>) -> Option<Token> {
+        if self.tokenless { shown.or(Some(Token::ANY)) } else { shown }
+    }
 }
 
 /// A piece of [`Batch::bytes`].
