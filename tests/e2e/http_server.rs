@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Server, Start, until};
+use crate::support::{Client, Http, Server, Start, until};
 use crate::{client, queue, shared};
 
 fn keys(object: &Value) -> BTreeSet<&str> {
@@ -77,6 +77,35 @@ fn get_healthz_and_live_say_ok_as_text() {
 fn get_ready_says_so() {
     let answer = shared().web().get("/ready");
     assert_eq!(answer.expect(200), json!({"ok": true, "ready": true}));
+}
+
+#[test]
+fn a_server_that_stops_is_not_ready_and_says_why() {
+    let mut server = Start::new().env("SHUTDOWN_TIMEOUT_MS", 20_000).start();
+    let mut web = server.web();
+    assert_eq!(web.get("/ready").status, 200);
+    // A client with much to read holds up the end.
+    let mut tcp = server.client();
+    let id = tcp.push("q", "x".repeat(9 << 20));
+    (0..8).for_each(|_| drop(tcp.send("GetJob", json!({"id": id})).unwrap()));
+    until("its replies wait", || (memory_of(&mut web) > 60.0).then_some(()));
+    server.signal(rustix::process::Signal::TERM);
+    until("the stop has begun", || {
+        let answer = web.get("/ready");
+        (answer.status == 503).then(|| {
+            let expected = json!({
+                "ok": false, "ready": false, "error": "The server is stopping"
+            });
+            assert_eq!(answer.json(), expected);
+            assert_eq!(answer.headers["connection"], "close");
+        })
+    });
+    drop(tcp);
+    assert!(server.wait_for_end().success());
+}
+
+fn memory_of(web: &mut Http) -> f64 {
+    web.get("/health").expect(200)["memory"]["rss"].as_f64().unwrap()
 }
 
 #[test]

@@ -129,8 +129,10 @@ fn a_slow_reader_is_not_cut_off_while_it_reads() {
 
 #[test]
 fn slow_and_half_open_connections_by_the_thousand_leave_the_server_serving() {
-    let server =
-        Start::new().env("HTTP_REQUEST_TIMEOUT_MS", 12_000).env("HTTP_IDLE_TIMEOUT_MS", 4000).start();
+    let server = Start::new()
+        .env("HTTP_REQUEST_TIMEOUT_MS", 12_000)
+        .env("HTTP_IDLE_TIMEOUT_MS", 4000)
+        .start();
     serves(&server);
     let (before, memory_before) = (open_files(&server), resident_kb(&server));
     let mut sockets: Vec<TcpStream> =
