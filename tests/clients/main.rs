@@ -1,7 +1,6 @@
 //! Other people's clients of this protocol, unmodified, against the real server: the crate
 //! `bunqueue-client` here, the package of the same name for Python in `python/`, and Prometheus' own
-//! tool for the metrics. The fear: a server
-//! that only our own tests can talk to.
+//! tool for the metrics. The fear: a server that only our own tests can talk to.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../support/mod.rs"]
