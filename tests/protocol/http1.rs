@@ -227,7 +227,7 @@ fn heads_and_bodies_have_limits() {
     };
     assert_eq!(hear(padded(HEAD_BYTES_MAX).as_bytes()).said.len(), 1);
     assert_eq!(refused(padded(HEAD_BYTES_MAX + 1).as_bytes()), 431);
-    assert_eq!(refused(&[b'G'; HEAD_BYTES_MAX]), 431, "a line without an end");
+    assert_eq!(refused(&vec![b'G'; HEAD_BYTES_MAX]), 431, "a line without an end");
     let headers =
         |count| format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "a: b\r\n".repeat(count - 1));
     assert_eq!(hear(headers(HEADERS_MAX).as_bytes()).said.len(), 1);
