@@ -2,7 +2,7 @@
 //!
 //! Pure: time is an argument. A window counts in grains of a 64th of its length, so a client that
 //! has used it up waits at most that much longer than a list of all its requests would tell, and
-//! costs no more than 65 pairs of numbers, however often it comes.
+//! costs no more than 66 pairs of numbers, however often it comes.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,7 +23,7 @@ pub struct Rule {
 
 impl Rule {
     fn grain_ms(self) -> u64 {
-        (self.window_ms / GRAINS).max(1)
+        self.window_ms.div_ceil(GRAINS)
     }
 }
 
