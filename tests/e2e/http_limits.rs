@@ -135,7 +135,7 @@ fn a_tcp_connection_over_its_limit_is_refused_with_its_request_id() {
     server.client().ok("Ping", json!({}));
     assert_eq!(server.web().get("/stats").status, 200, "HTTP has a limit of its own");
     until("the window to slide", || (client.call("Ping", json!({}))["ok"] == true).then_some(()));
-    assert_eq!(client.ok("Count", json!({"queue": "q"}))["count"], 0);
+    assert_eq!(server.client().ok("Count", json!({"queue": "q"}))["count"], 0);
 }
 
 #[test]
