@@ -129,6 +129,11 @@ pub struct Config {
     #[arg(long, env = "CONNECTIONS_MAX", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections_max: u32,
 
+    /// Longest silence on a stream of events before a sign of life, in milliseconds; a WebSocket is
+    /// pinged half as often
+    #[arg(long, env = "STREAM_KEEP_ALIVE_MS", default_value_t = 15_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub stream_keep_alive_ms: u64,
+
     /// Longest time a stop waits for running commands, in milliseconds
     #[arg(long, env = "SHUTDOWN_TIMEOUT_MS", default_value_t = 30_000)]
     pub shutdown_timeout_ms: u64,

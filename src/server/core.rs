@@ -4,6 +4,7 @@
 use super::auth::Guard;
 use super::crons::CronNames;
 use super::engine::Engine;
+use super::events::Events;
 use super::hole::{ColdReplies, Hole, Then};
 use super::http::{Desk, Phase};
 use super::list::Lookings;
@@ -17,7 +18,9 @@ use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
     UNSENT_BYTES_MAX, UNWRITTEN_BYTES_MAX,
 };
+use super::streams::Streams;
 use super::task::Tasks;
+use super::websocket::Scratch;
 use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
@@ -86,6 +89,9 @@ pub struct Core {
     pub(super) rates: Rates,
     pub(super) durations: Durations,
     pub(super) http: Desk,
+    pub(super) events: Events,
+    pub(super) streams: Streams,
+    pub(super) scratch: Scratch,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -148,6 +154,9 @@ impl Core {
             rates: Rates::default(),
             durations: Durations::default(),
             http,
+            events: Events::default(),
+            streams: Streams::default(),
+            scratch: Scratch::default(),
             net: Counters::default(),
             touched: Vec::new(),
             finishing: Vec::new(),
@@ -193,6 +202,7 @@ impl Core {
     pub fn begin_to_end(&mut self, conns: &mut Connections) {
         self.stopping = true;
         self.apply(conns, Caller::default(), &Command::EndWaits);
+        self.end_streams(conns);
     }
 
     /// Whether everybody here has an answer. `sent` tells of a connection's output.
@@ -282,10 +292,21 @@ impl Core {
 
     /// Handles whole requests at the front of `bytes`; returns how many bytes they took.
     fn handle(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> usize {
-        let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-        match session.speech {
-            Speech::Frames => self.handle_frames(conns, conn, bytes),
-            Speech::Http => self.handle_http(conns, conn, bytes),
+        let mut used = 0;
+        loop {
+            let Some(session) = self.sessions.get(conn) else { return bytes.len() };
+            let speech = session.speech;
+            used += match speech {
+                Speech::Frames => self.handle_frames(conns, conn, bytes),
+                Speech::Http => self.handle_http(conns, conn, bytes),
+                Speech::WebSocket => self.handle_websocket(conns, conn, &bytes[used..]),
+                // A client of a stream has nothing more to say.
+                Speech::Events => return bytes.len(),
+            };
+            // A request may change what the connection speaks from there on.
+            if self.sessions.get(conn).is_none_or(|session| session.speech == speech) {
+                return used;
+            }
         }
     }
 
@@ -380,6 +401,9 @@ impl Core {
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         if let Some(session) = self.sessions.close(conn) {
+            if let Some(key) = session.stream {
+                self.close_stream(key);
+            }
             self.give_back(conns, session.client, session.seen_elsewhere);
         }
     }
@@ -416,6 +440,7 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
+        self.tell_events();
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
@@ -427,11 +452,13 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
+        self.tell_events();
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
         let next_ms = next_ms.min(self.end_patience(conns));
+        let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 
@@ -485,7 +512,8 @@ impl Core {
             && let Some(session) = self.sessions.get(origin.conn)
         {
             session.in_flight -= 1;
-            if session.blocked || session.half_closed {
+            let says_goodbye = self.stopping && session.stream.is_some();
+            if session.blocked || session.half_closed || says_goodbye {
                 self.unblocked.push(origin.conn);
             }
             if session.begins_to_leave() {
@@ -503,6 +531,9 @@ impl Core {
                 self.go_on(conns, conn);
             }
             self.finish_if_answered(conns, conn);
+            if self.stopping {
+                self.say_goodbye_if_answered(conns, conn);
+            }
         }
         !unblocked.is_empty()
     }
@@ -518,20 +549,25 @@ impl Core {
         let dest = usize::from(origin.shard);
         let speech = if dest == self.me { self.sessions.speech(origin.conn) } else { None };
         let mut scratch = Vec::new();
-        let out = if speech == Some(Speech::Http) {
-            scratch = self.http.take_reply();
-            &mut scratch
-        } else if dest == self.me {
-            // Nobody waits at a connection that is gone.
-            if speech.is_none() {
-                return;
-            }
+        let out = if dest == self.me {
+            // Nobody waits at a connection that is gone, or only listens.
+            let Some(speech) = speech.filter(|speech| *speech != Speech::Events) else { return };
             if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
                 self.deaf.push(origin.conn);
                 return;
             }
             let Some(out) = conns.output(origin.conn) else { return };
-            out
+            match speech {
+                Speech::Frames => out,
+                Speech::Http => {
+                    scratch = self.http.take_reply();
+                    &mut scratch
+                }
+                Speech::WebSocket | Speech::Events => {
+                    scratch = std::mem::take(&mut self.scratch.replies);
+                    &mut scratch
+                }
+            }
         } else {
             &mut self.post.tell(dest).bytes
         };
@@ -539,13 +575,16 @@ impl Core {
         write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
         if holes.is_empty() {
             let frame = start..out.len();
-            if speech == Some(Speech::Http) {
-                self.answer_http(conns, origin.conn, &scratch);
-                self.http.keep_reply(scratch);
-            } else if dest == self.me {
-                self.touch(origin.conn);
-            } else {
-                self.post.tell(dest).messages.push(Message::Reply { origin, frame });
+            match speech {
+                None => self.post.tell(dest).messages.push(Message::Reply { origin, frame }),
+                Some(Speech::Frames) => self.touch(origin.conn),
+                Some(Speech::Http) => {
+                    self.answer_http(conns, origin.conn, &scratch);
+                    self.http.keep_reply(scratch);
+                }
+                Some(Speech::WebSocket | Speech::Events) => {
+                    self.send_as_messages(conns, origin.conn, scratch);
+                }
             }
             return;
         }
@@ -588,9 +627,14 @@ impl Core {
     }
 
     /// A connection has taken all its output.
-    pub fn drained(&mut self, conn: ConnId) {
-        if self.sessions.get(conn).is_some_and(|session| session.choked) {
+    pub fn drained(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let stream = session.stream;
+        if session.choked {
             self.unblocked.push(conn);
+        }
+        if let Some(key) = stream {
+            self.feed_drained(conns, key);
         }
     }
 }

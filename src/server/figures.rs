@@ -40,7 +40,7 @@ impl Trouble {
 }
 
 /// The types of objects that are counted.
-const TYPES: [&str; 17] = [
+const TYPES: [&str; 19] = [
     "Job",
     "Queue",
     "Lease",
@@ -54,6 +54,8 @@ const TYPES: [&str; 17] = [
     "Worker",
     "TcpConnection",
     "HttpConnection",
+    "WebSocketConnection",
+    "EventStream",
     "ParkedCommand",
     "CommandInSteps",
     "RateLimitedClient",
@@ -61,7 +63,15 @@ const TYPES: [&str; 17] = [
 ];
 
 /// Those that something outside of the server holds on to: workers and clients.
-const HELD: [&str; 5] = ["Lease", "WaitingPull", "Worker", "TcpConnection", "HttpConnection"];
+const HELD: [&str; 7] = [
+    "Lease",
+    "WaitingPull",
+    "Worker",
+    "TcpConnection",
+    "HttpConnection",
+    "WebSocketConnection",
+    "EventStream",
+];
 
 /// The figures of one shard, or of all together.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +112,8 @@ impl Core {
             self.workers.len(),
             self.sessions.count(Speech::Frames),
             self.sessions.count(Speech::Http),
+            self.sessions.count(Speech::WebSocket),
+            self.sessions.count(Speech::Events),
             self.parked.len(),
             self.tasks.len(),
             self.http.limiter.as_ref().map_or(0, Limiter::len),
@@ -170,8 +182,11 @@ impl Figures {
             ("dlq", census.failed),
         ];
         write_counts(&mut writer, "queues", &queues);
-        // Streams and upgrades are not served: there are none to be counted.
-        let connections = [("tcp", self.count("TcpConnection")), ("ws", 0), ("sse", 0)];
+        let connections = [
+            ("tcp", self.count("TcpConnection")),
+            ("ws", self.count("WebSocketConnection")),
+            ("sse", self.count("EventStream")),
+        ];
         write_counts(&mut writer, "connections", &connections);
         self.write_memory(&mut writer, false);
     }

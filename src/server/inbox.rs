@@ -67,6 +67,7 @@ impl Core {
             }
             Message::Toll { origin, client } => self.toll(batch, *origin, client),
             Message::Tolled { conn, verdict } => self.tolled(*conn, *verdict),
+            Message::Events(mail) => self.read_event_mail(conns, batch, mail),
             Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
             Message::Open => {
                 self.closed_shards -= 1;

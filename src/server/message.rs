@@ -3,6 +3,7 @@
 
 use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::events::EventMail;
 use super::figures::Figures;
 use super::http::TooMany;
 use super::metrics::Metrics;
@@ -220,6 +221,8 @@ pub enum Message {
         /// Whether it may come in.
         verdict: Result<(), TooMany>,
     },
+    /// About events.
+    Events(EventMail),
     /// About schedules.
     Cron(CronMail),
     /// The sender has recovered and has told its custom ids.

@@ -54,6 +54,11 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("received_bytes_total", Kind::Counter, "Bytes received"),
     ("sent_bytes_total", Kind::Counter, "Bytes sent"),
     ("receive_buffers_exhausted_total", Kind::Counter, "Receives that found no buffer"),
+    ("sse_streams", Kind::Gauge, "Open streams of events over SSE"),
+    ("websocket_connections", Kind::Gauge, "Open WebSocket connections"),
+    ("events_total", Kind::Counter, "Events taken to a shard whose clients listen"),
+    ("events_lost_total", Kind::Counter, "Events that a client was too slow for"),
+    ("events_waiting_bytes", Kind::Gauge, "Memory of events that slow clients have not got yet"),
     ("late_wakes_total", Kind::Counter, "Waits that ended more than 10 ms late"),
     ("commands_in_steps", Kind::Gauge, "Commands that wait for several shards"),
     ("mesh_stuck_batches", Kind::Gauge, "Batches for shards whose inbox is full"),
@@ -265,6 +270,7 @@ impl Core {
         let shard = &self.engine.shard;
         let (totals, held) = (shard.totals(), shard.holdings());
         let (net, log) = (self.net, self.engine.book.0.counters());
+        let streams = self.streams.counts();
         let numbers = [
             totals.pushed,
             totals.pulled,
@@ -292,6 +298,11 @@ impl Core {
             net.received_bytes,
             net.sent_bytes,
             net.buffers_exhausted,
+            streams.sse,
+            streams.websocket,
+            streams.events,
+            streams.lost,
+            streams.waiting_bytes,
             net.late,
             self.tasks.len() as u64,
             self.post.stuck() as u64,

@@ -13,6 +13,7 @@
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
 //! http     the HTTP port     figures   what only HTTP asks for
+//! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! ```
 
@@ -25,6 +26,7 @@ mod core;
 mod crons;
 mod dispatch;
 mod engine;
+mod events;
 mod execute;
 mod figures;
 mod here;
@@ -32,6 +34,7 @@ mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod lane;
 mod list;
 mod many;
 mod message;
@@ -46,9 +49,11 @@ mod route;
 mod session;
 mod show;
 mod start;
+mod streams;
 mod task;
 mod turn;
 mod wait;
+mod websocket;
 mod workers;
 
 pub use start::{StartError, serve};

@@ -33,10 +33,14 @@ pub enum Speech {
     Frames,
     /// HTTP/1.1.
     Http,
+    /// Nothing: it listens to events, as an HTTP response without an end.
+    Events,
+    /// WebSocket messages.
+    WebSocket,
 }
 
 impl Speech {
-    const COUNT: usize = 2;
+    const COUNT: usize = 4;
 }
 
 /// One connection.
@@ -66,6 +70,8 @@ pub struct Session {
     pub half_closed: bool,
     /// Whether it has registered a worker.
     pub has_worker: bool,
+    /// Its key among the streams of events, if it is one.
+    pub stream: Option<u32>,
     /// Where its commands go.
     pub habit: Habit,
     /// When something of it was last received.
@@ -91,6 +97,7 @@ impl Session {
             paused: false,
             half_closed: false,
             has_worker: false,
+            stream: None,
             habit: Habit::default(),
             last_seen_ms: 0,
             dialogue: Dialogue::default(),
@@ -146,6 +153,14 @@ impl Sessions {
     pub fn speech(&self, conn: ConnId) -> Option<Speech> {
         let session = self.places.get(conn.index as usize)?.as_ref();
         session.filter(|session| session.conn == conn).map(|session| session.speech)
+    }
+
+    /// Notes that a connection speaks something else from now on.
+    pub fn respeak(&mut self, conn: ConnId, speech: Speech) {
+        let Some(session) = self.get(conn) else { return };
+        let former = std::mem::replace(&mut session.speech, speech);
+        self.counts[former as usize] -= 1;
+        self.counts[speech as usize] += 1;
     }
 
     /// How many connections speak so.

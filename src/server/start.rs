@@ -237,7 +237,9 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let post = Post::new(seed.endpoint, shards);
     let guard = Arc::clone(&common.guard);
     let desk = Desk::new(http_settings(config));
-    let core = Core::new(engine, post, common.slots.clone(), guard, desk, index, clock.now_ms());
+    let slots = common.slots.clone();
+    let mut core = Core::new(engine, post, slots, guard, desk, index, clock.now_ms());
+    core.streams.keep_alive(config.stream_keep_alive_ms);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
     let turn = Turn::new(core, reactor, clock, seed.sockets, seed.ready, ending, timeout_ms);

@@ -12,6 +12,7 @@ mod auth;
 mod changes;
 mod cron;
 mod dependency;
+mod events;
 mod finish;
 mod hostile;
 mod http_auth;
@@ -34,8 +35,10 @@ mod restart;
 mod retry;
 mod session;
 mod settings;
+mod streams;
 mod timing;
 mod waits;
+mod websocket;
 mod workers;
 
 use std::sync::OnceLock;

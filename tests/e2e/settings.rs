@@ -24,6 +24,7 @@ fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         ("DURABILITY", "hopeful"),
         ("FSYNC_INTERVAL_MS", "-1"),
         ("SHUTDOWN_TIMEOUT_MS", "soon"),
+        ("STREAM_KEEP_ALIVE_MS", "99"),
         ("LOG_FORMAT", "poem"),
         ("HOST", "not a host"),
         ("RATE_LIMIT_MAX_REQUESTS", "0"),

@@ -7,6 +7,7 @@
 mod client;
 mod http;
 mod server;
+pub(crate) mod stream;
 
 use std::time::{Duration, Instant};
 

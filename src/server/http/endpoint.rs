@@ -37,6 +37,13 @@ pub enum Endpoint {
     Gc,
     /// `GET /heapstats`.
     Heap,
+    /// `GET /events`, `/ws`, and the same under `/queues/:queue`.
+    Stream {
+        /// Over WebSocket.
+        upgrade: bool,
+        /// Of one queue rather than of all.
+        of_queue: bool,
+    },
     /// `OPTIONS` on any path.
     Preflight,
 }
@@ -77,6 +84,12 @@ pub fn find(method: Method, path: &str) -> Result<(Endpoint, Cow<'_, str>), Miss
         (_, ["metrics"]) if get => (Endpoint::Metrics, ""),
         (_, ["prometheus"]) if get => (Endpoint::Prometheus, ""),
         (_, ["heapstats"]) if get => (Endpoint::Heap, ""),
+        (Method::Get, [stream @ ("events" | "ws")]) => {
+            (Endpoint::Stream { upgrade: *stream == "ws", of_queue: false }, "")
+        }
+        (Method::Get, [stream @ ("events" | "ws"), "queues", queue]) => {
+            (Endpoint::Stream { upgrade: *stream == "ws", of_queue: true }, *queue)
+        }
         (Method::Post, ["gc"]) => (Endpoint::Gc, ""),
         _ => return Err(Miss::Unknown),
     };

@@ -18,12 +18,14 @@ mod toll;
 
 use super::core::Core;
 use super::message::Question;
-use super::session::{CHOKING_BYTES, Session};
+use super::session::{CHOKING_BYTES, Session, Speech};
+use crate::protocol::fields::is_queue_name;
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::body::{self, Body};
 use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{Problem, answer::EXPOSITION};
+use crate::protocol::websocket;
 use answer::Stage;
 pub use answer::megabytes;
 use corq_io::memory;
@@ -34,6 +36,9 @@ pub use patience::Phase;
 use patience::{Alarms, Patience};
 use std::borrow::Cow;
 pub use toll::Toll;
+
+/// What follows the head of such a request is the stream.
+const STREAM_BODY: Problem = Problem { status: 400, text: "A stream is asked for without a body" };
 
 /// Scratch memory beyond this is given back after the request that needed it.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
@@ -218,6 +223,10 @@ impl Core {
         if session.dialogue.over {
             return Progress::Over;
         }
+        if session.speech != Speech::Http {
+            // What follows is no HTTP.
+            return Progress::Wants;
+        }
         session.choked = conns.unsent(conn) > CHOKING_BYTES;
         let Session { dialogue, choked, blocked, habit, .. } = session;
         let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
@@ -285,6 +294,14 @@ impl Core {
             _ => None,
         };
         match (plan, whole) {
+            (Ok(Plan { endpoint: Endpoint::Stream { upgrade, of_queue }, name, .. }), whole) => {
+                let queue = of_queue.then_some(&*name);
+                if whole.is_none() {
+                    return self.give_up(conns, conn, STREAM_BODY);
+                }
+                self.begin_stream(conns, conn, head, (upgrade, queue), manner);
+                Progress::Took(head.raw.len() + whole.unwrap_or(0))
+            }
             (Ok(plan), Some(body_bytes)) => {
                 self.carry_out(conns, conn, &plan, &behind[..body_bytes]);
                 Progress::Took(head.raw.len() + body_bytes)
@@ -353,6 +370,37 @@ impl Core {
             return false;
         };
         scheme.eq_ignore_ascii_case("bearer") && self.guard.accepts(token.trim_start())
+    }
+
+    /// Makes the connection a stream of events, of one queue or of all.
+    fn begin_stream(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        head: &Head<'_>,
+        (upgrade, queue): (bool, Option<&str>),
+        mut manner: Manner,
+    ) {
+        if queue.is_some_and(|queue| !is_queue_name(queue)) {
+            let text = "queue must be 1 to 256 characters: letters, digits, _ - . :";
+            self.object(conns, conn, &Objection::new(400, text), manner);
+            return;
+        }
+        let accept = upgrade.then(|| websocket::accept_key(|name| head.header(name))).transpose();
+        match accept {
+            Err(websocket::Refusal { status, error }) => {
+                manner.stay = false;
+                self.object(conns, conn, &Objection::new(status, error), manner);
+            }
+            Ok(accept) => {
+                self.await_conn(conn, Phase::Answering);
+                let standing = self.http.standing_at(self.now_ms).0.lines().to_string();
+                match accept {
+                    Some(accept) => self.begin_websocket(conns, conn, queue, &accept, &standing),
+                    None => self.begin_events(conns, conn, queue, &standing),
+                }
+            }
+        }
     }
 
     /// A head is there whose body is not.

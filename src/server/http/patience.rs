@@ -5,6 +5,7 @@
 //! that counts by now and is set again. So neither a request nor a turn looks at other connections.
 
 use super::super::core::Core;
+use super::super::session::Speech;
 use crate::protocol::http1::Problem;
 use corq_io::net::{ConnId, Connections};
 use std::cmp::Reverse;
@@ -52,7 +53,7 @@ impl Core {
     /// is left.
     pub(super) fn note_phase(&mut self, conn: ConnId, begun: bool) {
         let Some(session) = self.sessions.get(conn) else { return };
-        if session.dialogue.over {
+        if session.dialogue.over || session.speech != Speech::Http {
             return;
         }
         let unread = session.choked && session.dialogue.exchange.is_none();
