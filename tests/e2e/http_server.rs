@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::support::stream::{Sse, WebSocket};
 use crate::support::{Client, Server, Start, until};
 use crate::{client, queue, shared};
 
@@ -54,6 +55,25 @@ fn get_health_tells_the_figures_of_all_shards() {
     drop(clients);
     until("they are gone", || {
         (web.get("/health").expect(200)["connections"]["tcp"] == 1).then_some(())
+    });
+}
+
+#[test]
+fn health_and_heapstats_count_streams_over_all_shards() {
+    let server = Server::start_default();
+    let listening: Vec<Sse> = (0..5).map(|_| Sse::open(server.http, "/events")).collect();
+    let sockets: Vec<WebSocket> =
+        (0..3).map(|n| WebSocket::open(server.http, &format!("/ws/queues/q{n}"))).collect();
+    let mut web = server.web();
+    let connections = web.get("/health").expect(200)["connections"].clone();
+    assert_eq!(connections, json!({"tcp": 0, "ws": 3, "sse": 5}));
+    let heap = web.get("/heapstats").expect(200);
+    assert_eq!((count(&heap, "WebSocketConnection"), count(&heap, "EventStream")), (3, 5));
+    assert_eq!(count(&heap, "HttpConnection"), 1);
+    drop((listening, sockets));
+    until("they are gone", || {
+        let connections = web.get("/health").expect(200)["connections"].clone();
+        (connections == json!({"tcp": 0, "ws": 0, "sse": 0})).then_some(())
     });
 }
 
