@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! turn     the loop of one shard: events -> core -> log -> release -> sleep
-//! core     connections and replies     session  what is remembered of each
+//! core     connections     respond  replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
@@ -45,6 +45,7 @@ mod needs;
 mod notes;
 mod post;
 mod query;
+mod respond;
 mod route;
 mod session;
 mod show;
