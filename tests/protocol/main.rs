@@ -9,7 +9,9 @@ mod commands;
 mod docs;
 mod fields;
 mod hostile;
+mod http1;
 mod jobs;
+mod json;
 mod replies;
 mod rows;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{Client, DEADLINE, until};
+use super::{Client, DEADLINE, Http, until};
 
 /// How a server is to be started.
 #[derive(Clone)]
@@ -128,6 +128,11 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.tcp)
+    }
+
+    /// A connection to its HTTP port.
+    pub(crate) fn web(&self) -> Http {
+        Http::connect(self.http)
     }
 
     pub(crate) fn pid(&self) -> u32 {
