@@ -7,7 +7,7 @@
 mod receiver;
 
 use corq_io::webhook::{Config, Feed, Hook, Lookup, Notice, Pool, Report, Target};
-use receiver::{Answer, Receiver};
+use receiver::{Habit, Receiver};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -95,7 +95,7 @@ fn numbers(receiver: &Receiver) -> Vec<u64> {
 #[test]
 fn a_post_has_its_headers_and_its_signature() {
     let bed = Bed::new(|_| {});
-    let receiver = Receiver::always(Answer::Status(204));
+    let receiver = Receiver::always(Habit::Status(204));
     let signed = bed.hook(&receiver.url(), Some("Jefe"));
     bed.tell_body(&[&signed], 1, 1_700_000_000_123, b"what do ya want for nothing?".to_vec());
     until("a post", || (!receiver.posts().is_empty()).then_some(()));
@@ -120,7 +120,7 @@ fn a_post_has_its_headers_and_its_signature() {
 #[test]
 fn events_come_in_order_over_one_connection_and_only_those_that_are_wanted() {
     let bed = Bed::new(|_| {});
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let hook = bed.hook(&receiver.url(), None);
     for number in 0..200 {
         bed.tell(&[&hook]);
@@ -136,7 +136,7 @@ fn events_come_in_order_over_one_connection_and_only_those_that_are_wanted() {
 #[test]
 fn a_failed_post_is_tried_again_with_growing_pauses_and_before_those_behind_it() {
     let bed = Bed::new(|config| config.retry_delay = Duration::from_millis(100));
-    let receiver = Receiver::start(|before, _| Answer::Status(if before < 2 { 500 } else { 200 }));
+    let receiver = Receiver::start(|before, _| Habit::Status(if before < 2 { 500 } else { 200 }));
     let hook = bed.hook(&receiver.url(), None);
     (0..3).for_each(|_| bed.tell(&[&hook]));
     until("all", || (hook.counts().delivered == 3).then_some(()));
@@ -153,19 +153,19 @@ fn a_failed_post_is_tried_again_with_growing_pauses_and_before_those_behind_it()
 #[test]
 fn after_the_last_attempt_an_event_is_abandoned_and_the_next_one_begins() {
     let bed = Bed::new(|_| {});
-    let target = Receiver::always(Answer::Status(200));
+    let target = Receiver::always(Habit::Status(200));
     let elsewhere = target.port();
     for (answer, reason) in [
-        (Answer::Status(500), "it answered 500"),
-        (Answer::Status(404), "it answered 404"),
-        (Answer::Redirect(elsewhere), "it answered 302 Found, and redirects are not followed"),
-        (Answer::Close, ""),
-        (Answer::Hang, "it did not answer within 600 ms"),
-        (Answer::Drip, "it did not answer within 600 ms"),
+        (Habit::Status(500), "it answered 500"),
+        (Habit::Status(404), "it answered 404"),
+        (Habit::Redirect(elsewhere), "it answered 302 Found, and redirects are not followed"),
+        (Habit::Close, ""),
+        (Habit::Hang, "it did not answer within 600 ms"),
+        (Habit::Drip, "it did not answer within 600 ms"),
     ] {
         let receiver = Receiver::start(move |before, _| match before {
             0..3 => answer,
-            _ => Answer::Status(200),
+            _ => Habit::Status(200),
         });
         let hook = bed.hook(&receiver.url(), None);
         bed.tell(&[&hook]);
@@ -198,7 +198,7 @@ fn a_receiver_that_reads_byte_by_byte_is_cut_off_at_the_limit() {
         config.attempts_max = 1;
         config.backlog_bytes_max = 64 << 20;
     });
-    let receiver = Receiver::always(Answer::ReadSlowly);
+    let receiver = Receiver::always(Habit::ReadSlowly);
     let hook = bed.hook(&receiver.url(), None);
     let begin = Instant::now();
     bed.tell_body(&[&hook], 1, 1, vec![b'1'; 30 << 20]);
@@ -210,7 +210,7 @@ fn a_receiver_that_reads_byte_by_byte_is_cut_off_at_the_limit() {
 #[test]
 fn of_an_answer_only_the_status_counts() {
     let bed = Bed::new(|config| config.timeout = Duration::from_secs(20));
-    let receiver = Receiver::always(Answer::DripBody);
+    let receiver = Receiver::always(Habit::DripBody);
     let hook = bed.hook(&receiver.url(), None);
     let begin = Instant::now();
     bed.tell(&[&hook]);
@@ -225,11 +225,11 @@ fn receivers_that_hang_hold_up_nobody_else() {
         config.timeout = Duration::from_millis(1500);
         config.retry_delay = Duration::ZERO;
     });
-    let good = Receiver::always(Answer::Status(200));
+    let good = Receiver::always(Habit::Status(200));
     let hook = bed.hook(&good.url(), None);
     bed.tell(&[&hook]);
     until("the first delivery", || (hook.counts().delivered == 1).then_some(()));
-    let hanging = Receiver::always(Answer::Hang);
+    let hanging = Receiver::always(Habit::Hang);
     let hooks: Vec<_> = (0..8).map(|_| bed.hook(&hanging.url(), None)).collect();
     for _ in 0..50 {
         bed.tell(&hooks.iter().collect::<Vec<_>>());
@@ -259,7 +259,7 @@ fn a_full_backlog_loses_its_oldest_events_and_counts_them() {
     let closed = Arc::clone(&gate);
     let receiver = Receiver::start(move |_, _| {
         until("the gate", || (closed.load(Ordering::Acquire) > 0).then_some(()));
-        Answer::Status(200)
+        Habit::Status(200)
     });
     let hook = bed.hook(&receiver.url(), None);
     let other = bed.hook(&receiver.url(), None);
@@ -288,7 +288,7 @@ fn when_memory_is_short_the_webhook_that_has_most_of_it_loses() {
         config.backlog_bytes_max = 100_000;
         config.timeout = Duration::from_secs(20);
     });
-    let hanging = Receiver::always(Answer::Hang);
+    let hanging = Receiver::always(Habit::Hang);
     let (fat, thin) = (bed.hook(&hanging.url(), None), bed.hook(&hanging.url(), None));
     for _ in 0..5 {
         bed.tell(&[&thin]);
@@ -304,7 +304,7 @@ fn when_memory_is_short_the_webhook_that_has_most_of_it_loses() {
 #[test]
 fn a_removed_webhook_gets_nothing_more() {
     let bed = Bed::new(|config| config.retry_delay = Duration::from_millis(50));
-    let receiver = Receiver::always(Answer::Status(500));
+    let receiver = Receiver::always(Habit::Status(500));
     let hook = bed.hook(&receiver.url(), None);
     (0..5).for_each(|_| bed.tell(&[&hook]));
     until("a post", || (!receiver.posts().is_empty()).then_some(()));
@@ -323,9 +323,9 @@ fn a_stop_ends_what_can_be_ended_and_gives_up_the_rest() {
     });
     let slow = Receiver::start(|_, _| {
         std::thread::sleep(Duration::from_millis(50));
-        Answer::Status(200)
+        Habit::Status(200)
     });
-    let failing = Receiver::always(Answer::Status(500));
+    let failing = Receiver::always(Habit::Status(500));
     let (good, bad) = (bed.hook(&slow.url(), None), bed.hook(&failing.url(), None));
     (0..3).for_each(|_| bed.tell(&[&bad]));
     until("a failure", || (!failing.posts().is_empty()).then_some(()));
@@ -342,7 +342,7 @@ fn a_stop_ends_what_can_be_ended_and_gives_up_the_rest() {
 #[test]
 fn a_stop_waits_no_longer_than_it_may() {
     let bed = Bed::new(|config| config.timeout = Duration::from_mins(1));
-    let hanging = Receiver::always(Answer::Hang);
+    let hanging = Receiver::always(Habit::Hang);
     let hook = bed.hook(&hanging.url(), None);
     (0..3).for_each(|_| bed.tell(&[&hook]));
     until("a post", || (!hanging.posts().is_empty()).then_some(()));
@@ -364,7 +364,7 @@ fn lookup(addresses: &'static [&'static str]) -> (Lookup, Arc<AtomicUsize>) {
 
 #[test]
 fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     for (addresses, said) in [
         (&["127.0.0.1"] as &'static [&'static str], "a loopback address: 127.0.0.1"),
         (&["10.0.0.1"], "a private address: 10.0.0.1"),
@@ -410,7 +410,7 @@ fn a_name_is_looked_up_once_for_each_post() {
     let (lookup, asked) = lookup(&["127.0.0.1"]);
     let bed = Bed::new(|config| config.lookup = Some(lookup));
     let receiver =
-        Receiver::start(|before, _| if before < 2 { Answer::Status(200) } else { Answer::Close });
+        Receiver::start(|before, _| if before < 2 { Habit::Status(200) } else { Habit::Close });
     let hook = bed.hook(&format!("http://anything.example:{}/", receiver.port()), None);
     for posts in 1..=2 {
         bed.tell(&[&hook]);

@@ -105,6 +105,9 @@ pub struct Token(pub u128);
 impl Token {
     /// Stands for a text that cannot be a token.
     pub const UNREADABLE: Self = Self(0);
+
+    /// Fits every job that somebody holds: for callers of whom no token is asked.
+    pub const ANY: Self = Self(u128::MAX);
 }
 
 /// Takes jobs from a queue.

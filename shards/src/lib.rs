@@ -60,4 +60,4 @@ pub mod wire;
 pub use chore::CHORES_MAX;
 pub use limits::Limits;
 pub use pull::PULL_BYTES_MAX;
-pub use shard::{Caller, Config, Out, Shard};
+pub use shard::{Caller, Config, Out, SLICE, Shard};

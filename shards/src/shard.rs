@@ -29,8 +29,8 @@ use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
 
-/// Jobs handled by one slice of a long command, so that it never holds a turn for long.
-pub(crate) const SLICE: u64 = 500;
+/// Most that is done of one kind of work at a time, so that it never holds a turn for long.
+pub const SLICE: u64 = 500;
 
 /// What a shard is told once.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub struct Config {
     pub completed_max: u32,
     /// How long a completed job is kept.
     pub completed_retention_ms: u64,
+    /// Jobs that a long command touches at a time, at least 1; [`SLICE`] but in tests.
+    pub chore_slice: u64,
     /// Start of all its chance: ids and tokens. Must differ between starts and shards.
     pub seed: u64,
 }

@@ -2,13 +2,15 @@
 //!
 //! [`frame`] finds a frame's edges, [`msgpack`] walks and writes values, [`decode`] turns a frame
 //! into a [`crate::api::request::Request`], [`reply`] writes what goes back, [`json`] is the other
-//! face of both; [`sse`] and [`websocket`] carry it.
+//! face of both; [`http1`], [`sse`] and [`websocket`] carry it.
 
 pub mod decode;
 pub(crate) mod fields;
 pub mod frame;
+pub mod http1;
 pub mod json;
 pub mod msgpack;
+mod objects;
 pub mod reply;
 pub mod sse;
 mod stack;

@@ -9,7 +9,7 @@ pub const KEEP_ALIVE: &[u8] = b":\n\n";
 /// The body ends with the connection, so that clients of HTTP/1.0 can read it, too.
 pub fn begin(out: &mut Vec<u8>, headers: &str) {
     out.extend_from_slice(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
           X-Accel-Buffering: no\r\nConnection: close\r\n",
     );
     out.extend_from_slice(headers.as_bytes());

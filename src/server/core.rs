@@ -5,7 +5,8 @@ use super::auth::Guard;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
-use super::hole::{ColdReplies, Hole, Then};
+use super::hole::{ColdReplies, Hole};
+use super::http::{Desk, Phase};
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
@@ -15,7 +16,7 @@ use super::post::Post;
 use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
-    UNSENT_BYTES_MAX, UNWRITTEN_BYTES_MAX,
+    UNWRITTEN_BYTES_MAX,
 };
 use super::streams::Streams;
 use super::task::Tasks;
@@ -89,6 +90,7 @@ pub struct Core {
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
+    pub(super) http: Desk,
     pub(super) events: Events,
     pub(super) streams: Streams,
     pub(super) scratch: Scratch,
@@ -122,17 +124,22 @@ pub struct Pen<'a> {
     pub holes: &'a mut Vec<Hole>,
 }
 
+/// What the settings fit a shard out with.
+pub struct Fittings {
+    /// Which shard owns which queue.
+    pub slots: Slots,
+    /// Who may come in.
+    pub guard: Arc<Guard>,
+    /// Where posts to webhooks go.
+    pub webhooks: Webhooks,
+    /// How HTTP is spoken.
+    pub http: Desk,
+}
+
 impl Core {
     /// A shard that has recovered and knows nobody yet.
-    pub fn new(
-        engine: Engine,
-        post: Post,
-        slots: Slots,
-        guard: Arc<Guard>,
-        webhooks: Webhooks,
-        me: usize,
-        now_ms: u64,
-    ) -> Self {
+    pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
+        let Fittings { slots, guard, webhooks, http } = fittings;
         Self {
             me,
             now_ms,
@@ -154,6 +161,7 @@ impl Core {
             workers: Workers::default(),
             rates: Rates::default(),
             durations: Durations::default(),
+            http,
             events: Events::default(),
             streams: Streams::default(),
             scratch: Scratch::default(),
@@ -200,7 +208,12 @@ impl Core {
 
     /// A new connection.
     pub fn accepted(&mut self, conn: ConnId, speech: Speech) {
-        self.sessions.open(self.me, conn, speech, !self.guard.is_on());
+        // Over HTTP each request shows a token of its own.
+        let trusted = speech == Speech::Http || !self.guard.is_on();
+        self.sessions.open(self.me, conn, speech, trusted);
+        if speech == Speech::Http {
+            self.await_conn(conn, Phase::Fresh);
+        }
     }
 
     /// Bytes of a connection.
@@ -286,7 +299,9 @@ impl Core {
             match split(left) {
                 Split::Complete { frame, rest } => {
                     left = rest;
-                    self.begin(conns, conn, frame);
+                    if self.admits_frame(conns, conn, frame) {
+                        self.begin(conns, conn, frame);
+                    }
                 }
                 Split::Incomplete { need } if need > STRANGER_BYTES_MAX && !session.trusted => {
                     let origin = self.origin(conn);
@@ -303,6 +318,20 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Counts a frame where that is limited; one too many is refused.
+    #[inline]
+    fn admits_frame(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) -> bool {
+        let Some(rule) = self.http.settings.frame_rule else { return true };
+        let Some(session) = self.sessions.get(conn) else { return true };
+        if session.window.admit(self.now_ms, rule).is_ok() {
+            return true;
+        }
+        self.http.counters.limited += 1;
+        let origin = self.origin(conn);
+        self.refuse(conns, origin, reply::req_id_of(frame), "Rate limit exceeded");
+        false
     }
 
     /// Handles nothing more of a connection, and closes it once its output is sent.
@@ -331,6 +360,9 @@ impl Core {
 
     /// Input that waits for nothing but bytes is the beginning of a request whose end will not come.
     fn finish_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
+        if self.sessions.get(conn).is_some_and(|session| session.half_closed) {
+            self.answer_dropped(conns, conn);
+        }
         let answered = |session: &mut Session| {
             let waits_for_turn = session.blocked && !session.pending.is_empty();
             session.half_closed && session.in_flight == 0 && !waits_for_turn
@@ -369,8 +401,10 @@ impl Core {
     }
 
     pub(super) fn origin(&mut self, conn: ConnId) -> Origin {
-        let client = self.sessions.get(conn).map(|session| session.client).unwrap_or_default();
-        Origin { shard: self.me as u16, conn, client }
+        let session = self.sessions.get(conn);
+        let about = session.map(|session| (session.client, session.speech == Speech::Http));
+        let (client, tokenless) = about.unwrap_or_default();
+        Origin { shard: self.me as u16, conn, client, tokenless }
     }
 
     /// Carries out a command and answers everybody whom it lets answer, but not the caller: its
@@ -388,6 +422,7 @@ impl Core {
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.follow_up(conns);
+        let next_ms = next_ms.min(self.end_patience(conns));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
@@ -466,6 +501,7 @@ impl Core {
     pub fn go_on_unblocked(&mut self, conns: &mut Connections) -> bool {
         let unblocked = std::mem::take(&mut self.unblocked);
         for &conn in &unblocked {
+            self.finish_if_over(conns, conn);
             if self.sessions.get(conn).is_some_and(|session| session.blocked) {
                 self.go_on(conns, conn);
             }
@@ -475,79 +511,6 @@ impl Core {
             }
         }
         !unblocked.is_empty()
-    }
-
-    /// Writes a reply to where it belongs. With holes it waits for the disk.
-    pub(super) fn respond(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        write: impl FnOnce(&Engine, &mut Pen<'_>),
-    ) {
-        let mut holes = Vec::new();
-        let dest = usize::from(origin.shard);
-        let mut replies = Vec::new();
-        let mut as_messages = false;
-        let out = if dest == self.me {
-            // Nobody waits at a connection that is gone.
-            let Some(session) = self.sessions.get(origin.conn) else { return };
-            as_messages = session.speech == Speech::WebSocket;
-            if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
-                self.deaf.push(origin.conn);
-                return;
-            }
-            let Some(out) = conns.output(origin.conn) else { return };
-            if as_messages {
-                replies = std::mem::take(&mut self.scratch.replies);
-                &mut replies
-            } else {
-                out
-            }
-        } else {
-            &mut self.post.tell(dest).bytes
-        };
-        let start = out.len();
-        write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
-        if holes.is_empty() {
-            let frame = start..out.len();
-            if as_messages {
-                self.send_as_messages(conns, origin.conn, replies);
-            } else if dest == self.me {
-                self.touch(origin.conn);
-            } else {
-                self.post.tell(dest).messages.push(Message::Reply { origin, frame });
-            }
-            return;
-        }
-        let frame = out.split_off(start);
-        let records: Vec<_> = holes.iter().map(|hole| hole.stored).collect();
-        for hole in &mut holes {
-            hole.at -= start;
-        }
-        self.read_first(origin, Then::Send { frame, holes }, &records, Vec::new());
-    }
-
-    /// Notes that a connection has new output. It may be noted twice.
-    pub(super) fn touch(&mut self, conn: ConnId) {
-        if self.touched.last() != Some(&conn) {
-            self.touched.push(conn);
-        }
-    }
-
-    /// Copies a finished frame to where it belongs.
-    pub(super) fn send_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
-        self.respond(conns, origin, |_, pen| pen.out.extend_from_slice(frame));
-    }
-
-    /// Answers with an error.
-    pub(super) fn refuse(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        text: &str,
-    ) {
-        self.respond(conns, origin, |_, pen| reply::error(pen.out, req_id, text));
     }
 
     /// Cuts off connections that do not read what they asked for.

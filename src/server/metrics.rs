@@ -6,7 +6,9 @@
 //! answer go: what an answer waits for the log. How long turns themselves are is a family of its own.
 
 use super::core::Core;
+use super::http::Limiter;
 use super::message::Share;
+use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::job::State;
@@ -52,6 +54,11 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
     ("accept_pauses_total", Kind::Counter, "Times the system lacked something for a connection"),
     ("connections_cut_total", Kind::Counter, "Closed connections cut because they did not read"),
+    ("http_connections", Kind::Gauge, "Connections that speak HTTP"),
+    ("http_requests_total", Kind::Counter, "Requests over HTTP whose head was understood"),
+    ("http_timeouts_total", Kind::Counter, "Connections over HTTP cut off for being too slow"),
+    ("rate_limited_total", Kind::Counter, "Requests and commands refused as too many"),
+    ("rate_limited_clients", Kind::Gauge, "Clients whose requests are counted"),
     ("received_bytes_total", Kind::Counter, "Bytes received"),
     ("sent_bytes_total", Kind::Counter, "Bytes sent"),
     ("receive_buffers_exhausted_total", Kind::Counter, "Receives that found no buffer"),
@@ -300,6 +307,11 @@ impl Core {
             net.given_away,
             net.accept_pauses,
             net.drains_cut,
+            self.sessions.count(Speech::Http) as u64,
+            self.http.counters.requests,
+            self.http.counters.timeouts,
+            self.http.counters.limited,
+            self.http.limiter.as_ref().map_or(0, Limiter::len) as u64,
             net.received_bytes,
             net.sent_bytes,
             net.buffers_exhausted,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! turn     the loop of one shard: events -> core -> log -> release -> sleep
-//! core     connections and replies     session  what is remembered of each
+//! core     connections     respond  replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
@@ -13,6 +13,7 @@
 //! needs    what jobs of a push depend on
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
+//! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! end      of a shard
@@ -31,6 +32,7 @@ mod end;
 mod engine;
 mod events;
 mod execute;
+mod figures;
 mod here;
 mod hole;
 mod http;
@@ -47,6 +49,7 @@ mod needs;
 mod notes;
 mod post;
 mod query;
+mod respond;
 mod route;
 mod session;
 mod show;

@@ -163,6 +163,7 @@ impl Core {
         session.seen_elsewhere = true;
         session.paused = false;
         self.sessions.take_in(session);
+        self.set_alarm_again(conn);
         self.go_on(conns, conn);
     }
 }

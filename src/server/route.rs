@@ -35,7 +35,12 @@ impl Slots {
 
     /// The shard whose directory holds a custom id.
     pub fn of_name(&self, name: &str) -> usize {
-        (fnv1a(name.as_bytes()) >> 17) as usize % self.shards
+        self.of_bytes(name.as_bytes())
+    }
+
+    /// The shard that keeps what goes by a name of any kind.
+    pub fn of_bytes(&self, name: &[u8]) -> usize {
+        (fnv1a(name) >> 17) as usize % self.shards
     }
 
     fn of_slot(&self, slot: Slot) -> usize {

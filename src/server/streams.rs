@@ -303,10 +303,11 @@ impl Core {
         session.stream = Some(key);
         // Who asked has shown that he may.
         session.trusted = true;
-        session.speech = match form {
+        let speech = match form {
             Form::Sse => Speech::Events,
             Form::WebSocket => Speech::WebSocket,
         };
+        self.sessions.respeak(conn, speech);
         let shard = self.me as u16;
         if self.shards_of(queue).any(|shard| shard == self.me) {
             self.listen(shard, queue);

@@ -2,6 +2,7 @@
 
 use super::crons::CronTask;
 use super::dispatch::Lookup;
+use super::figures::Figures;
 use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
@@ -101,6 +102,8 @@ pub struct All {
     pub workers: Roll,
     /// Metrics, if they were.
     pub metrics: Box<Metrics>,
+    /// What only HTTP asks for, if it did.
+    pub figures: Box<Figures>,
 }
 
 impl Jobs {

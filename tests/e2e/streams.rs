@@ -16,7 +16,7 @@ fn an_sse_stream_begins_with_its_head_and_the_id_of_the_client() {
     assert_eq!((id.len(), id.matches('-').count()), (36, 4), "{id}");
     assert_eq!(sse.connected.as_object().unwrap().len(), 2);
     let head = sse.head.to_ascii_lowercase();
-    for line in ["content-type: text/event-stream\r\n", "cache-control: no-cache\r\n"] {
+    for line in ["content-type: text/event-stream\r\n", "cache-control: no-store\r\n"] {
         assert!(head.contains(line), "{head}");
     }
     assert!(!head.contains("content-length"), "{head}");

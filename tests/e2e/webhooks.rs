@@ -8,7 +8,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use crate::support::stream::Sse;
-use crate::support::{Answer, Client, Post, Receiver, Server, Start, until};
+use crate::support::{Client, Habit, Post, Receiver, Server, Start, until};
 
 const EVENTS: [&str; 7] = [
     "job.completed",
@@ -164,7 +164,7 @@ fn a_url_that_leads_inside_is_refused_naming_the_rule() {
 #[test]
 fn an_address_is_checked_again_when_it_is_connected_to() {
     let mut server = start().start();
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     let by_address = add(&mut client, &receiver.url(), &[]);
     let by_name = add(&mut client, &format!("http://localhost:{}/", receiver.port()), &[]);
@@ -183,7 +183,7 @@ fn an_address_is_checked_again_when_it_is_connected_to() {
 #[test]
 fn every_event_is_told_with_its_body() {
     let server = start().start();
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     add(&mut client, &receiver.url(), &EVENTS);
     let data = json!({"deep": [1, "\u{e4}\n", null]});
@@ -221,7 +221,7 @@ fn every_event_is_told_with_its_body() {
 #[test]
 fn a_receiver_is_found_by_its_name() {
     let server = start().start();
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     let named = add(&mut client, &format!("http://localhost:{}/", receiver.port()), &[]);
     client.push("q", 1);
@@ -231,7 +231,7 @@ fn a_receiver_is_found_by_its_name() {
 #[test]
 fn only_events_and_queues_that_were_asked_for_are_told() {
     let server = start().start();
-    let receivers = [(); 3].map(|()| Receiver::always(Answer::Status(200)));
+    let receivers = [(); 3].map(|()| Receiver::always(Habit::Status(200)));
     let mut client = server.client();
     add(&mut client, &receivers[0].url(), &["job.completed"]);
     for (receiver, queue) in receivers[1..].iter().zip(["a", "b"]) {
@@ -259,7 +259,7 @@ fn only_events_and_queues_that_were_asked_for_are_told() {
 #[test]
 fn webhooks_and_streams_come_and_go_without_each_other() {
     let server = start().start();
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     let id = add(&mut client, &receiver.url(), &["job.waiting"]);
     let told = |client: &mut Client, posts: usize| {
@@ -287,7 +287,7 @@ fn nothing_is_missed_after_it_was_added_and_nothing_comes_after_it_was_removed()
     let mut adder = server.client();
     let mut pushers: Vec<Client> = (0..8).map(|_| server.client()).collect();
     for round in 0..20 {
-        let receiver = Receiver::always(Answer::Status(200));
+        let receiver = Receiver::always(Habit::Status(200));
         let id = add(&mut adder, &receiver.url(), &["job.waiting"]);
         for (n, pusher) in pushers.iter_mut().enumerate() {
             pusher.push(&format!("q{n}"), round);
@@ -304,7 +304,7 @@ fn nothing_is_missed_after_it_was_added_and_nothing_comes_after_it_was_removed()
 #[test]
 fn webhooks_survive_a_kill_with_their_secrets() {
     let mut server = start().start();
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     let fields = json!({
         "url": receiver.url(), "events": ["job.waiting"], "queue": "q", "secret": "k\u{e4}se"
@@ -340,7 +340,7 @@ fn webhooks_survive_a_kill_with_their_secrets() {
 #[test]
 fn a_secret_is_neither_listed_nor_logged() {
     let server = start().env("LOG_LEVEL", "debug").env("WEBHOOK_MAX_RETRIES", 1).start();
-    let receiver = Receiver::always(Answer::Status(500));
+    let receiver = Receiver::always(Habit::Status(500));
     let mut client = server.client();
     let url = format!("{}/path-that-is-a-token", receiver.url());
     let fields = json!({"url": url, "events": ["job.waiting"], "secret": "never-to-be-seen"});
@@ -362,7 +362,7 @@ fn a_secret_is_neither_listed_nor_logged() {
 #[test]
 fn a_receiver_that_fails_twice_gets_it_three_times() {
     let server = start().start();
-    let receiver = Receiver::start(|before, _| Answer::Status(if before < 2 { 500 } else { 200 }));
+    let receiver = Receiver::start(|before, _| Habit::Status(if before < 2 { 500 } else { 200 }));
     let mut client = server.client();
     let id = add(&mut client, &receiver.url(), &["job.waiting"]);
     client.push("q", 1);
@@ -380,19 +380,19 @@ fn a_receiver_that_fails_twice_gets_it_three_times() {
 #[test]
 fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
     let server = start().start();
-    let elsewhere = Receiver::always(Answer::Status(200));
+    let elsewhere = Receiver::always(Habit::Status(200));
     let bad = [
-        (Answer::Hang, "it did not answer within 500 ms"),
-        (Answer::Drip, "it did not answer within 500 ms"),
-        (Answer::Close, "webhook "),
+        (Habit::Hang, "it did not answer within 500 ms"),
+        (Habit::Drip, "it did not answer within 500 ms"),
+        (Habit::Close, "webhook "),
         (
-            Answer::Redirect(elsewhere.port()),
+            Habit::Redirect(elsewhere.port()),
             "it answered 302 Found, and redirects are not followed",
         ),
-        (Answer::Status(404), "it answered 404"),
+        (Habit::Status(404), "it answered 404"),
     ];
     let receivers = bad.map(|(answer, _)| Receiver::always(answer));
-    let good = Receiver::always(Answer::Status(200));
+    let good = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     for receiver in &receivers {
         add(&mut client, &receiver.url(), &["job.waiting"]);
@@ -422,7 +422,7 @@ fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
 fn events_of_a_job_come_in_order() {
     let server = start().start();
     let fickle =
-        Receiver::start(|before, _| Answer::Status(if before % 7 == 3 { 503 } else { 200 }));
+        Receiver::start(|before, _| Habit::Status(if before % 7 == 3 { 503 } else { 200 }));
     let mut client = server.client();
     let id = add(&mut client, &fickle.url(), &[]);
     let mut jobs = Vec::new();
@@ -445,7 +445,7 @@ fn events_of_a_job_come_in_order() {
 #[test]
 fn a_payload_that_lies_on_the_disk_is_told_as_well() {
     let server = start().env("PAYLOAD_CACHE_MB", 4).env("WEBHOOK_TIMEOUT_MS", 10_000).start();
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     let first = client.push("q", "x".repeat(100_000));
     for _ in 0..20 {
@@ -467,7 +467,7 @@ fn a_payload_that_lies_on_the_disk_is_told_as_well() {
 #[test]
 fn nothing_is_told_before_it_is_synced_and_all_of_it_after() {
     let server = start().env("DURABILITY", "synced").start();
-    let receiver = Receiver::always(Answer::Status(200));
+    let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     add(&mut client, &receiver.url(), &["job.waiting"]);
     for n in 0..20 {
@@ -481,7 +481,7 @@ fn a_stop_lets_running_deliveries_end() {
     let mut server = start().env("WEBHOOK_TIMEOUT_MS", 20_000).start();
     let slow = Receiver::start(|_, _| {
         std::thread::sleep(Duration::from_millis(300));
-        Answer::Status(200)
+        Habit::Status(200)
     });
     let mut client = server.client();
     add(&mut client, &slow.url(), &["job.waiting"]);
@@ -496,7 +496,7 @@ fn a_stop_lets_running_deliveries_end() {
 fn a_stop_does_not_wait_for_a_receiver_that_hangs_beyond_its_timeout() {
     let mut server =
         start().env("WEBHOOK_TIMEOUT_MS", 30_000).env("SHUTDOWN_TIMEOUT_MS", 500).start();
-    let hanging = Receiver::always(Answer::Hang);
+    let hanging = Receiver::always(Habit::Hang);
     let mut client = server.client();
     add(&mut client, &hanging.url(), &["job.waiting"]);
     client.push("q", 1);

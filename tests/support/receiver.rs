@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// What a receiver does with one post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Habit {
     /// A status and nothing else; the connection stays.
     Status(u16),
     /// To somewhere else.
@@ -49,7 +49,7 @@ impl Post {
     }
 }
 
-type Answers = Arc<dyn Fn(usize, &Post) -> Answer + Send + Sync>;
+type Answers = Arc<dyn Fn(usize, &Post) -> Habit + Send + Sync>;
 
 /// See the module. It ends with the process.
 pub(crate) struct Receiver {
@@ -59,12 +59,12 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Answers every post in the same way.
-    pub(crate) fn always(answer: Answer) -> Self {
+    pub(crate) fn always(answer: Habit) -> Self {
         Self::start(move |_, _| answer)
     }
 
     /// Answers each post as `answers` says, given how many there were before.
-    pub(crate) fn start(answers: impl Fn(usize, &Post) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answers: impl Fn(usize, &Post) -> Habit + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
         let posts = Arc::new(Mutex::new(Vec::new()));
@@ -117,7 +117,7 @@ fn converse(
         let mut post = Post { connection, line, headers, body: Vec::new(), at: Instant::now() };
         let length: usize = post.header("content-length")?.parse().ok()?;
         let before = posts.lock().ok()?.len();
-        if answers(before, &post) == Answer::ReadSlowly {
+        if answers(before, &post) == Habit::ReadSlowly {
             posts.lock().ok()?.push(post);
             let mut few = [0; 16];
             while socket.read(&mut few).is_ok_and(|read| read > 0) {
@@ -150,7 +150,7 @@ fn read_some(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
 }
 
 /// Answers; none if that was the end of the connection.
-fn say(socket: &mut TcpStream, answer: Answer) -> Option<()> {
+fn say(socket: &mut TcpStream, answer: Habit) -> Option<()> {
     let drip = |socket: &mut TcpStream, text: &str| {
         for byte in text.bytes().chain(std::iter::repeat(b'x')) {
             socket.write_all(&[byte]).ok()?;
@@ -159,21 +159,21 @@ fn say(socket: &mut TcpStream, answer: Answer) -> Option<()> {
         None
     };
     match answer {
-        Answer::Status(status) => {
+        Habit::Status(status) => {
             let text = format!("HTTP/1.1 {status} Told\r\nContent-Length: 2\r\n\r\nok");
             socket.write_all(text.as_bytes()).ok()
         }
-        Answer::Redirect(port) => {
+        Habit::Redirect(port) => {
             let text = format!(
                 "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{port}/\r\nContent-Length: 0\r\n\r\n"
             );
             socket.write_all(text.as_bytes()).ok()
         }
         // Until the sender has had enough.
-        Answer::Hang => read_some(socket, &mut Vec::new()),
-        Answer::Close | Answer::ReadSlowly => None,
-        Answer::Drip => drip(socket, "HTTP/1.1 200 OK\r\nX-Long: "),
-        Answer::DripBody => {
+        Habit::Hang => read_some(socket, &mut Vec::new()),
+        Habit::Close | Habit::ReadSlowly => None,
+        Habit::Drip => drip(socket, "HTTP/1.1 200 OK\r\nX-Long: "),
+        Habit::DripBody => {
             socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n").ok()?;
             drip(socket, "")
         }
