@@ -50,5 +50,5 @@ sim: ## Simulate SEEDS schedules with crashes (default 20000)
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh
 
-judges: ## Run the official clients and others' WebSocket and SSE clients against the server
-	cargo test --test clients
+judges: ## Run the official clients, others' WebSocket and SSE clients, schemathesis and a browser
+	CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on cargo test --test clients

@@ -390,7 +390,11 @@ impl Core {
         match accept {
             Err(websocket::Refusal { status, error }) => {
                 manner.stay = false;
-                self.object(conns, conn, &Objection::new(status, error), manner);
+                let mut objection = Objection::new(status, error);
+                if status == 426 {
+                    objection.extra.push_str(websocket::SPOKEN);
+                }
+                self.object(conns, conn, &objection, manner);
             }
             Ok(accept) => {
                 self.await_conn(conn, Phase::Answering);
