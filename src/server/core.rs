@@ -373,6 +373,7 @@ impl Core {
     }
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
+        self.drop_body(conn);
         if let Some(session) = self.sessions.close(conn) {
             if let Some(key) = session.stream {
                 self.close_stream(key);
