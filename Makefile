@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs ci bench release flat crash hang sim fuzz judges
+.PHONY: help run test lint fmt docs ci bench release flat crash hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ crash: ## Kill the server 20 times per setting under load and reconcile every jo
 
 hang: ## Load two shards for five minutes without a single late answer
 	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
+
+hostile: ## Attack the HTTP port with 10,000 slow and mean clients and print what it costs
+	CORQ_HOSTILE_CONNECTIONS=10000 cargo test --profile quick --test hostile -- --nocapture
 
 sim: ## Simulate SEEDS schedules with crashes (default 20000)
 	CORQ_SIM_SEEDS=$${SEEDS:-20000} cargo test --profile quick -p corq-sim --test sim

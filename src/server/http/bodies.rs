@@ -2,16 +2,23 @@
 //! its own; a hundred clients that each send most of one and stop must not add up to a gigabyte.
 //!
 //! Where there is no room left, the largest of them gives way: it is what the memory went to, and small requests
-//! go on as if nothing had happened.
+//! go on as if nothing had happened. The allocator keeps what large bodies took, for the next ones; when none have
+//! come for a while it gives that back.
 
 use super::super::core::Core;
-use super::{Connections, Objection, Reading};
+use super::{Connections, Objection, Reading, memory};
 use crate::protocol::http1::answer::Manner;
 use corq_io::net::ConnId;
 use std::collections::BTreeSet;
 
 /// Most bytes of bodies on their way to one shard.
 pub const BODIES_BYTES_MAX: usize = 128 << 20;
+
+/// Bodies that take more than this leave enough behind to be given back.
+const LARGE_BYTES: usize = 32 << 20;
+
+/// Time after the last large bodies until their memory is given back.
+const KEPT_MS: u64 = 10_000;
 
 const NO_ROOM: &str = "The bodies of all requests are too large together";
 
@@ -20,6 +27,8 @@ const NO_ROOM: &str = "The bodies of all requests are too large together";
 pub struct Bodies {
     bytes: usize,
     by_size: BTreeSet<(usize, ConnId)>,
+    /// When there were large bodies last, if their memory has not been given back.
+    large_at_ms: Option<u64>,
 }
 
 impl Bodies {
@@ -40,6 +49,21 @@ impl Bodies {
             self.by_size.insert((now, conn));
         }
         self.bytes = self.bytes - before + now;
+    }
+
+    /// Gives back what large bodies have left, once they have been gone for a while. Returns when to come again.
+    pub fn give_memory_back(&mut self, now_ms: u64) -> u64 {
+        if self.bytes > LARGE_BYTES {
+            self.large_at_ms = Some(now_ms);
+        }
+        let Some(at_ms) = self.large_at_ms else { return u64::MAX };
+        if now_ms < at_ms + KEPT_MS {
+            return at_ms + KEPT_MS;
+        }
+        // If another shard has done so just now, it was for all.
+        memory::give_back();
+        self.large_at_ms = None;
+        u64::MAX
     }
 
     /// Strikes out the largest body if there is no room for all; whose it is.
@@ -63,6 +87,7 @@ impl Core {
         now: usize,
     ) {
         self.http.bodies.note(conn, before, now);
+        self.http.bodies.give_memory_back(self.now_ms);
         while let Some(largest) = self.http.bodies.crowd_out() {
             self.http.counters.crowded_out += 1;
             if let Some(session) = self.sessions.get(largest) {
