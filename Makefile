@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs ci bench release flat crash hang hostile sim fuzz judges
+.PHONY: help run test lint fmt docs ci bench release flat http fanout crash hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ flat: ## Measure whether a job costs the same beside a million others
 	@scripts/setup.sh
 	cargo build --release --workspace
 	scripts/flat.sh
+
+http: ## Measure what a push over HTTP costs beside one over TCP
+	scripts/http.sh
+
+fanout: ## Measure whether listeners to events delay those who push
+	scripts/fanout.sh
 
 release: ## Build the binaries with all optimisations into target/release
 	@scripts/setup.sh

@@ -5,9 +5,10 @@
 #   judges.sh node      a directory with node_modules that has a WebSocket client
 #   judges.sh api       schemathesis, which tries an API by its OpenAPI document
 #   judges.sh browser   a Chromium without windows
+#   judges.sh wrk       wrk, which puts load on an HTTP server
 #
-# Versions are pinned, as an outside judge must not change under the tests; but for the browser, which is the
-# installed one, or that of the distribution, taken out of its packages. Nothing is installed.
+# Versions are pinned, as an outside judge must not change under the tests; but for the last two, which are the
+# installed ones, or those of the distribution, taken out of its packages. Nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,10 +43,10 @@ install_node() {
     npm install --silent --no-audit --no-fund --prefix "$home" "$@"
 }
 
-# The packages that a Chromium needs beside what is installed, itself included, are unpacked into one tree.
-install_browser() {
+# A package of the distribution, and those that it needs beside what is installed, unpacked into one tree.
+unpack() { # package, its program
     local packages
-    packages="$(missing "$@" || { apt-get update -q >&2 && missing "$@"; })"
+    packages="$(missing "$1" || { apt-get update -q >&2 && missing "$1"; })"
     mkdir "$home/packages"
     # shellcheck disable=SC2086 # names of packages
     (cd "$home/packages" && apt-get download -q $packages)
@@ -53,14 +54,22 @@ install_browser() {
         dpkg -x "$package" "$home"
     done
     rm -r "$home/packages"
-    cat >"$home/chromium" <<'WRAPPER'
+    cat >"$home/run" <<WRAPPER
 #!/bin/sh
-home="$(dirname "$0")"
-LD_LIBRARY_PATH="$(find "$home/usr/lib" -type d -name '*-linux-gnu*' -printf '%p:%p/pulseaudio:')"
+home="\$(dirname "\$0")"
+LD_LIBRARY_PATH="\$(find "\$home/usr/lib" -type d -name '*-linux-gnu*' -printf '%p:%p/pulseaudio:')"
 export LD_LIBRARY_PATH
-exec "$home/usr/lib/chromium/chromium-headless-shell" "$@"
+exec "\$home/$2" "\$@"
 WRAPPER
-    chmod +x "$home/chromium"
+    chmod +x "$home/run"
+}
+
+install_browser() {
+    unpack "$1" usr/lib/chromium/chromium-headless-shell
+}
+
+install_wrk() {
+    unpack "$1" usr/bin/wrk
 }
 
 missing() {
@@ -85,10 +94,15 @@ browser)
         command -v "$installed" && exit 0
     done
     once chromium-headless-shell
-    printf '%s\n' "$(cd "$home" && pwd)/chromium"
+    printf '%s\n' "$(cd "$home" && pwd)/run"
+    ;;
+wrk)
+    command -v wrk && exit 0
+    once wrk
+    printf '%s\n' "$(cd "$home" && pwd)/run"
     ;;
 *)
-    echo "usage: $0 python|node|api|browser" >&2
+    echo "usage: $0 python|node|api|browser|wrk" >&2
     exit 2
     ;;
 esac
