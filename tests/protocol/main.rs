@@ -10,6 +10,7 @@ mod docs;
 mod fields;
 mod hostile;
 mod jobs;
+mod json;
 mod replies;
 
 use corq::api::request::{Body, Refused, Request};
