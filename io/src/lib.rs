@@ -12,3 +12,4 @@ mod ring;
 pub mod runtime;
 pub mod signal;
 pub mod store;
+pub mod survey;

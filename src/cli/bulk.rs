@@ -1,6 +1,7 @@
 //! `push --bulk`: lines of JSON, gathered into batches of which several are under way at a time, with a
 //! bar on a terminal. A wrong line is told by its number, and what was pushed is told with it.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::Path;
@@ -14,9 +15,7 @@ use super::failure::Failure;
 use super::input;
 use super::push::Push;
 use super::request::{Fields, Request};
-use super::words;
 use crate::api::spec::Op;
-use std::collections::VecDeque;
 
 /// Jobs of a batch.
 const JOBS_MAX: usize = 1000;
@@ -87,7 +86,8 @@ fn account(pushed: u64, left_out: &[(u64, u64)]) -> String {
     if !left_out.is_empty() {
         let ranges: Vec<String> =
             left_out.iter().map(|(first, last)| format!("{first} to {last}")).collect();
-        text += &format!(", none of lines {} nor any behind the last that was sent", ranges.join(", "));
+        text +=
+            &format!(", none of lines {} nor any behind the last that was sent", ranges.join(", "));
     }
     text
 }
@@ -101,7 +101,8 @@ impl Bulk<'_> {
         loop {
             text.clear();
             let read = lines.read_until(b'\n', &mut text);
-            let bytes = read.map_err(|error| Failure::failed("the lines cannot be read", &error))?;
+            let bytes =
+                read.map_err(|error| Failure::failed("the lines cannot be read", &error))?;
             number += 1;
             if bytes == 0 {
                 return self.send(context, &mut batch);

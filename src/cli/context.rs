@@ -8,6 +8,7 @@ use super::output::Output;
 use super::request::Request;
 use super::target::Target;
 use super::value::Value;
+use crate::api::PROTOCOL_VERSION;
 use crate::api::spec::Op;
 
 /// The surroundings of one command.
@@ -68,4 +69,11 @@ impl Context {
 /// The answer to a command that takes nothing, without showing it.
 pub fn fetch(client: &mut Client, op: Op) -> Result<Reply, Failure> {
     client.call(Request::new(op))?.granted()
+}
+
+/// Who the server is.
+pub fn hello(client: &mut Client) -> Result<Reply, Failure> {
+    let version = PROTOCOL_VERSION as i64;
+    let hello = Request::new(Op::Hello).with(|fields| fields.integer("protocolVersion", version));
+    client.call(hello)?.granted()
 }

@@ -67,5 +67,9 @@ pub fn confirm(yes: bool, deed: &str) -> Result<(), Failure> {
     io::stderr().flush().map_err(|_| refused())?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(|_| refused())?;
-    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") { Ok(()) } else { Err(refused()) }
+    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        Ok(())
+    } else {
+        Err(refused())
+    }
 }

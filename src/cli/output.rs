@@ -10,9 +10,12 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::failure::Failure;
 use super::words;
 use crate::protocol::json;
+use crate::protocol::uuid_text::UUID_CHARS;
 
 /// Spaces between columns.
 const GAP: usize = 2;
+/// Width of a column of a table that goes on: the longest state.
+const STEADY_COLUMNS: usize = 16;
 
 /// How a text is to look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,18 +57,39 @@ impl<T: Into<String>> From<T> for Cell {
 pub struct Table {
     heads: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
+    steady: bool,
 }
 
 impl Table {
     /// A table without rows.
     pub fn new(heads: &[&'static str]) -> Self {
-        Self { heads: heads.to_vec(), rows: Vec::new() }
+        Self { heads: heads.to_vec(), rows: Vec::new(), steady: false }
     }
 
     /// One more row, with a cell for each head.
     pub fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.heads.len());
         self.rows.push(cells);
+    }
+
+    /// With columns as wide as the rows to come are likely to need, so that they stand below each
+    /// other: the first fits an id.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        Self { steady: true, ..self }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |(place, head): (usize, &&'static str)| {
+            let widths = self.rows.iter().map(|row| row[place].text.width());
+            let widest = widths.chain([head.trim_start_matches('>').width()]).max().unwrap_or(0);
+            let least = if place == 0 { UUID_CHARS } else { STEADY_COLUMNS };
+            Column {
+                right: head.starts_with('>'),
+                width: if self.steady { widest.max(least) } else { widest },
+            }
+        };
+        self.heads.iter().enumerate().map(column).collect()
     }
 
     /// Whether there are no rows.
@@ -161,20 +185,15 @@ impl Output {
 
     /// A table, its last column cut where the terminal ends.
     pub fn table(&mut self, table: &Table) -> io::Result<()> {
-        let columns = table.heads.iter().enumerate().map(|(place, head)| Column {
-            right: head.starts_with('>'),
-            width: table
-                .rows
-                .iter()
-                .map(|row| row[place].text.width())
-                .chain([head.trim_start_matches('>').width()])
-                .max()
-                .unwrap_or(0),
-        });
-        let columns: Vec<Column> = columns.collect();
         let heads = table.heads.iter().map(|head| head.trim_start_matches('>'));
         let heads: Vec<Cell> = heads.map(|head| Cell::styled(head, Style::Dim)).collect();
-        self.row(&columns, &heads)?;
+        self.row(&table.columns(), &heads)?;
+        self.rows(table)
+    }
+
+    /// The rows of a table whose heads stand above already.
+    pub fn rows(&mut self, table: &Table) -> io::Result<()> {
+        let columns = table.columns();
         table.rows.iter().try_for_each(|row| self.row(&columns, row))
     }
 

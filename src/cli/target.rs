@@ -61,13 +61,6 @@ impl Target {
         }
         self.json |= matches.get_flag(JSON);
     }
-
-    /// Whether anything was said before the command.
-    pub fn is_given(matches: &ArgMatches) -> bool {
-        [HOST, PORT, TOKEN, JSON]
-            .iter()
-            .any(|name| matches.value_source(name) == Some(ValueSource::CommandLine))
-    }
 }
 
 /// Host and port as people write them.

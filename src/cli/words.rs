@@ -82,7 +82,9 @@ pub fn figure(number: f64) -> String {
 /// server's to say.
 pub fn milliseconds(text: &str) -> Result<i64, String> {
     let wrong = || {
-        format!("'{text}' is no duration: write milliseconds, or numbers with ms, s, m, h or d, as 1h30m")
+        format!(
+            "'{text}' is no duration: write milliseconds, or numbers with ms, s, m, h or d, as 1h30m"
+        )
     };
     if let Ok(plain) = text.parse() {
         return Ok(plain);
@@ -109,7 +111,11 @@ pub fn tame(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().fold(String::new(), |mut shown, it| {
-        if it.is_control() { shown.extend(it.escape_default()) } else { shown.push(it) }
+        if it.is_control() {
+            shown.extend(it.escape_default())
+        } else {
+            shown.push(it)
+        }
         shown
     })
 }
