@@ -45,6 +45,10 @@ struct Bulk<'a> {
     refusal: Option<String>,
     /// First and last line of every batch that was refused.
     left_out: Vec<(u64, u64)>,
+    /// The last line that was sent.
+    sent_to: u64,
+    /// Whether all lines were.
+    at_end: bool,
     bar: ProgressBar,
 }
 
@@ -60,15 +64,16 @@ pub fn run(context: &mut Context, push: &Push, file: &Path) -> Result<(), Failur
         pushed: 0,
         refusal: None,
         left_out: Vec::new(),
+        sent_to: 0,
+        at_end: false,
         bar,
     };
     let wrong = bulk.read(context, lines);
     // What is under way is waited for, whatever went wrong, so that the account is exact.
     let waited = bulk.wait_for(context, 0);
     bulk.bar.finish_and_clear();
-    let Bulk { pushed, refusal, left_out, .. } = bulk;
-    let account = account(pushed, &left_out);
-    if let Some(refusal) = refusal {
+    let account = account(bulk.pushed, &bulk.left_out, Some(bulk.sent_to).filter(|_| !bulk.at_end));
+    if let Some(refusal) = bulk.refusal {
         return Err(Failure::Failed(format!("{refusal}; {account}")));
     }
     match wrong.and(waited) {
@@ -80,14 +85,15 @@ pub fn run(context: &mut Context, push: &Push, file: &Path) -> Result<(), Failur
     }
 }
 
-fn account(pushed: u64, left_out: &[(u64, u64)]) -> String {
+/// What was pushed and what was not. `sent_to` is the last line that was sent, if others follow.
+fn account(pushed: u64, left_out: &[(u64, u64)], sent_to: Option<u64>) -> String {
     let jobs = if pushed == 1 { "job" } else { "jobs" };
+    let mut missing: Vec<String> =
+        left_out.iter().map(|(first, last)| format!("{first} to {last}")).collect();
+    missing.extend(sent_to.map(|last| format!("{} and on", last + 1)));
     let mut text = format!("pushed {pushed} {jobs}");
-    if !left_out.is_empty() {
-        let ranges: Vec<String> =
-            left_out.iter().map(|(first, last)| format!("{first} to {last}")).collect();
-        text +=
-            &format!(", none of lines {} nor any behind the last that was sent", ranges.join(", "));
+    if !missing.is_empty() {
+        text += &format!(", not lines {}", missing.join(", "));
     }
     text
 }
@@ -105,7 +111,9 @@ impl Bulk<'_> {
                 read.map_err(|error| Failure::failed("the lines cannot be read", &error))?;
             number += 1;
             if bytes == 0 {
-                return self.send(context, &mut batch);
+                self.send(context, &mut batch)?;
+                self.at_end = self.refusal.is_none() || self.sent_to + 1 >= number;
+                return Ok(());
             }
             self.bar.inc(bytes as u64);
             if text.trim_ascii().is_empty() {
@@ -156,6 +164,7 @@ impl Bulk<'_> {
             .with(|fields| fields.raw_list("jobs", lines.len(), &jobs))
             .numbered(self.next_number);
         self.client.send(request)?;
+        self.sent_to = lines.last().copied().unwrap_or(self.sent_to);
         self.under_way.push_back((self.next_number, lines));
         self.next_number += 1;
         Ok(())
@@ -253,7 +262,8 @@ mod tests {
 
     #[test]
     fn the_account_tells_what_is_missing() {
-        assert_eq!(account(1, &[]), "pushed 1 job");
-        assert!(account(3000, &[(1001, 2000)]).contains("none of lines 1001 to 2000"));
+        assert_eq!(account(1, &[], None), "pushed 1 job");
+        let told = account(3000, &[(1001, 2000)], Some(4000));
+        assert_eq!(told, "pushed 3000 jobs, not lines 1001 to 2000, 4001 and on");
     }
 }

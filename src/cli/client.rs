@@ -16,7 +16,7 @@ use crate::protocol::frame::{self, Split};
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may be silent, with an answer due, before it is asked whether it lives; and then again
 /// before it is given up.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(5);
 /// The number of that question, which no other request has.
 const ALIVE: u64 = u32::MAX as u64;
 /// Bytes read at a time.

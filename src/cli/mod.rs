@@ -195,17 +195,10 @@ fn tool(words: Vec<OsString>) -> Result<Asked, clap::Error> {
 
 /// A wrong command line is one line that names what is wrong.
 fn usage(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nothing is left to be done about a closed terminal.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            return ExitCode::from(2);
-        }
-        _ => {}
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Nothing is left to be done about a closed terminal.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
     }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

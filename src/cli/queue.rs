@@ -10,6 +10,7 @@ use super::output::{Cell, Style, Table};
 use super::request::Request;
 use super::show;
 use super::stream::HttpPort;
+use super::value::Value;
 use super::words::milliseconds;
 use crate::api::spec::Op;
 
@@ -149,7 +150,9 @@ pub fn listing(jobs: &Jobs) -> Request {
 fn list(context: &mut Context) -> Result<(), Failure> {
     context.ask(Request::new(Op::ListQueues), |out, reply| {
         let mut table = Table::new(&["QUEUE", ">WAITING", ">DELAYED", ">ACTIVE", "STATE"]);
-        for queue in reply.get("queues").items() {
+        let mut queues: Vec<Value<'_>> = reply.get("queues").items().collect();
+        queues.sort_by_key(|queue| queue.get("name").text());
+        for queue in queues {
             let count = |state: &str| Cell::from(queue.get(state).count().to_string());
             let paused = queue.get("paused").is_true();
             table.row(vec![

@@ -91,7 +91,7 @@ pub fn add_to(program: Command) -> Command {
         token.env("CORQ_TOKEN").hide_env_values(true),
         json,
     ]);
-    add_below(program)
+    add_below(program.arg_required_else_help(false))
 }
 
 fn add_below(command: Command) -> Command {
@@ -99,7 +99,8 @@ fn add_below(command: Command) -> Command {
         if WITHOUT_SERVER.contains(&below.get_name()) {
             return below;
         }
-        add_below(below.args(arguments()))
+        // Without a command, one line says which there are; the page is behind --help.
+        add_below(below.args(arguments()).arg_required_else_help(false))
     })
 }
 

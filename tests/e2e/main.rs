@@ -10,6 +10,7 @@ mod support;
 
 mod auth;
 mod changes;
+mod cli;
 mod cron;
 mod dependency;
 mod finish;

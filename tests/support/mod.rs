@@ -6,6 +6,8 @@
 
 mod client;
 mod server;
+pub(crate) mod terminal;
+pub(crate) mod tool;
 
 use std::time::{Duration, Instant};
 
