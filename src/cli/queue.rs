@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::follow;
 use super::input;
 use super::output::{Cell, Style, Table};
-use super::request::Request;
+use super::request::{Fields, Request};
 use super::show;
 use super::stream::HttpPort;
 use super::value::Value;
@@ -125,7 +125,7 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
             input::confirm(*yes, &format!("remove old jobs of queue {queue}"))?;
             let request = Request::on_queue(Op::Clean, queue).with(|fields| {
                 fields.integer("grace", *grace);
-                fields.texts_if("state", state);
+                states(fields, state);
                 fields.integer_if("limit", *limit);
             });
             context.count(request, "removed")
@@ -141,10 +141,18 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
 /// The request for the jobs of a queue.
 pub fn listing(jobs: &Jobs) -> Request {
     Request::on_queue(Op::GetJobs, &jobs.name.queue).with(|fields| {
-        fields.texts_if("state", &jobs.state);
+        states(fields, &jobs.state);
         fields.integer_if("limit", jobs.limit);
         fields.integer_if("offset", jobs.offset);
     })
+}
+
+/// One state goes alone, so that a refusal names it as it was given.
+fn states(fields: &mut Fields, states: &[String]) {
+    match states {
+        [one] => fields.text("state", one),
+        several => fields.texts_if("state", several),
+    }
 }
 
 fn list(context: &mut Context) -> Result<(), Failure> {

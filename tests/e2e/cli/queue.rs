@@ -86,8 +86,8 @@ fn pause_and_resume_hold_and_release() {
 #[test]
 fn what_removes_many_jobs_needs_a_yes() {
     let (tool, queue) = (tool(), queue("cli-yes"));
-    push(&tool, &queue, "1");
     let dead = failed(&tool, &queue, "x");
+    push(&tool, &queue, "1");
     push(&tool, &queue, "1");
     for words in [
         &["queue", "drain", &queue][..],
@@ -103,7 +103,7 @@ fn what_removes_many_jobs_needs_a_yes() {
     assert_eq!(client().ok("Count", json!({"queue": queue}))["count"], 3);
     assert_eq!(tool.ok(&["dlq", "purge", &queue, "--yes"]), "removed 1 job\n");
     assert_eq!(client().state(&dead), "unknown");
-    assert_eq!(tool.ok(&["queue", "drain", &queue, "--yes"]), "removed 1 job\n");
+    assert_eq!(tool.ok(&["queue", "drain", &queue, "--yes"]), "removed 2 jobs\n");
     assert_eq!(tool.json(&["queue", "drain", &queue, "-y"])["count"], 0);
     assert_eq!(tool.ok(&["queue", "obliterate", &queue, "--yes"]), format!("removed {queue}\n"));
     assert_eq!(client().ok("Count", json!({"queue": queue}))["count"], 0);

@@ -28,7 +28,7 @@ fn schedules_are_added_listed_and_removed() {
         "9",
     ]);
     assert!(out.starts_with("nightly runs next in "), "{out}");
-    let answer = tool.json(&["cron", "add", "beat", "q", "null", "--every", "30s"]);
+    let answer = tool.json(&["cron", "add", "beat", "q", "{}", "--every", "30s"]);
     assert_eq!(answer["cron"]["repeatEvery"], 30_000);
     let mut found = rows(&tool.ok(&["cron", "list"]));
     found.sort();
