@@ -93,7 +93,8 @@ fn account(pushed: u64, left_out: &[(u64, u64)], sent_to: Option<u64>) -> String
     missing.extend(sent_to.map(|last| format!("{} and on", last + 1)));
     let mut text = format!("pushed {pushed} {jobs}");
     if !missing.is_empty() {
-        text += &format!(", not lines {}", missing.join(", "));
+        text += ", not lines ";
+        text += &missing.join(", ");
     }
     text
 }

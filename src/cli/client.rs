@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// The number of that question, which no other request has.
 const ALIVE: u64 = u32::MAX as u64;
 /// Bytes read at a time.
-const READ_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 16 * 1024;
 
 /// A connection on which the server knows its client.
 #[derive(Debug)]

@@ -216,13 +216,11 @@ fn huge_pages() -> Option<Finding> {
 }
 
 fn clock_finding() -> Option<Finding> {
-    Some(match survey::clock_is_synchronised()? {
-        true => Finding::good("clock", "kept in step"),
-        false => Finding::warning(
-            "clock",
-            "nothing keeps it in step",
-            "delays and schedules follow it: run chrony or systemd-timesyncd",
-        ),
+    Some(if survey::clock_is_synchronised()? {
+        Finding::good("clock", "kept in step")
+    } else {
+        let advice = "delays and schedules follow it: run chrony or systemd-timesyncd";
+        Finding::warning("clock", "nothing keeps it in step", advice)
     })
 }
 

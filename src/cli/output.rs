@@ -99,17 +99,12 @@ impl Table {
 }
 
 /// Standard output, as far as the commands need it.
+#[derive(Debug)]
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
     colour: bool,
     /// Columns of the terminal; `None` where there is none and nothing is cut.
     width: Option<usize>,
-}
-
-impl std::fmt::Debug for Output {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Output").field("colour", &self.colour).field("width", &self.width).finish()
-    }
 }
 
 impl Output {

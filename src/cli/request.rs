@@ -137,7 +137,9 @@ impl Fields {
     pub fn texts(&mut self, name: &str, values: &[String]) {
         self.field(name, |writer| {
             writer.array(values.len());
-            values.iter().for_each(|value| writer.str(value));
+            for value in values {
+                writer.str(value);
+            }
         });
     }
 

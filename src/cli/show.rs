@@ -62,8 +62,11 @@ const TIMES: [(&str, &str); 5] = [
     ("failedAt", "failed"),
 ];
 
+/// How an option is told.
+type Teller = fn(Value<'_>) -> String;
+
 /// Options of a job that are told if they are there, and how they are told.
-const OPTIONS: [(&str, fn(Value<'_>) -> String); 12] = [
+const OPTIONS: [(&str, Teller); 12] = [
     ("tags", texts),
     ("dependsOn", texts),
     ("uniqueKey", plain),

@@ -1,6 +1,7 @@
 //! Server-sent events, read with a socket of the standard library: a GET whose answer goes on. Knows
 //! the framing, not what an event says.
 
+use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// The port that events come from.
 #[derive(Args, Debug)]
 pub struct HttpPort {
-    /// The server's HTTP_PORT, where events come from
+    /// The server's port for HTTP, where events come from
     #[arg(
         long,
         env = "CORQ_HTTP_PORT",
@@ -229,7 +230,8 @@ fn escaped(name: &str) -> String {
         if plain(byte) {
             path.push(char::from(byte));
         } else {
-            path += &format!("%{byte:02X}");
+            // Writing to a string cannot fail.
+            let _ = write!(path, "%{byte:02X}");
         }
         path
     })

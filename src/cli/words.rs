@@ -15,13 +15,13 @@ const UNITS: [(&str, i64); 5] =
 pub fn duration(length_ms: i64) -> String {
     let ms = length_ms.max(0);
     match ms {
-        ..SECOND_MS => format!("{ms}ms"),
-        ..10_000 if ms % SECOND_MS >= 100 => {
+        0..SECOND_MS => format!("{ms}ms"),
+        SECOND_MS..10_000 if ms % SECOND_MS >= 100 => {
             format!("{}.{}s", ms / SECOND_MS, ms % SECOND_MS / 100)
         }
-        ..MINUTE_MS => format!("{}s", ms / SECOND_MS),
-        ..HOUR_MS => two_units(ms, MINUTE_MS, "m", SECOND_MS, "s"),
-        ..DAY_MS => two_units(ms, HOUR_MS, "h", MINUTE_MS, "m"),
+        SECOND_MS..MINUTE_MS => format!("{}s", ms / SECOND_MS),
+        MINUTE_MS..HOUR_MS => two_units(ms, MINUTE_MS, "m", SECOND_MS, "s"),
+        HOUR_MS..DAY_MS => two_units(ms, HOUR_MS, "h", MINUTE_MS, "m"),
         _ => two_units(ms, DAY_MS, "d", HOUR_MS, "h"),
     }
 }
@@ -37,12 +37,17 @@ fn two_units(ms: i64, large: i64, large_name: &str, small: i64, small_name: &str
 
 /// `3s ago`, `in 5m`, `now`.
 pub fn relative(now_ms: i64, at_ms: i64) -> String {
-    let away = now_ms - at_ms;
-    match away {
-        -999..=999 => "now".to_owned(),
-        0.. => format!("{} ago", duration(away - away % SECOND_MS)),
+    let away = now_ms.saturating_sub(at_ms);
+    if away.abs() < SECOND_MS {
+        "now".to_owned()
+    } else if away > 0 {
+        format!("{} ago", duration(away - away % SECOND_MS))
+    } else {
         // Rounded up: what is due in 4.9 s is not due in 4.
-        _ => format!("in {}", duration((-away + SECOND_MS - 1) / SECOND_MS * SECOND_MS)),
+        format!(
+            "in {}",
+            duration(away.saturating_neg().saturating_add(SECOND_MS - 1) / SECOND_MS * SECOND_MS)
+        )
     }
 }
 
@@ -112,9 +117,9 @@ pub fn tame(text: &str) -> String {
     }
     text.chars().fold(String::new(), |mut shown, it| {
         if it.is_control() {
-            shown.extend(it.escape_default())
+            shown.extend(it.escape_default());
         } else {
-            shown.push(it)
+            shown.push(it);
         }
         shown
     })

@@ -14,6 +14,9 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::until;
 
+/// A text that no program writes.
+const MARK: &str = "<end of the program>";
+
 /// A program on a terminal of its own.
 pub(crate) struct Terminal {
     child: Child,
@@ -77,8 +80,7 @@ impl Terminal {
     /// Waits for the program's end; answers its code and all that it wrote.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status: ExitStatus = until("the end of the program", || self.child.try_wait().unwrap());
-        // A mark behind all that the program wrote says that all of it has come through.
-        const MARK: &str = "<end>";
+        // Behind all that the program wrote, it says that all of it has come through.
         self.inside.write_all(MARK.as_bytes()).unwrap();
         self.wait_for(MARK);
         (status.code(), self.shown().replace(MARK, ""))
