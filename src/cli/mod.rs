@@ -1,7 +1,7 @@
 //! The command line: the server's start, and every command an operator has for a server that runs.
 //!
-//! One file per noun. [`target`] says which server is meant, [`client`] speaks to it, [`request`] writes
-//! and [`value`] reads what goes over the wire, [`output`] shows it, [`failure`] is how it can end. No
+//! One file per noun. `target` says which server is meant, `client` speaks to it, `request` writes
+//! and `value` reads what goes over the wire, `output` shows it, `failure` is how it can end. No
 //! bound of a field is known here: what is wrong is refused by the server, in its words.
 
 mod bulk;

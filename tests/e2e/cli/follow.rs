@@ -1,6 +1,7 @@
 //! `events` and `queue jobs --follow`, against a stream of events as the contract has it
 //! (`interface.md` 6.1), in pieces and chunks as networks make them.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -50,7 +51,9 @@ fn live() -> (u16, Sender<String>, Receiver<()>) {
         socket.write_all(HEAD.as_bytes()).unwrap();
         socket.write_all(CONNECTED.as_bytes()).unwrap();
         let _ = ready.send(());
-        texts.iter().for_each(|text| socket.write_all(text.as_bytes()).unwrap());
+        for text in &texts {
+            socket.write_all(text.as_bytes()).unwrap();
+        }
     });
     (port, sender, is_ready)
 }
@@ -85,7 +88,8 @@ fn a_stream_in_chunks_is_the_same_stream() {
     let mut text = String::from("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     let body = [CONNECTED, &event("pushed", "q", "j1", ""), &event("completed", "q", "j1", "")];
     for piece in body.concat().as_bytes().chunks(23) {
-        text += &format!("{:x}\r\n{}\r\n", piece.len(), std::str::from_utf8(piece).unwrap());
+        let shown = std::str::from_utf8(piece).unwrap();
+        write!(text, "{:x}\r\n{shown}\r\n", piece.len()).unwrap();
     }
     text += "0\r\n\r\n";
     let (tool, _) = streams(vec![text]);

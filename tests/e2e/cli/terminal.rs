@@ -51,7 +51,7 @@ fn top_shows_the_server_and_gives_the_terminal_back() {
         assert!(!terminal.is_restored(), "it reads keys");
         terminal
     };
-    let ends: [(&str, fn(&mut Terminal)); 4] = [
+    let ends: [(&str, End); 4] = [
         ("q", |terminal| terminal.press("q")),
         ("Ctrl-C", |terminal| terminal.press("\x03")),
         ("SIGTERM", |terminal| signal(terminal, Signal::TERM)),
@@ -67,6 +67,9 @@ fn top_shows_the_server_and_gives_the_terminal_back() {
         assert!(shown.contains("\x1b[?1049l") && shown.contains("\x1b[?25h"), "{name}: {shown:?}");
     }
 }
+
+/// A way to end it.
+type End = fn(&mut Terminal);
 
 fn signal(terminal: &Terminal, signal: Signal) {
     kill_process(Pid::from_child(terminal.child()), signal).unwrap();
