@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs ci bench release flat crash hang sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat crash hang sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ lint: ## Check format and lints; warnings are errors
 
 docs: ## Build the documentation of the code; warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+man: ## Write the manual pages into target/man
+	cargo run --bin corq -- man target/man
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -268,6 +268,27 @@ mod tests {
         Server::command().debug_assert();
     }
 
+    /// The names of all commands below one, as they are typed.
+    fn names(command: &clap::Command, before: &str, found: &mut Vec<String>) {
+        let name = format!("{before}{}", command.get_name());
+        let mut below = command.get_subcommands().filter(|it| !it.is_hide_set()).peekable();
+        if below.peek().is_none() {
+            found.push(name);
+            return;
+        }
+        below.for_each(|it| names(it, &format!("{name} "), found));
+    }
+
+    #[test]
+    fn the_page_has_a_row_for_every_command_and_for_no_other() {
+        let page = include_str!("../../docs/cli.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `corq ")?.split('`').next());
+        let rows: Vec<String> = rows.map(|name| format!("corq {name}")).collect();
+        let mut found = Vec::new();
+        names(&program(), "", &mut found);
+        assert_eq!(rows, found);
+    }
+
     #[test]
     fn without_a_command_it_is_the_server() {
         assert!(server("corq") && server("corq serve") && server("corq --memory"));
