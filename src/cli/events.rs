@@ -109,8 +109,9 @@ fn line(event: Value<'_>, kind: &str) -> Vec<Cell> {
         Cell::styled(words::date(at_ms), Style::Dim),
         event.get("queue").text().unwrap_or("-").into(),
         Cell::styled(kind, style),
-        event.get("jobId").text().unwrap_or_default().into(),
     ];
+    // An event of a whole queue has no job.
+    cells.extend(event.get("jobId").text().filter(|id| !id.is_empty()).map(Cell::from));
     let told = ["eventType", "queue", "jobId", "timestamp"];
     for (name, value) in event.entries() {
         let name = name.text().unwrap_or_default();

@@ -14,8 +14,8 @@ use crate::protocol::uuid_text::UUID_CHARS;
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// Width of a column of a table that goes on: the longest state.
-const STEADY_COLUMNS: usize = 16;
+/// Widths of the columns of a table that goes on: an id, the longest state, figures and times.
+const STEADY_WIDTHS: [usize; 3] = [UUID_CHARS, 16, 9];
 
 /// How a text is to look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ impl Table {
     }
 
     /// With columns as wide as the rows to come are likely to need, so that they stand below each
-    /// other: the first fits an id.
+    /// other.
     #[must_use]
     pub fn steady(self) -> Self {
         Self { steady: true, ..self }
@@ -83,7 +83,7 @@ impl Table {
         let column = |(place, head): (usize, &&'static str)| {
             let widths = self.rows.iter().map(|row| row[place].text.width());
             let widest = widths.chain([head.trim_start_matches('>').width()]).max().unwrap_or(0);
-            let least = if place == 0 { UUID_CHARS } else { STEADY_COLUMNS };
+            let least = STEADY_WIDTHS[place.min(STEADY_WIDTHS.len() - 1)];
             Column {
                 right: head.starts_with('>'),
                 width: if self.steady { widest.max(least) } else { widest },

@@ -67,13 +67,15 @@ fn events_are_one_line_each() {
         &event("pushed", "q", "j1", ",\"data\":{\"a\":1}"),
         &event("failed", "q", "j1", ",\"error\":\"no \\u001b[31mink\""),
         &event("delayed", "q", "j2", ",\"delay\":90000"),
+        &event("drained", "q", "", ""),
     ]
     .concat();
     let (tool, asked) = streams(vec![text.clone(), text.clone(), text]);
-    let out = tool.ok(&["events", "--count", "3"]);
+    let out = tool.ok(&["events", "--count", "4"]);
     let expected = "2023-11-14T22:13:20Z q pushed j1 data={\"a\":1}\n\
                     2023-11-14T22:13:20Z q failed j1 error=\"no \\u001b[31mink\"\n\
-                    2023-11-14T22:13:20Z q delayed j2 delay=1m 30s\n";
+                    2023-11-14T22:13:20Z q delayed j2 delay=1m 30s\n\
+                    2023-11-14T22:13:20Z q drained\n";
     assert_eq!(out, expected);
     assert!(asked.lock().unwrap()[0].starts_with("GET /events HTTP/1.1\r\n"));
     let out = tool.ok(&["events", "--json", "--count", "2"]);
