@@ -57,7 +57,7 @@ fn any(chance: &mut Chance, depth: u32) -> Json {
         2 => (chance.draw() >> (chance.draw() % 64)).into(),
         3 => ((chance.draw() as i64) >> (chance.draw() % 64)).into(),
         4 => Json::from(f64::from_bits(chance.draw())),
-        5 => Json::from((chance.draw() as i32) as f64),
+        5 => Json::from(f64::from(chance.draw() as i32)),
         6 => any_text(chance).into(),
         7 | 8 => {
             let items = [0, 1, 15, 16, 20][chance.draw() as usize % 5];

@@ -13,7 +13,7 @@ mod print;
 use std::fmt;
 
 pub use parse::to_msgpack;
-pub use print::{from_msgpack, from_record, from_reply};
+pub use print::{from_msgpack, from_record, from_reply, integer, number, string};
 
 use crate::api::limits::DEPTH_MAX;
 

@@ -152,8 +152,14 @@ impl<'v> Printer<'v, '_> {
     }
 }
 
-fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
+/// Writes a whole number.
+pub fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Writes a number of the server, without a fraction where it has none.
+pub fn number(out: &mut Vec<u8>, value: f64) {
+    float(out, value, Origin::Record);
 }
 
 fn float(out: &mut Vec<u8>, value: f64, origin: Origin) {
@@ -190,8 +196,8 @@ fn time(bytes: &[u8]) -> Option<DateTime<chrono::Utc>> {
     DateTime::from_timestamp(seconds, nanos)
 }
 
-/// A string with its quotes.
-pub(super) fn string(out: &mut Vec<u8>, text: &str) {
+/// Writes a string with its quotes.
+pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     escaped(out, text.as_bytes());
     out.push(b'"');
