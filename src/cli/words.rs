@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn figures_are_short() {
-        let figures = [0.0, 0.254, 3.14, 1200.4].map(figure);
+        let figures = [0.0, 0.254, 3.12, 1200.4].map(figure);
         assert_eq!(figures, ["0", "0.25", "3.1", "1200"]);
         let sizes = [980.0, 1536.0, 300.0 * 1024.0, 2_147_483_648.0].map(bytes);
         assert_eq!(sizes, ["980 B", "1.5 KB", "300 KB", "2.0 GB"]);

@@ -120,3 +120,8 @@ pub(crate) fn pair<'a>(pairs: &'a str, name: &str) -> &'a str {
     let found = pairs.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("  "));
     found.unwrap_or_else(|| panic!("no {name} in {pairs}")).trim()
 }
+
+/// Whether a time is told as just past, on a machine of any speed.
+pub(crate) fn is_recent(time: &str) -> bool {
+    time == "now" || time.strip_suffix("s ago").is_some_and(|it| it.parse::<u32>().is_ok())
+}
