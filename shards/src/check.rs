@@ -25,6 +25,7 @@ impl Shard {
             }
         }
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
+        facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
         facts.sort();
         facts
     }

@@ -5,12 +5,14 @@
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
 
 use crate::changed::Changed;
-use crate::command::{Limit, NewJob, Repeat, Stack, Token};
+use crate::command::{Limit, NewJob, Repeat, Stack};
 use crate::cron_record::{CronRan, CronSet, decode_name};
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::lease_record::Leased;
 use crate::repeat::Repeated;
+use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// Version of the encoding of every kind below.
@@ -102,6 +104,13 @@ pub enum Record<'a> {
     },
     /// A run of a repeated job was done, and the next one came. Payload: the result.
     Repeated(Repeated<'a>),
+    /// A webhook came. Payload: none.
+    WebhookAdded(WebhookAdded<'a>),
+    /// A webhook is gone.
+    WebhookRemoved {
+        /// The webhook.
+        id: u128,
+    },
 }
 
 /// See [`Record::Pushed`].
@@ -115,17 +124,6 @@ pub struct Pushed<'a> {
     pub run_at_ms: u64,
     /// What was pushed.
     pub job: NewJob<'a>,
-}
-
-/// See [`Record::Leased`].
-#[derive(Clone, Copy, Debug)]
-pub struct Leased<'a> {
-    /// When the jobs were pulled.
-    pub at_ms: u64,
-    /// Life of the locks.
-    pub ttl_ms: u32,
-    /// The jobs and their tokens.
-    pub entries: Entries<'a>,
 }
 
 /// See [`Record::Completed`].
@@ -173,39 +171,6 @@ pub struct Buried<'a> {
     pub error: &'a str,
 }
 
-/// Pairs of job and token, as bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Entries<'a>(&'a [u8]);
-
-const ENTRY: usize = 32;
-
-impl<'a> Entries<'a> {
-    /// Views pairs written by [`Entries::push`].
-    pub fn new(bytes: &'a [u8]) -> Self {
-        assert!(bytes.len().is_multiple_of(ENTRY), "entries are whole");
-        Self(bytes)
-    }
-
-    /// Adds a pair to a buffer of them.
-    pub fn push(bytes: &mut Vec<u8>, id: JobId, token: Token) {
-        bytes.extend_from_slice(&id.0.to_le_bytes());
-        bytes.extend_from_slice(&token.0.to_le_bytes());
-    }
-
-    /// The pairs.
-    pub fn iter(&self) -> impl Iterator<Item = (JobId, Token)> + use<'a> {
-        self.0.as_chunks::<ENTRY>().0.iter().map(|entry| {
-            let (id, token) = entry.split_at(16);
-            let number = |half: &[u8]| {
-                let mut bytes = [0; 16];
-                bytes.copy_from_slice(half);
-                u128::from_le_bytes(bytes)
-            };
-            (JobId(number(id)), Token(number(token)))
-        })
-    }
-}
-
 /// Numbers of the kinds, for ever.
 mod kind {
     pub(super) const PUSHED: u8 = 1;
@@ -228,6 +193,8 @@ mod kind {
     pub(super) const CRON_REMOVED: u8 = 83;
     pub(super) const MET: u8 = 60;
     pub(super) const REPEATED: u8 = 61;
+    pub(super) const WEBHOOK_ADDED: u8 = 84;
+    pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
 
 /// Bits that say which parts a pushed job has.
@@ -253,7 +220,7 @@ impl Record<'_> {
     pub fn encoded_len(&self) -> usize {
         2 + match self {
             Self::Pushed(pushed) => pushed.encoded_len(),
-            Self::Leased(leased) => 12 + leased.entries.0.len(),
+            Self::Leased(leased) => leased.encoded_len(),
             Self::Completed(ended) => 32 + ended.result.len(),
             Self::Retried(retried) => 32 + retried.error.len(),
             Self::Buried(buried) => {
@@ -261,7 +228,10 @@ impl Record<'_> {
                 35 + stack + buried.error.len()
             }
             Self::Changed(changed) => changed.encoded_len(),
-            Self::Stalled { .. } | Self::Released { .. } | Self::Removed { .. } => 16,
+            Self::Stalled { .. }
+            | Self::Released { .. }
+            | Self::Removed { .. }
+            | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
             Self::Limited { queue, .. } => 4 + queue.len(),
@@ -271,6 +241,7 @@ impl Record<'_> {
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
             Self::Repeated(repeated) => 56 + repeated.ended.result.len(),
+            Self::WebhookAdded(added) => added.encoded_len(),
         }
     }
 
@@ -296,11 +267,7 @@ impl Record<'_> {
         out.u8(VERSION);
         match self {
             Self::Pushed(pushed) => pushed.encode(&mut out),
-            Self::Leased(leased) => {
-                out.u64(leased.at_ms);
-                out.u32(leased.ttl_ms);
-                out.bytes(leased.entries.0);
-            }
+            Self::Leased(leased) => leased.encode(&mut out),
             Self::Completed(ended) => {
                 out.id(ended.id);
                 out.u64(ended.at_ms);
@@ -354,6 +321,8 @@ impl Record<'_> {
                 out.u64(*at_ms);
             }
             Self::Repeated(repeated) => repeated.encode(&mut out),
+            Self::WebhookAdded(added) => added.encode(&mut out),
+            Self::WebhookRemoved { id } => out.id(JobId(*id)),
         }
         out.finish();
     }
@@ -380,6 +349,8 @@ impl Record<'_> {
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
             Self::Met { .. } => kind::MET,
             Self::Repeated(_) => kind::REPEATED,
+            Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
+            Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
         }
     }
 }
@@ -394,13 +365,7 @@ impl<'a> Record<'a> {
         }
         Ok(match kind {
             kind::PUSHED => Self::Pushed(Pushed::decode(from)?),
-            kind::LEASED => {
-                let (at_ms, ttl_ms, rest) = (from.u64()?, from.u32()?, from.rest());
-                if !rest.len().is_multiple_of(ENTRY) {
-                    return Err(Malformed("entries are cut short"));
-                }
-                Self::Leased(Leased { at_ms, ttl_ms, entries: Entries(rest) })
-            }
+            kind::LEASED => Self::Leased(Leased::decode(from)?),
             kind::COMPLETED => Self::Completed(Ended {
                 id: from.id()?,
                 at_ms: from.u64()?,
@@ -453,6 +418,8 @@ impl<'a> Record<'a> {
             kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             kind::MET => Self::Met { id: from.id()?, dependency: from.id()?, at_ms: from.u64()? },
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
+            kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),
+            kind::WEBHOOK_REMOVED => Self::WebhookRemoved { id: from.id()?.0 },
             _ => match Changed::decode(kind, from)? {
                 Some(changed) => Self::Changed(changed),
                 None => return Err(Malformed("its kind is not known to this release")),

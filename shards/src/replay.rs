@@ -90,6 +90,8 @@ impl Shard {
                     self.repeat(job, repeated, stored);
                 }
             }
+            Record::WebhookAdded(added) => self.add_webhook(added),
+            Record::WebhookRemoved { id } => self.remove_webhook(*id),
         }
         Ok(())
     }

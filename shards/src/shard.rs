@@ -24,12 +24,13 @@ use crate::timers::Timers;
 use crate::unique::UniqueKeys;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;
+use crate::webhook::Webhooks;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
 
-/// Jobs handled by one slice of a long command, so that it never holds a turn for long.
-pub(crate) const SLICE: u64 = 500;
+/// Most that is done of one kind of work at a time, so that it never holds a turn for long.
+pub const SLICE: u64 = 500;
 
 /// What a shard is told once.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,8 @@ pub struct Config {
     pub completed_max: u32,
     /// How long a completed job is kept.
     pub completed_retention_ms: u64,
+    /// Jobs that a long command touches at a time, at least 1; [`SLICE`] but in tests.
+    pub chore_slice: u64,
     /// Start of all its chance: ids and tokens. Must differ between starts and shards.
     pub seed: u64,
 }
@@ -103,6 +106,7 @@ pub struct Shard {
     /// Queues with a limit of active jobs that have lost one in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
+    pub(crate) webhooks: Webhooks,
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
@@ -156,6 +160,7 @@ impl Shard {
             limit_timers: Timers::default(),
             with_room: Vec::new(),
             crons: Crons::default(),
+            webhooks: Webhooks::default(),
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
@@ -224,6 +229,8 @@ impl Shard {
             Command::HoldCron { name, held } => self.hold_cron(caller, name, *held, out),
             Command::RemoveCron { name } => self.remove_cron(caller, name, out),
             Command::StartCrons => self.start_crons(now_ms),
+            Command::AddWebhook(webhook) => self.add_webhook_live(now_ms, caller, webhook, out),
+            Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {

@@ -47,6 +47,16 @@ pub enum Flaw {
     BentRecord,
     /// Heartbeats for many jobs are not passed on.
     DeafHeartbeat,
+    /// Jobs are brought to the live state as recovery does it, and nobody who waits is served.
+    SecretPush,
+    /// Shards are not told that a job of theirs may run now.
+    LostNotices,
+    /// Repeated jobs are pushed as such that run once.
+    NoRepeats,
+    /// Schedules run more often than they should.
+    HastySchedules,
+    /// Clean-ups are passed on with a lower limit.
+    ShyClean,
     /// The dice are not the same in a second run.
     LoadedDice,
 }
@@ -64,6 +74,7 @@ pub struct Settings {
     pub cache_bytes: usize,
     pub completed_max: u32,
     pub completed_retention_ms: u64,
+    pub chore_slice: u64,
     /// Longest pause between two steps, most of the time.
     pub pace_ms: u64,
     pub flaw: Flaw,
@@ -95,6 +106,7 @@ impl Settings {
             completed_max: dice.pick(&[0, 2, 10, 1000]),
             completed_retention_ms: dice.pick(&[20_000, 100_000, 600_000_000]),
             pace_ms: dice.pick(&[2, 20, 200]),
+            chore_slice: dice.pick(&[1, 3, 500]),
             flaw,
             checks,
         }
@@ -119,6 +131,7 @@ impl Settings {
         corq_shards::Config {
             completed_max: self.completed_max,
             completed_retention_ms: self.completed_retention_ms,
+            chore_slice: self.chore_slice,
             seed: self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56),
         }
     }

@@ -356,6 +356,12 @@ impl<D: Disk> Log<D> {
         self.writer.check().err()
     }
 
+    /// Whether the next segment could not be made at the last attempt: when the one in use is full, the
+    /// log cannot go on.
+    pub fn lacks_space(&self) -> bool {
+        self.writer.lacks_segment()
+    }
+
     /// The disk, to move its operations to a ring.
     pub fn disk_mut(&mut self) -> &mut D {
         &mut self.disk

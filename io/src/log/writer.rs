@@ -392,6 +392,11 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether the last attempt to make the next segment failed.
+    pub(super) fn lacks_segment(&self) -> bool {
+        self.next.is_none() && self.create_retry_ms > 0
+    }
+
     fn create_next(
         &mut self,
         disk: &mut impl Disk,
@@ -414,6 +419,7 @@ impl Writer {
         })?;
         counters.segments += 1;
         counters.disk_bytes += bytes;
+        self.create_retry_ms = 0;
         self.next = Some(Preparation::new(segment, bytes, self.mode));
         Ok(())
     }

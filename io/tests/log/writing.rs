@@ -163,10 +163,29 @@ fn a_full_disk_is_told_before_it_is_needed_and_stops_the_log_only_then() {
             break;
         }
         failures_before = log.counters().segment_failures;
+        assert_eq!(log.lacks_space(), failures_before > 0);
     }
     assert_eq!(last.unwrap_err().errno, libc::ENOSPC);
     assert_eq!(failures_before, 1);
     assert!(log.released().0 > 60_000);
+}
+
+#[test]
+fn a_disk_that_was_full_for_a_while_is_full_no_longer_once_there_is_room() {
+    let faults = Faults { fail_create: true, errno: libc::ENOSPC, ..Faults::default() };
+    let mut log = new_log(Mode::Written, Faults::default());
+    log.disk_mut().faults = faults;
+    let mut turns = 0..;
+    while !log.lacks_space() {
+        append(&mut log, 2000, 1);
+        log.flush(turns.next().unwrap()).unwrap();
+    }
+    log.disk_mut().faults = Faults::default();
+    while log.lacks_space() {
+        // Time passes before the next attempt.
+        log.flush(100 * turns.next().unwrap()).unwrap();
+    }
+    assert_eq!(log.counters().segment_failures, 1);
 }
 
 #[test]
