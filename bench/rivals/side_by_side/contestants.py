@@ -281,6 +281,11 @@ class RabbitMq(SpokenByClient):
         if not scripts:
             raise Unavailable("the package holds no rabbitmq_server")
         self.scripts = scripts[-1]
+        # Debian's starter of Erlang knows only the place that the package would be installed to.
+        starter = self.root / "usr/lib/erlang/bin/erl"
+        lines = starter.read_text().splitlines()
+        moved = [f"ROOTDIR={starter.parent.parent}" if "ROOTDIR=/" in line else line for line in lines]
+        starter.write_text("\n".join(moved) + "\n")
 
     def version(self):
         return debian_version("rabbitmq-server")
@@ -296,7 +301,6 @@ class RabbitMq(SpokenByClient):
         (work / "enabled_plugins").write_text("[].\n")
         settings = {
             **names,
-            "ERL_ROOTDIR": erlang,
             "PATH": f"{erlang}/bin:{os.environ['PATH']}",
             "RABBITMQ_NODENAME": f"rivals{self.port}@localhost",
             "RABBITMQ_DIST_PORT": process.free_port(),

@@ -1,5 +1,6 @@
 //! NATS JetStream: a work-queue stream per queue in files, a durable pull consumer with explicit
-//! acknowledgements. Batches go in as atomic batches and come out of one pull; their
+//! acknowledgements. Batches go in by fast ingest (nats-server 2.14 and later; cheaper than its
+//! atomic batches) and are confirmed as a whole; they come out of one pull, and their
 //! acknowledgements follow each other on the wire and the last is confirmed, which confirms those
 //! before it, because a consumer takes them in order.
 
@@ -14,11 +15,18 @@ const WAITING_TAKES_MAX: u32 = 25;
 /// What replies are for. A delivered job keeps the subject that it was pushed to, so it is the
 /// subscription that tells: its number is the place in this list.
 const KINDS: [&str; 6] = ["stream", "consumer", "push", "take", "ack", "left"];
+const BATCHES: usize = KINDS.len();
+/// The steps of a batch, as the subject for its replies names them.
+const BATCH_START: u8 = 0;
+const BATCH_APPEND: u8 = 1;
+const BATCH_COMMIT: u8 = 2;
 
 pub struct Nats {
     name: String,
     /// Replies to this connection come to subjects below this.
     inbox: String,
+    /// Replies to batches come to subjects below this, their numbers first.
+    batch_inbox: String,
     batches: u64,
     /// Jobs of the pulls under way, front first.
     takes: VecDeque<u32>,
@@ -29,8 +37,17 @@ pub struct Nats {
 impl Nats {
     pub fn new(lane: Lane, connection: usize) -> Self {
         let inbox = format!("_INBOX.{}-{connection}", std::process::id());
+        let batch_inbox = format!("_BATCH{}-{connection}", std::process::id());
         let (takes, acks, pushes) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { name: format!("Q{}", lane.queue), inbox, batches: 0, takes, acks, pushes }
+        Self {
+            name: format!("Q{}", lane.queue),
+            inbox,
+            batch_inbox,
+            batches: 0,
+            takes,
+            acks,
+            pushes,
+        }
     }
 
     fn request(&self, wire: &mut Wire, subject: &str, kind: &str, body: &str) {
@@ -46,9 +63,31 @@ impl Nats {
         )
     }
 
+    /// Flow control on the way, and the confirmation of the whole at the end.
+    fn batch_reply(&mut self, body: &[u8], wire: &mut Wire) -> Result<(), String> {
+        refuse_errors(body)?;
+        let refused = || format!("nats: batch: {}", shown(body));
+        let reply: serde_json::Value = serde_json::from_slice(body).map_err(|_| refused())?;
+        match (reply["type"].as_str(), reply["count"].as_u64()) {
+            (Some("ack"), _) => Ok(()),
+            (None, Some(stored)) => {
+                let count = self.pushes.pop_front().ok_or_else(refused)?;
+                if u64::from(count) != stored {
+                    return Err(refused());
+                }
+                wire.events.push(Event::Pushed(count));
+                Ok(())
+            }
+            _ => Err(refused()),
+        }
+    }
+
     /// One message of the server to this connection.
     fn message(&mut self, message: &Message, wire: &mut Wire) -> Result<(), String> {
         let body = message.body;
+        if message.subscription == BATCHES {
+            return self.batch_reply(body, wire);
+        }
         match KINDS.get(message.subscription).copied().unwrap_or_default() {
             "stream" => {
                 refuse_errors(body)?;
@@ -103,9 +142,10 @@ impl Protocol for Nats {
         for (number, kind) in KINDS.iter().enumerate() {
             put(wire, format_args!("SUB {inbox}.{kind} {number}\r\n"));
         }
+        put(wire, format_args!("SUB {}.> {BATCHES}\r\n", self.batch_inbox));
         let name = &self.name;
         let stream = format!(
-            r#"{{"name":"{name}","subjects":["{name}"],"retention":"workqueue","storage":"file","num_replicas":1,"allow_atomic":true}}"#
+            r#"{{"name":"{name}","subjects":["{name}"],"retention":"workqueue","storage":"file","num_replicas":1,"allow_batched":true}}"#
         );
         self.request(wire, &format!("$JS.API.STREAM.CREATE.{name}"), "stream", &stream);
     }
@@ -121,17 +161,20 @@ impl Protocol for Nats {
             return Ok(());
         }
         self.batches += 1;
-        let batch = self.batches;
+        let (batches, batch) = (&self.batch_inbox, self.batches);
         for (index, payload) in payloads.chunks(size).enumerate() {
-            let last = index + 1 == count;
-            let commit = if last { "Nats-Batch-Commit: 1\r\n" } else { "" };
-            let (process, number) = (std::process::id(), index + 1);
-            let headers = format!(
-                "NATS/1.0\r\nNats-Batch-Id: {process}-{name}-{batch}\r\nNats-Batch-Sequence: {number}\r\n{commit}\r\n"
+            let step = match index {
+                0 => BATCH_START,
+                index if index + 1 == count => BATCH_COMMIT,
+                _ => BATCH_APPEND,
+            };
+            let sequence = index + 1;
+            put(
+                wire,
+                format_args!(
+                    "PUB {name} {batches}.{batch}.{count}.fail.{sequence}.{step}.$FI {size}\r\n"
+                ),
             );
-            let (head, all) = (headers.len(), headers.len() + size);
-            let reply = if last { format!("{inbox}.push ") } else { String::new() };
-            put(wire, format_args!("HPUB {name} {reply}{head} {all}\r\n{headers}"));
             wire.out.extend_from_slice(payload);
             wire.out.extend_from_slice(b"\r\n");
         }
