@@ -2,7 +2,7 @@
 and driven. Adding one means one class here and, unless it speaks a protocol already spoken, one file in
 `client/src/`.
 
-A durability is named by what a reply means:
+A durability is named by what the reply to a push means:
   memory    it has not been written yet; a killed server loses it
   written   the kernel has it; a power loss may take the last moments
   synced    the disk has it
@@ -35,7 +35,7 @@ max_wal_size = 8GB
 checkpoint_timeout = 15min
 wal_level = minimal
 max_wal_senders = 0
-autovacuum_naptime = 1s
+autovacuum_naptime = 5s
 jit = off
 """
 
@@ -45,7 +45,7 @@ class Contestant:
 
     #: Workloads that the server has no form of.
     without = ()
-    amounts = Amounts(batch=100_000, pipelined=20_000, single=8_000)
+    amounts = None
 
     def __init__(self):
         self.port = None
@@ -124,10 +124,9 @@ class Corq(Contestant):
 
 
 class Bunqueue(Contestant):
-    amounts = Amounts(batch=100_000, pipelined=20_000, single=8_000)
-
     def __init__(self, durable):
         super().__init__()
+        self.amounts = Amounts(20_000, 10_000, 6_000) if durable else Amounts(60_000, 16_000, 8_000)
         self.durable = durable
         self.name = "bunqueue-durable" if durable else "bunqueue"
         self.title = "bunqueue, jobs `durable`" if durable else "bunqueue"
@@ -211,7 +210,7 @@ class RedisLists(RedisServer, SpokenByClient):
         super().__init__(fsync)
         self.name, self.title = f"redis-{fsync}", f"Redis lists alone, appendfsync {fsync}"
         slow = fsync == "always"
-        self.amounts = Amounts(1_000_000, 100_000 if slow else 300_000, 10_000 if slow else 50_000)
+        self.amounts = Amounts(60_000, 60_000, 8_000) if slow else Amounts(300_000, 300_000, 50_000)
 
 
 class Beanstalkd(SpokenByClient):
@@ -273,7 +272,7 @@ class RabbitMq(SpokenByClient):
     protocol = "amqp"
     name, title = "rabbitmq", "RabbitMQ quorum queues"
     durability = "synced"
-    amounts = Amounts(20_000, 20_000, 6_000)
+    amounts = Amounts(60_000, 60_000, 8_000)
 
     def install(self):
         self.root = debian("rabbitmq-server")

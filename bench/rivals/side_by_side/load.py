@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from . import process, workloads
-from .process import Failed
+from .process import CpuTime, Failed
 
 CLIENT_SECONDS_MAX = 240
 SETTLE_SECONDS_MAX = 10
@@ -45,20 +45,25 @@ class Lines:
             env=env,
             text=True,
         )
-        self._answer()
+        try:
+            self._answer()
+        except Failed:
+            self.close()
+            raise
 
     def run(self, command):
         """Does what `command` says; figures of it."""
         jobs = command["jobs"]
         self._say(command)
         self._answer()
-        before = (process.cpu_us(self.server.pids), process.cpu_us([self.popen.pid]))
+        server, client = CpuTime(self.server.pids), CpuTime([self.popen.pid])
         self._write("go")
         outcome = self._answer()
-        after = (process.cpu_us(self.server.pids), process.cpu_us([self.popen.pid]))
+        server_us = CpuTime(self.server.pids).since(server)
+        client_us = CpuTime([self.popen.pid]).since(client)
         return Figures(
-            cpu_us=(after[0] - before[0]) / jobs,
-            client_us=(after[1] - before[1]) / jobs,
+            cpu_us=server_us / jobs,
+            client_us=client_us / jobs,
             jobs_per_second=jobs / max(outcome["seconds"], 1e-9),
             receipt_us=outcome.get("receipt_us"),
             problems=outcome["problems"],

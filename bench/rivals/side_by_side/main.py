@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,10 +21,12 @@ from .process import Failed
 
 def main():
     options = arguments()
+    # Whoever ends this ends the servers with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     everyone = contestants.everyone()
     if options.list:
         for contestant in everyone:
-            print(f"{contestant.name:<18} {contestant.title}; a reply means: {contestant.durability}")
+            print(f"{contestant.name:<18} {contestant.title}; the reply to a push means: {contestant.durability}")
         return 0
     chosen = choose(everyone, options.names)
     failures = {}
@@ -39,8 +42,10 @@ def main():
         turn = number % max(len(ready), 1)
         for contestant in ready[turn:] + ready[:turn]:
             say(f"round {number + 1} of {options.rounds}: {contestant.name}")
+            start = time.monotonic()
             try:
                 found = one_round(contestant, options)
+                say(f"  {time.monotonic() - start:.0f} s")
             except (Failed, Unavailable, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
                 sound = False
                 failures.setdefault(contestant.name, []).append(f"round {number + 1}: {error}")
@@ -174,6 +179,9 @@ def describe(ready, options):
     ]
     if options.scale != 100:
         lines += ["", f"**{options.scale} % of the usual jobs: a trial, not a measurement.**"]
+    profile = os.environ.get("BENCH_PROFILE", "release")
+    if profile != "release" and any(one.name.startswith(("corq", "bunqueue")) for one in ready):
+        lines += ["", f"**corq and its load generator were built with the profile {profile}: a trial, not a measurement.**"]
     return "\n".join(lines)
 
 

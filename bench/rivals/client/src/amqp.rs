@@ -1,4 +1,4 @@
-//! RabbitMQ over AMQP 0-9-1: a durable quorum queue, persistent messages, publisher confirms, and
+//! `RabbitMQ` over AMQP 0-9-1: a durable quorum queue, persistent messages, publisher confirms, and
 //! a consumer with a prefetch window whose acknowledgements may cover many deliveries at once.
 
 use std::collections::BTreeSet;

@@ -14,7 +14,7 @@ use crate::payload;
 use crate::protocol::{Event, Job, Take};
 use crate::seen::Seen;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const TURN_NS_MAX: u64 = 50_000_000;
 
 /// What the lanes are to do: lane `i` pushes to its queue and takes from it.

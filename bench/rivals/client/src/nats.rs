@@ -1,4 +1,4 @@
-//! NATS JetStream: a work-queue stream per queue in files, a durable pull consumer with explicit
+//! NATS `JetStream`: a work-queue stream per queue in files, a durable pull consumer with explicit
 //! acknowledgements. Batches go in by fast ingest (nats-server 2.14 and later; cheaper than its
 //! atomic batches) and are confirmed as a whole; they come out of one pull, and their
 //! acknowledgements follow each other on the wire and the last is confirmed, which confirms those

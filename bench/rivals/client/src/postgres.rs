@@ -1,4 +1,4 @@
-//! PostgreSQL: a table as the queue, taken from with `FOR UPDATE SKIP LOCKED`. The transaction that
+//! `PostgreSQL`: a table as the queue, taken from with `FOR UPDATE SKIP LOCKED`. The transaction that
 //! takes jobs is their lease and its COMMIT their acknowledgement, which is the cheapest form of
 //! this pattern: one transaction and one row version per job, and a worker that dies gives its
 //! jobs back. A connection therefore holds one take at a time. Workers that wait are woken by NOTIFY.
@@ -26,7 +26,7 @@ const STATEMENTS: [(&str, &str); 6] = [
 ];
 const BYTEA: u32 = 17;
 
-/// What the next ReadyForQuery ends.
+/// What the next `ReadyForQuery` ends.
 #[derive(PartialEq)]
 enum Asked {
     Setup,
@@ -98,7 +98,7 @@ impl Postgres {
                 self.setup(wire);
             }
             Asked::Setup if self.asked.is_empty() => wire.events.push(Event::Ready),
-            Asked::Setup | Asked::GiveUp => {}
+            Asked::Setup | Asked::GiveUp | Asked::Left => {}
             Asked::Push(count) => wire.events.push(Event::Pushed(count)),
             Asked::Take { rows: 0, wait: false } => {
                 return Err("postgres: there was nothing to take".to_owned());
@@ -111,7 +111,6 @@ impl Postgres {
             }
             Asked::Take { .. } => wire.events.push(Event::TakeDone),
             Asked::Ack(count) => wire.events.push(Event::Acked(count)),
-            Asked::Left => {}
         }
         self.wake(wire);
         Ok(())
