@@ -220,7 +220,10 @@ fn every_value_just_inside_the_bounds_is_taken() {
                 if let Some(id) = reply["data"]["webhookId"].as_str() {
                     // What comes next is not to be posted.
                     let id = pack(&id.into());
-                    assert_eq!(give(&mut client, "RemoveWebhook", &[("webhookId", id)])["ok"], true);
+                    assert_eq!(
+                        give(&mut client, "RemoveWebhook", &[("webhookId", id)])["ok"],
+                        true
+                    );
                 }
                 if spec.op == Op::Cron && reply["ok"] == true {
                     let name = fields.iter().find(|(name, _)| *name == "name").unwrap().clone();
