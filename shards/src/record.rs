@@ -10,6 +10,7 @@ use crate::cron_record::{CronRan, CronSet, decode_name};
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::kept_record::{Kept, Moved};
 use crate::repeat::Repeated;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -22,6 +23,10 @@ pub trait Journal {
     fn append(&mut self, record: &Record<'_>) -> Stored;
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
+    /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
+    fn takes_more(&self, bytes: u64) -> bool;
+    /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
+    fn takes_ends(&self, bytes: u64) -> bool;
 }
 
 /// One fact.
@@ -102,6 +107,8 @@ pub enum Record<'a> {
     },
     /// A run of a repeated job was done, and the next one came. Payload: the result.
     Repeated(Repeated<'a>),
+    /// Something that was written before, written again.
+    Kept(Kept<'a>),
 }
 
 /// See [`Record::Pushed`].
@@ -270,7 +277,8 @@ impl Record<'_> {
             Self::CronMissed { name, .. } => 8 + name.len(),
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
-            Self::Repeated(repeated) => 56 + repeated.ended.result.len(),
+            Self::Repeated(repeated) => repeated.encoded_len(),
+            Self::Kept(kept) => kept.encoded_len(),
         }
     }
 
@@ -285,6 +293,7 @@ impl Record<'_> {
             Self::Changed(changed) => changed.payload_len(),
             Self::CronSet(set) => set.data.len(),
             Self::CronRan(ran) => ran.pushed.job.data.len(),
+            Self::Kept(kept) => kept.payload_len(),
             _ => 0,
         }
     }
@@ -354,6 +363,7 @@ impl Record<'_> {
                 out.u64(*at_ms);
             }
             Self::Repeated(repeated) => repeated.encode(&mut out),
+            Self::Kept(kept) => kept.encode(&mut out),
         }
         out.finish();
     }
@@ -380,6 +390,7 @@ impl Record<'_> {
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
             Self::Met { .. } => kind::MET,
             Self::Repeated(_) => kind::REPEATED,
+            Self::Kept(kept) => kept.kind(),
         }
     }
 }
@@ -453,11 +464,33 @@ impl<'a> Record<'a> {
             kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             kind::MET => Self::Met { id: from.id()?, dependency: from.id()?, at_ms: from.u64()? },
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
-            _ => match Changed::decode(kind, from)? {
+            _ => match Changed::decode(kind, from.clone())? {
                 Some(changed) => Self::Changed(changed),
-                None => return Err(Malformed("its kind is not known to this release")),
+                None => match Kept::decode(kind, from)? {
+                    Some(kept) => Self::Kept(kept),
+                    None => return Err(Malformed("its kind is not known to this release")),
+                },
             },
         })
+    }
+
+    /// Reads a record as it was written first, if this one only says that it was moved.
+    pub fn decode_original(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match Self::decode(bytes)? {
+            Self::Kept(Kept::Moved(Moved { record, .. })) => Self::decode(record),
+            record => Ok(record),
+        }
+    }
+
+    /// The job that the record holds, as pushed.
+    pub fn into_pushed(self) -> Option<Pushed<'a>> {
+        match self {
+            Self::Pushed(pushed) => Some(pushed),
+            Self::CronRan(ran) => Some(ran.pushed),
+            Self::Repeated(repeated) => Some(repeated.next.pushed),
+            Self::Kept(Kept::Job(job)) => Some(job.pushed),
+            _ => None,
+        }
     }
 }
 

@@ -67,10 +67,10 @@ impl Shard {
                 }
             }
             Record::Limited { queue, limit } => {
-                self.set_limit(queue, *limit);
+                self.set_limit(queue, *limit, stored);
             }
             Record::Paused { queue, paused } => {
-                self.set_paused(queue, *paused);
+                self.set_paused(queue, *paused, stored);
             }
             Record::CronSet(_)
             | Record::CronRan(_)
@@ -82,14 +82,14 @@ impl Shard {
                 }
             }
             Record::Repeated(repeated) => {
-                if self.jobs.find(repeated.next).is_some() {
+                let next = repeated.next.pushed.id;
+                if self.jobs.find(next).is_some() {
                     return Err(Malformed("a job was pushed twice"));
                 }
-                self.ids.rise_above(repeated.next);
-                if let Some(job) = self.jobs.find(repeated.ended.id) {
-                    self.repeat(job, repeated, stored);
-                }
+                self.ids.rise_above(next);
+                self.repeat(self.jobs.find(repeated.ended.id), repeated, stored);
             }
+            Record::Kept(kept) => self.replay_kept(kept, stored),
         }
         Ok(())
     }

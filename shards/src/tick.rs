@@ -111,7 +111,7 @@ impl Shard {
         let mut left = SLICE;
         let mut any = false;
         for queue in 0..self.queues.end() {
-            while let Some(oldest) = self.queues[queue].completed.front() {
+            while let Some(oldest) = self.queues[queue].completed.front(&self.jobs) {
                 any = true;
                 let ended_ms = self.jobs.outcome_of(oldest).map_or(0, |how| how.finished_at_ms);
                 if ended_ms.saturating_add(self.config.completed_retention_ms) > now_ms {
@@ -122,7 +122,7 @@ impl Shard {
                     return;
                 }
                 left -= 1;
-                self.remove(oldest);
+                self.evict(oldest);
             }
         }
         self.retention_due_ms = if any { now_ms + RETENTION_CHECK_MS } else { u64::MAX };

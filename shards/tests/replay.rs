@@ -216,6 +216,18 @@ fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
 
 #[test]
 fn replay_equals_live_state_at_every_moment() {
+    live_many_lives(0);
+}
+
+/// The same while the beginning of the log is given up, in steps that may end anywhere.
+#[test]
+fn replay_of_what_is_left_of_the_log_equals_live_state_at_every_moment() {
+    for eager in [1, 3, 20] {
+        live_many_lives(eager);
+    }
+}
+
+fn live_many_lives(eager: u64) {
     for seed in 0..150 {
         let mut chance = Chance::new(seed);
         let mut bed = Bed::new();
@@ -225,6 +237,9 @@ fn replay_equals_live_state_at_every_moment() {
             // Listeners come and go; what they hear is not part of what is remembered.
             bed.shard.listen(round / 30 % 2 == 1);
             step(&mut bed, &mut chance, &mut held, &mut late);
+            if eager > 0 && chance.draw().is_multiple_of(eager) {
+                bed.reclaim(chance.draw() as usize % 40);
+            }
             if round % 10 == 0 {
                 bed.shard.audit().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
                 let again = bed.replayed();
