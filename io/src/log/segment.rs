@@ -45,6 +45,8 @@ pub(super) struct SegmentHeader {
     pub(super) synced: Position,
     /// Where the log began when this segment was made.
     pub(super) oldest: Position,
+    /// The file was another segment before: behind the blocks of this one lie those of that.
+    pub(super) recycled: bool,
 }
 
 impl SegmentHeader {
@@ -59,6 +61,7 @@ impl SegmentHeader {
         put.bytes(&self.predecessor.unwrap_or(u64::MAX).to_le_bytes());
         put.bytes(&self.synced.0.to_le_bytes());
         put.bytes(&self.oldest.0.to_le_bytes());
+        put.bytes(&[u8::from(self.recycled)]);
         put.checksum();
         page
     }
@@ -72,6 +75,7 @@ impl SegmentHeader {
             predecessor: Some(u64_at(bytes, 24)).filter(|&segment| segment != u64::MAX),
             synced: Position(u64_at(bytes, 32)),
             oldest: Position(u64_at(bytes, 40)),
+            recycled: bytes[48] & 1 != 0,
         })
     }
 }
@@ -101,6 +105,7 @@ mod tests {
                 predecessor,
                 synced: Position(12345),
                 oldest: Position(678),
+                recycled: predecessor.is_some(),
             };
             assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
         }

@@ -1,0 +1,257 @@
+//! The fear: a segment goes while something in it is still needed, or comes back when it is not, or
+//! takes room for ever.
+
+use super::*;
+use corq_io::log::{ReadError, Scan};
+
+/// Every third record is needed for ever; it is told by its first byte.
+fn is_needed(body: &[u8]) -> bool {
+    body.first().is_some_and(|byte| byte.is_multiple_of(3))
+}
+
+/// Writes about four segments; returns what was written.
+fn four_segments(log: &mut Log<FaultyDisk>) -> Records {
+    let mut written = Records::new();
+    for turn in 0..100 {
+        written.push(append(log, 2500 + usize::from(turn), turn));
+        settle(log, u64::from(turn));
+    }
+    settle(log, 1000);
+    written
+}
+
+/// One step of giving up the oldest segment; false if there is nothing to do now.
+fn step(log: &mut Log<FaultyDisk>) -> bool {
+    if log.oldest().is_none() {
+        return false;
+    }
+    match log.scan() {
+        Scan::Record(_, body) => {
+            if is_needed(body) {
+                let body = body.to_vec();
+                log.append(body.len()).1.copy_from_slice(&body);
+            }
+            true
+        }
+        Scan::Reading => false,
+        Scan::End => {
+            log.forget_oldest();
+            true
+        }
+        Scan::Failed(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_segment_is_read_once_more_from_its_first_record_to_its_last() {
+    for mode in [Mode::Written, Mode::Synced] {
+        for faults in [Faults::default(), Faults { short_reads: 2, interrupts: 4, ..late(true) }] {
+            let mut log = new_log(mode, faults);
+            let written = four_segments(&mut log);
+            let oldest = log.oldest().unwrap();
+            let mut found = Records::new();
+            loop {
+                match log.scan() {
+                    Scan::Record(position, body) => found.push((position, body.to_vec())),
+                    Scan::Reading => assert!(finish_one(&mut log), "waits for nothing"),
+                    Scan::End => break,
+                    Scan::Failed(error) => panic!("{error}"),
+                }
+            }
+            let expected = written.iter().filter(|(at, _)| *at < oldest.end).cloned();
+            assert!(found == expected.collect::<Records>());
+        }
+    }
+}
+
+/// The end of the process and the loss of power, after every single step and disk operation.
+#[test]
+fn whenever_the_process_or_the_power_ends_what_is_needed_is_there() {
+    for (mode, reserve_bytes) in
+        [(Mode::Written, 0), (Mode::Written, 1 << 17), (Mode::Synced, 1 << 17)]
+    {
+        let config = LogConfig { reserve_bytes, ..config(mode) };
+        let (mut log, ..) = open(&config, FaultyDisk::new(7, late(mode == Mode::Written)));
+        let written = four_segments(&mut log);
+        let needed: Vec<Vec<u8>> =
+            written.iter().map(|(_, body)| body.clone()).filter(|body| is_needed(body)).collect();
+        let (mut ends, mut now_ms) = (0, 2000);
+        let mut look = |log: &mut Log<FaultyDisk>| {
+            for power in [false, true] {
+                let mut disk = log.disk_mut().copy();
+                if power {
+                    disk.power_loss();
+                }
+                let (_, _, found) = open(&config, disk);
+                let has = |body: &Vec<u8>| found.iter().any(|(_, other)| other == body);
+                assert!(needed.iter().all(has), "end {ends}, power lost: {power}");
+                ends += 1;
+            }
+        };
+        while log.counters().forgotten < 3 {
+            let went_on = step(&mut log);
+            if !went_on {
+                now_ms += 5;
+                log.flush(now_ms).unwrap();
+                look(&mut log);
+                while finish_one(&mut log) {
+                    look(&mut log);
+                    log.flush(now_ms).unwrap();
+                }
+            }
+            look(&mut log);
+        }
+        assert!(ends > 150, "only {ends}");
+    }
+}
+
+/// Goes on until nothing old is left.
+fn forget_all_but_the_newest(log: &mut Log<FaultyDisk>, now_ms: u64) {
+    loop {
+        while step(log) {}
+        settle(log, now_ms);
+        if log.oldest().is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn files_are_recycled_and_their_number_stays() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let config = LogConfig { reserve_bytes: 1 << 16, ..config(mode) };
+        let (mut log, ..) = open(&config, FaultyDisk::new(7, late(true)));
+        let mut files = Vec::new();
+        for turn in 0..400_u64 {
+            append(&mut log, 3000, 1);
+            settle(&mut log, turn * 20);
+            forget_all_but_the_newest(&mut log, turn * 20);
+            files.push(log.disk_mut().files());
+        }
+        let most = files.iter().max().copied().unwrap();
+        assert!(most <= 4, "{most} files");
+        let made = log.counters();
+        assert!(made.segments > 15 && made.recycled + 4 >= made.segments, "{made:?}");
+        assert_eq!(made.disk_bytes, (log.disk_mut().files() as u64) << 16);
+        assert!(log.used_bytes() <= 2 << 16);
+        // What lies behind the end of a recycled file is no torn tail.
+        let disk = log.into_disk();
+        let (log, recovery, _) = open(&config, disk);
+        assert_eq!(recovery.dropped, None);
+        assert!(log.counters().recycled == 1, "the start has taken one that was set aside");
+    }
+}
+
+#[test]
+fn more_room_than_is_wanted_goes_back_to_the_file_system() {
+    let config = LogConfig { reserve_bytes: 1 << 16, ..config(Mode::Written) };
+    let (mut log, ..) = open(&config, FaultyDisk::new(7, Faults::default()));
+    for turn in 0..300 {
+        append(&mut log, 3000, 1);
+        settle(&mut log, turn);
+    }
+    assert!(log.disk_mut().files() > 14);
+    forget_all_but_the_newest(&mut log, 1000);
+    let files = log.disk_mut().files();
+    assert!(files <= 4, "{files} files");
+    assert_eq!(log.counters().disk_bytes, (files as u64) << 16);
+}
+
+#[test]
+fn a_segment_waits_for_those_who_read_from_it() {
+    let mut log = new_log(Mode::Written, late(true));
+    let written = four_segments(&mut log);
+    let oldest = log.oldest().unwrap();
+    // Three reads, of which two can be under way: the third waits for its turn.
+    for token in 0..3 {
+        let (position, body) = &written[token];
+        assert!(*position < oldest.end);
+        log.read_cold(*position, body.len(), token as u64);
+    }
+    log.forget_oldest();
+    let mut read = 0;
+    while read < 3 {
+        assert!(finish_one(&mut log), "waits for nothing");
+        log.flush(5000).unwrap();
+        while let Some(done) = log.take_read() {
+            assert_eq!(done.body, Ok(&written[done.token as usize].1[..]));
+            read += 1;
+        }
+    }
+    settle(&mut log, 6000);
+    assert_eq!(log.counters().forgotten, 1);
+}
+
+#[test]
+fn what_was_forgotten_cannot_be_read() {
+    let mut log = new_log(Mode::Written, Faults::default());
+    let written = four_segments(&mut log);
+    log.forget_oldest();
+    settle(&mut log, 2000);
+    let (position, body) = &written[0];
+    log.read_cold(*position, body.len(), 1);
+    let done = log.take_read().unwrap();
+    assert!(matches!(done.body, Err(ReadError::Io { .. } | ReadError::Damaged(_))), "{done:?}");
+}
+
+#[test]
+fn a_damaged_segment_is_told_of_and_stays() {
+    let mut log = new_log(Mode::Written, Faults::default());
+    let written = four_segments(&mut log);
+    let oldest = log.oldest().unwrap();
+    let (position, _) = written[5];
+    assert_eq!(oldest.start, Position(0));
+    log.disk_mut().tamper(0, |bytes| bytes[(position.0 & 0xffff) as usize + 20] ^= 4);
+    let mut found = 0;
+    let error = loop {
+        match log.scan() {
+            Scan::Record(..) => found += 1,
+            Scan::Failed(error) => break error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(found, 5, "what lies before is intact");
+    assert_eq!(error.file, "0000000000000000.seg");
+    let offset = position.0 - 64;
+    assert!((error.offset, error.reason.contains("checksum")) == (offset, true), "{error}");
+    assert!(matches!(log.scan(), Scan::Failed(_)), "it does not go on behind it");
+    append(&mut log, 10, 1);
+    log.flush(5000).unwrap();
+    assert_eq!(log.released(), log.head(), "all else goes on");
+}
+
+#[test]
+fn a_bound_counts_as_a_full_disk_until_something_goes() {
+    let config = LogConfig { bytes_max: 5 << 16, reserve_bytes: 1 << 16, ..config(Mode::Written) };
+    let (mut log, ..) = open(&config, FaultyDisk::new(7, Faults::default()));
+    let mut turn = 0;
+    while log.make_room(1 << 16) {
+        append(&mut log, 3000, 1);
+        turn += 20;
+        settle(&mut log, turn);
+        assert!(log.counters().disk_bytes <= 5 << 16);
+    }
+    assert!(log.is_full());
+    // What has been made ready is there for those who do not ask.
+    for _ in 0..15 {
+        append(&mut log, 3000, 1);
+        settle(&mut log, turn);
+        assert_eq!(log.released(), log.head());
+    }
+    log.forget_oldest();
+    settle(&mut log, turn + 2000);
+    assert!(log.make_room(1 << 16) && !log.is_full());
+}
+
+#[test]
+fn what_was_set_aside_is_there_for_a_start_on_a_full_disk() {
+    let config = LogConfig { reserve_bytes: 1 << 17, ..config(Mode::Written) };
+    let (mut log, ..) = open(&config, FaultyDisk::new(7, Faults::default()));
+    let written = vec![append(&mut log, 3000, 1)];
+    settle(&mut log, 0);
+    let mut disk = log.into_disk();
+    disk.faults = Faults { fail_create: true, errno: libc::ENOSPC, ..Faults::default() };
+    let (log, _, found) = open(&config, disk);
+    assert!(found == written);
+    assert_eq!(log.counters().recycled, 1);
+}
