@@ -24,9 +24,9 @@ pub trait Journal {
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
-    fn takes_more(&self, bytes: u64) -> bool;
+    fn takes_more(&mut self, bytes: u64) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
-    fn takes_ends(&self, bytes: u64) -> bool;
+    fn takes_ends(&mut self, bytes: u64) -> bool;
 }
 
 /// One fact.

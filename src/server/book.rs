@@ -1,4 +1,8 @@
 //! The shard's log as the engine's journal.
+//!
+//! On a full disk room is given in this order: what comes must leave all that is reserved; what ends
+//! jobs must leave one segment, in which the oldest one's live records can be written again; what is
+//! brought by time asks for nothing, and waits in memory for its room if there is none at all.
 
 use corq_io::log::Log;
 use corq_io::store::Store;
@@ -22,5 +26,13 @@ impl Journal for Book {
 
     fn require_sync(&mut self) {
         self.0.require_sync();
+    }
+
+    fn takes_more(&mut self, bytes: u64) -> bool {
+        bytes == 0 || self.0.make_room(self.0.reserve_bytes() + bytes)
+    }
+
+    fn takes_ends(&mut self, bytes: u64) -> bool {
+        self.0.make_room(self.0.segment_bytes() + bytes)
     }
 }

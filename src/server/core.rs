@@ -11,6 +11,7 @@ use super::metrics::Durations;
 use super::moving::Leaving;
 use super::names::WaitingClaim;
 use super::post::Post;
+use super::reclaim::Reclaim;
 use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
@@ -84,6 +85,7 @@ pub struct Core {
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
+    pub(super) reclaim: Reclaim,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -144,6 +146,7 @@ impl Core {
             workers: Workers::default(),
             rates: Rates::default(),
             durations: Durations::default(),
+            reclaim: Reclaim::default(),
             net: Counters::default(),
             touched: Vec::new(),
             finishing: Vec::new(),

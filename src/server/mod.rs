@@ -10,6 +10,7 @@
 //! names    custom ids     crons    schedules
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
+//! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
 //! engine   the state machine and its log     hole  replies that wait for the disk
@@ -40,6 +41,7 @@ mod needs;
 mod notes;
 mod post;
 mod query;
+mod reclaim;
 mod route;
 mod session;
 mod show;

@@ -6,6 +6,7 @@ use super::core::Core;
 use super::engine::Engine;
 use super::message::Batch;
 use super::post::Post;
+use super::reclaim::reserve_bytes;
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
 use crate::config::{Config, Durability};
@@ -84,6 +85,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
+    config.check(shards).map_err(StartError::Other)?;
     let (sockets, addresses) = bind(&config, shards)?;
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
@@ -222,6 +224,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let mut shard = Shard::new(corq_shards::Config {
         completed_max: config.completed_max,
         completed_retention_ms: config.completed_retention_ms,
+        span_bits: (config.segment_mb << 20).trailing_zeros(),
         seed: seed.chance,
     });
     let log = open_log(config, index, shards, &mut shard)?;
@@ -263,6 +266,8 @@ fn open_log(
         segment_bytes: config.segment_mb << 20,
         cache_bytes: config.cache_bytes(shards),
         fsync_interval_ms: config.fsync_interval_ms,
+        bytes_max: config.data_bytes_max(shards),
+        reserve_bytes: reserve_bytes(config.segment_mb << 20, 0),
         ..LogConfig::new(index as u16, mode)
     };
     let began = Instant::now();

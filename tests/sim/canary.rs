@@ -136,6 +136,7 @@ canaries! {
     canary_a_wrong_answer_is_seen: Answer sees DeafHeartbeat;
     canary_a_job_in_the_wrong_place_is_seen: State sees SecretRelease;
     canary_a_record_that_comes_back_changed_is_seen: Log sees BentRecord;
+    canary_a_reclaim_that_drops_a_job_is_seen: Replay sees SloppyReclaim;
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! world   mail, time, the schedule      client   what a worker believes it holds
 //! node    one shard: engine, log, directory, model; nothing leaves before the log has it
 //! names   commands in several steps over several shards
+//! reclaim giving up the beginning of the log
 //! crash   ends of the process and what the next one finds      drain   the end of a run
 //! model, judge, limits, awaits, compare   what should be     ledger   what clients were told
 //! check   every promise, by name      canary  proof that each check can fail
@@ -32,6 +33,7 @@ mod model;
 mod names;
 mod node;
 mod ops;
+mod reclaim;
 mod settings;
 mod trace;
 mod world;

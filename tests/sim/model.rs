@@ -223,7 +223,7 @@ impl Model {
         while let Some(change) = self.history.pop_if(|change| change.after > kept) {
             match change.old {
                 Old::Paused(queue, paused) => {
-                    let found = shard.queues().any(|q| *q.name == *queue && q.paused);
+                    let found = shard.queues().any(|q| *q.name == *queue && q.is_paused());
                     if change.before >= kept || found == paused {
                         self.pause(&queue, paused);
                     }

@@ -393,6 +393,21 @@ impl<D: Disk> Log<D> {
         (self.writer.stock.segments.len() as u64, self.writer.stock.spares)
     }
 
+    /// Bytes per segment file.
+    pub fn segment_bytes(&self) -> u64 {
+        self.tail.geometry().segment_bytes
+    }
+
+    /// Room that is kept ready: see [`LogConfig::reserve_bytes`].
+    pub fn reserve_bytes(&self) -> u64 {
+        self.writer.reserve_bytes
+    }
+
+    /// From now on this much room is kept ready.
+    pub fn reserve(&mut self, bytes: u64) {
+        self.writer.reserve_bytes = bytes;
+    }
+
     /// Makes sure that `bytes` can be appended although the file system gives no more; false if that is
     /// not to be had now.
     pub fn make_room(&mut self, bytes: u64) -> bool {
@@ -401,7 +416,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Whether the file system, or the bound, gave no more room when it was asked last.
-    pub fn is_full(&self) -> bool {
+    pub fn lacks_space(&self) -> bool {
         self.writer.stock.full
     }
 

@@ -88,7 +88,7 @@ pub(super) struct Writer {
     named: u64,
     pub(super) stock: Stock,
     /// Room that is to be had at any time.
-    reserve_bytes: u64,
+    pub(super) reserve_bytes: u64,
     leaving: Option<Leaving>,
     left: VecDeque<Left>,
     write: Option<WriteInFlight>,

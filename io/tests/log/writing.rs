@@ -158,7 +158,7 @@ fn a_full_disk_is_told_before_it_is_needed_and_holds_back_only_what_has_no_room(
         for turn in 0..40 {
             written.push(append(&mut log, 2000, turn));
             log.flush(u64::from(turn)).unwrap();
-            let (told, room) = (log.is_full(), log.released() == log.head());
+            let (told, room) = (log.lacks_space(), log.released() == log.head());
             assert!(told || room, "what is held back is told of");
         }
         let released = log.released();
@@ -172,7 +172,7 @@ fn a_full_disk_is_told_before_it_is_needed_and_holds_back_only_what_has_no_room(
         assert_eq!(log.counters().segment_failures, 4);
         log.disk_mut().faults.fail_create = false;
         log.flush(4070).unwrap();
-        assert!(log.released() == log.head() && !log.is_full());
+        assert!(log.released() == log.head() && !log.lacks_space());
         let (_, _, found) = open(&config(Mode::Written), log.into_disk());
         assert!(found == written);
     }

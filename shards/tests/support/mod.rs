@@ -42,10 +42,10 @@ impl Journal for Memory {
     fn require_sync(&mut self) {
         self.syncs += 1;
     }
-    fn takes_more(&self, bytes: u64) -> bool {
+    fn takes_more(&mut self, bytes: u64) -> bool {
         !self.full.0 || bytes == 0
     }
-    fn takes_ends(&self, _bytes: u64) -> bool {
+    fn takes_ends(&mut self, _bytes: u64) -> bool {
         !self.full.1
     }
 }
