@@ -28,6 +28,7 @@ mod restart;
 mod retry;
 mod session;
 mod settings;
+mod space;
 mod timing;
 mod waits;
 mod workers;

@@ -32,7 +32,7 @@ pub(super) struct Stock {
     /// A segment that has been made and is not written yet.
     pub(super) prepared: Option<u64>,
     bytes_max: u64,
-    /// No more room was given when it was asked for last.
+    /// Room was asked for in vain, and none has come since.
     pub(super) full: bool,
     pub(super) retry_ms: u64,
     pub(super) now_ms: u64,
@@ -85,24 +85,33 @@ impl Stock {
         counters: &mut Counters,
     ) -> bool {
         while self.room_bytes(head) < bytes {
-            if self.now_ms < self.retry_ms {
+            if self.now_ms < self.retry_ms || !self.add_one(disk, counters) {
+                self.full = true;
                 return false;
             }
-            let segment_bytes = self.geometry.segment_bytes;
-            match self.permit(counters).and_then(|()| disk.set_aside(segment_bytes)) {
-                Ok(()) => {
-                    self.spares += 1;
-                    self.got_room(counters);
-                }
-                // Whatever the reason, nothing is lost by it: what is written has its room.
-                Err(_) => {
-                    self.got_none(counters);
-                    return false;
-                }
-            }
         }
-        self.full = false;
         true
+    }
+
+    /// Tries again for room that was asked for in vain.
+    pub(super) fn try_again(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
+        if self.full && self.now_ms >= self.retry_ms {
+            self.add_one(disk, counters);
+        }
+    }
+
+    /// Sets one more file aside, if there is room for it.
+    fn add_one(&mut self, disk: &mut impl Disk, counters: &mut Counters) -> bool {
+        let bytes = self.geometry.segment_bytes;
+        // Whatever the reason for a failure, nothing is lost by it: what is written has its room.
+        let added = self.permit(counters).and_then(|()| disk.set_aside(bytes)).is_ok();
+        if added {
+            self.spares += 1;
+            self.got_room(counters);
+        } else {
+            self.got_none(counters);
+        }
+        added
     }
 
     /// Whether one more file is within the bound.

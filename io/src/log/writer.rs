@@ -186,6 +186,7 @@ impl Writer {
             self.retire_due(disk, counters, is_read)?;
             if self.reserve_bytes > 0 && self.closing == Closing::No {
                 self.stock.make_room(tail.head(), self.reserve_bytes, disk, counters);
+                self.stock.try_again(disk, counters);
             }
             if self.wants_note(tail.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
                 tail.note(0);
@@ -516,8 +517,10 @@ impl Writer {
             return Err(LogError { operation, file, errno: -result });
         }
         // Only now: before, a power loss could have brought the segment back under its name.
-        self.stock.spares += u64::from(leaving.retired == Some(true));
-        if leaving.retired == Some(false) {
+        if leaving.retired == Some(true) {
+            self.stock.spares += 1;
+            self.stock.full = false;
+        } else {
             // The file system has room again.
             self.stock.retry_ms = 0;
         }

@@ -1,0 +1,308 @@
+//! Room on the disk. The fear: a log that grows for ever, a job that is lost when its part of the log
+//! goes, and a full disk that stops more than it must.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Server, Start, until};
+
+const SEGMENT: u64 = 16 << 20;
+
+/// One shard with the smallest files there are, and hardly any memory for payloads.
+fn small() -> Start {
+    Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).env("PAYLOAD_CACHE_MB", 4)
+}
+
+fn text(byte: char, length: usize) -> String {
+    std::iter::repeat_n(byte, length).collect()
+}
+
+/// Bytes of all files of the log.
+fn disk_bytes(data: &Path) -> u64 {
+    let entries = fs::read_dir(data.join("shard-0000")).unwrap();
+    entries.map(|entry| entry.unwrap().metadata().map_or(0, |about| about.len())).sum()
+}
+
+fn metrics(client: &mut Client) -> BTreeMap<String, f64> {
+    let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
+    let lines = text.as_str().unwrap().lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
+    pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+/// Brings in and completes so many jobs of 100 KB, of which nothing is kept.
+fn churn(client: &mut Client, jobs: usize) {
+    let data = text('c', 100_000);
+    for _ in 0..jobs / 20 {
+        let batch: Vec<Value> =
+            (0..20).map(|_| json!({"data": data, "removeOnComplete": true})).collect();
+        client.ok("PUSHB", json!({"queue": "churn", "jobs": batch}));
+        let pulled = client.ok("PULLB", json!({"queue": "churn", "count": 20}))["jobs"].clone();
+        let ids: Vec<&Value> = pulled.as_array().unwrap().iter().map(|job| &job["id"]).collect();
+        client.ok("ACKB", json!({"ids": ids}));
+    }
+}
+
+/// Jobs in every state, which are to be found unchanged whatever happens to the log.
+fn witnesses(client: &mut Client) -> Vec<String> {
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        let data = text('w', 200_000 + n);
+        let id = client.push_with("dead", data.as_str(), json!({"maxAttempts": 1, "tags": ["t"]}));
+        client.pull("dead");
+        client.ok("FAIL", json!({"id": id, "error": format!("why {n}")}));
+        ids.push(id);
+        let id = client.push_with("done", data.as_str(), json!({"jobId": format!("done-{n}")}));
+        client.pull("done");
+        client.ok("AddLog", json!({"id": id, "message": format!("line {n}")}));
+        client.ok("Progress", json!({"id": id, "progress": 50, "message": "half"}));
+        client.ok("ACK", json!({"id": id, "result": {"n": n}}));
+        ids.push(id);
+        ids.push(client.push_with(
+            "later",
+            data.as_str(),
+            json!({"delay": 3_600_000, "groupId": "g"}),
+        ));
+        ids.push(client.push_with(
+            "wait",
+            data.as_str(),
+            json!({"lifo": n % 2 == 0, "priority": n / 2}),
+        ));
+    }
+    let repeat = json!({"repeat": {"every": 1, "limit": 4}});
+    client.push_with("again", text('r', 300_000), repeat);
+    for _ in 0..3 {
+        let id = until("a run is due", || {
+            let job = client.ok("PULL", json!({"queue": "again"}))["job"].clone();
+            job["id"].as_str().map(ToOwned::to_owned)
+        });
+        client.ok("ACK", json!({"id": id}));
+        ids.push(id);
+    }
+    client.ok("Pause", json!({"queue": "dead"}));
+    client.ok("RateLimit", json!({"queue": "dead", "limit": 7}));
+    client.ok("Cron", json!({"name": "yearly", "queue": "c", "data": 1, "schedule": "@yearly"}));
+    ids
+}
+
+/// All that clients can see of them.
+fn seen(client: &mut Client, ids: &[String]) -> Value {
+    let mut all = Vec::new();
+    for id in ids {
+        let job = client.ok("GetJob", json!({"id": id}))["job"].clone();
+        assert!(job["data"].as_str().is_some_and(|data| data.len() >= 200_000), "{id}");
+        let result = client.ok("GetResult", json!({"id": id}))["result"].clone();
+        let logs = client.ok("GetLogs", json!({"id": id}))["data"].clone();
+        let progress = client.ok("GetProgress", json!({"id": id}))["message"].clone();
+        all.push(json!([job, result, logs, progress]));
+    }
+    for queue in ["dead", "done", "later", "wait", "again"] {
+        all.push(client.ok("GetJobCounts", json!({"queue": queue}))["counts"].clone());
+        all.push(client.ok("IsPaused", json!({"queue": queue}))["paused"].clone());
+        all.push(client.ok("Dlq", json!({"queue": queue}))["jobs"].clone());
+    }
+    all.push(client.ok("CronList", json!({}))["crons"].clone());
+    json!(all)
+}
+
+#[test]
+fn the_log_stays_small_and_what_lives_moves_on_with_it() {
+    for durability in ["written", "synced"] {
+        let mut server = small().env("DURABILITY", durability).start();
+        let mut client = server.client();
+        let ids = witnesses(&mut client);
+        let before = seen(&mut client, &ids);
+        for round in 0..4 {
+            churn(&mut client, 1200);
+            let now = metrics(&mut client);
+            let live = now["corq_log_live_bytes"] as u64;
+            assert!((4 << 20..32 << 20).contains(&live), "{live}");
+            // What is needed twice, three segments in use beyond that, and the reserve.
+            let most = 2 * live + 3 * SEGMENT + 4 * SEGMENT;
+            let found = disk_bytes(&server.data);
+            assert!(found <= most, "round {round}: {} MB with {live} live", found >> 20);
+            assert!(now["corq_log_disk_bytes"] as u64 >= found);
+            assert!(seen(&mut client, &ids) == before, "round {round}");
+            if round == 2 {
+                server.kill();
+                server.start();
+                client = server.client();
+                assert!(seen(&mut client, &ids) == before, "after a restart");
+            }
+        }
+        let now = metrics(&mut client);
+        assert!(now["corq_log_reclaimed_segments_total"] > 5.0);
+        assert!(now["corq_log_rewritten_bytes_total"] > 1e6);
+        assert_eq!(now["corq_log_full"], 0.0);
+        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+        let links = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        let gone = links.filter(|link| link.to_string_lossy().ends_with(" (deleted)")).count();
+        assert_eq!(gone, 0, "files that have gone are not held open");
+    }
+}
+
+#[test]
+fn a_kill_while_the_log_is_being_reclaimed_loses_nothing() {
+    let mut server = small().start();
+    let mut client = server.client();
+    let ids = witnesses(&mut client);
+    let before = seen(&mut client, &ids);
+    for _ in 0..6 {
+        churn(&mut client, 700);
+        server.kill();
+        server.start();
+        client = server.client();
+        assert!(seen(&mut client, &ids) == before);
+    }
+}
+
+#[test]
+fn a_log_of_which_nothing_is_needed_goes_by_itself() {
+    let server = small().start();
+    let mut client = server.client();
+    let data = text('x', 500_000);
+    for _ in 0..20 {
+        let batch: Vec<Value> = (0..20).map(|_| json!({"data": data})).collect();
+        client.ok("PUSHB", json!({"queue": "q", "jobs": batch}));
+    }
+    assert!(disk_bytes(&server.data) > 12 * SEGMENT);
+    client.ok("Drain", json!({"queue": "q"}));
+    until("the disk is given back", || (disk_bytes(&server.data) <= 6 * SEGMENT).then_some(()));
+}
+
+/// A file system of its own, where the machine lets a test make one.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(path: &Path, bytes: u64) -> Option<Self> {
+        fs::create_dir_all(path).ok()?;
+        let size = format!("size={bytes}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path);
+        let done = mount.output().is_ok_and(|output| output.status.success());
+        done.then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+fn push(client: &mut Client, data: &str) -> Result<String, String> {
+    let reply = client.call("PUSH", json!({"queue": "q", "data": data}));
+    match reply["ok"].as_bool() {
+        Some(true) => Ok(reply["id"].as_str().unwrap().to_owned()),
+        _ => Err(reply["error"].as_str().unwrap().to_owned()),
+    }
+}
+
+/// Fills the disk with jobs; returns their ids.
+fn fill(client: &mut Client) -> Vec<String> {
+    let data = text('f', 300_000);
+    let mut ids = Vec::new();
+    loop {
+        match push(client, &data) {
+            Ok(id) => ids.push(id),
+            Err(error) => {
+                assert_eq!(error, "Disk full");
+                return ids;
+            }
+        }
+        assert!(ids.len() < 2000, "the disk does not fill");
+    }
+}
+
+/// Everything but what brings something new works on a full disk, and room made is used again.
+fn live_on_a_full_disk(server: &mut Server) {
+    let mut client = server.client();
+    let mut ids = fill(&mut client);
+    assert!(ids.len() > 40, "{} jobs fit", ids.len());
+    let named =
+        client.call("PUSH", json!({"queue": "q", "data": text('n', 300_000), "jobId": "n"}));
+    assert_eq!(named["error"], "Disk full");
+    assert_eq!(client.call("GetJobByCustomId", json!({"customId": "n"}))["ok"], false);
+    let cron =
+        json!({"name": "c", "queue": "q", "data": text('c', 300_000), "schedule": "@yearly"});
+    assert_eq!(client.call("Cron", cron)["error"], "Disk full");
+    let now = metrics(&mut client);
+    assert_eq!(now["corq_log_full"], 1.0);
+    assert!(now["corq_pushes_refused_total"] >= 1.0);
+
+    let first = client.pull("q");
+    assert_eq!(first["id"], json!(ids.remove(0)));
+    client.ok("ACK", json!({"id": first["id"], "result": "done"}));
+    let (second, token) = client.pull_owned("q", 30_000);
+    assert_eq!(second["id"], json!(ids.remove(0)));
+    client.ok("FAIL", json!({"id": second["id"], "token": token, "error": "why"}));
+    let cancelled = ids.remove(0);
+    client.ok("Cancel", json!({"id": cancelled}));
+
+    server.kill();
+    server.start();
+    let mut client = server.client();
+    for id in &ids {
+        assert_eq!(client.state(id), "waiting", "{id} was acknowledged");
+    }
+    assert_eq!(client.ok("GetResult", json!({"id": first["id"]}))["result"], "done");
+    assert_eq!(client.state(&cancelled), "unknown");
+    assert_eq!(push(&mut client, &text('f', 300_000)), Err("Disk full".into()), "still");
+
+    client.ok("Drain", json!({"queue": "q"}));
+    until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
+    assert_eq!(metrics(&mut client)["corq_log_full"], 0.0);
+    assert!(fill(&mut client).len() > 30, "there is room for as many again");
+}
+
+#[test]
+fn a_bound_on_the_log_refuses_jobs_and_nothing_else() {
+    for durability in ["written", "synced"] {
+        let start = small().env("DATA_MAX_MB", 96).env("DURABILITY", durability);
+        let mut server = start.start();
+        live_on_a_full_disk(&mut server);
+        assert!(disk_bytes(&server.data) <= 96 << 20);
+    }
+}
+
+#[test]
+fn a_full_file_system_refuses_jobs_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("small");
+    let Some(_mount) = Mount::new(&place, 100 << 20) else {
+        eprintln!("not run: this machine lets no test mount a file system");
+        return;
+    };
+    let mut server = small().argument("--data-path").argument(place.to_str().unwrap()).start();
+    live_on_a_full_disk(&mut server);
+
+    // Somebody else takes what is left, and gives it back.
+    let mut client = server.client();
+    client.ok("Drain", json!({"queue": "q"}));
+    until("service resumes by itself", || push(&mut client, "small").ok());
+    let free = until("the log has shrunk", || {
+        let stat = rustix::fs::statvfs(&place).unwrap();
+        Some(stat.f_bavail * stat.f_frsize).filter(|&free| free > 2 * SEGMENT)
+    });
+    let other = place.join("other");
+    let file = fs::File::create(&other).unwrap();
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free).unwrap();
+    let ids = fill(&mut client);
+    assert_eq!(client.state(&ids[0]), "waiting");
+    drop(file);
+    fs::remove_file(&other).unwrap();
+    until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
+}
+
+#[test]
+fn a_bound_that_leaves_no_room_to_work_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = small().env("DATA_MAX_MB", 64);
+    let (status, output) = start.run_to_its_end(&dir.path().join("d"));
+    assert!(!status.success(), "{output}");
+    assert!(output.contains("DATA_MAX_MB: 64") && output.contains("at least 80"), "{output}");
+}
