@@ -251,7 +251,9 @@ fn live_on_a_full_disk(server: &mut Server) {
     }
     assert_eq!(client.ok("GetResult", json!({"id": first["id"]}))["result"], "done");
     assert_eq!(client.state(&cancelled), "unknown");
-    assert_eq!(push(&mut client, &text('f', 300_000)), Err("Disk full".into()), "still");
+    // A start cuts the last file behind its last block, so there is a little room.
+    let more = fill(&mut client).len();
+    assert!(more < ids.len(), "{more} jobs more");
 
     client.ok("Drain", json!({"queue": "q"}));
     until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
@@ -273,7 +275,7 @@ fn a_bound_on_the_log_refuses_jobs_and_nothing_else() {
 fn a_full_file_system_refuses_jobs_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("small");
-    let Some(_mount) = Mount::new(&place, 100 << 20) else {
+    let Some(_mount) = Mount::new(&place, 180 << 20) else {
         eprintln!("not run: this machine lets no test mount a file system");
         return;
     };
