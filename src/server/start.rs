@@ -74,6 +74,8 @@ struct Common {
     slots: Slots,
     guard: Arc<Guard>,
     ending: Arc<Ending>,
+    /// Of the data directory.
+    log_id: u64,
 }
 
 /// Runs the server until SIGTERM or SIGINT.
@@ -96,6 +98,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         slots: Slots::new(shards),
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
+        log_id: data.as_ref().map_or(0, DataDir::id),
         config,
     });
     let (running, ready) = spawn(&host, &common, mesh, sockets)?;
@@ -227,7 +230,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         span_bits: (config.segment_mb << 20).trailing_zeros(),
         seed: seed.chance,
     });
-    let log = open_log(config, index, shards, &mut shard)?;
+    let log = open_log(common, index, shards, &mut shard)?;
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
@@ -246,11 +249,12 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
 }
 
 fn open_log(
-    config: &Config,
+    common: &Common,
     index: usize,
     shards: usize,
     shard: &mut Shard,
 ) -> Result<Log<Store>, String> {
+    let config = &common.config;
     let mode = match config.durability {
         Durability::Written => Mode::Written,
         Durability::Synced => Mode::Synced,
@@ -263,6 +267,7 @@ fn open_log(
         ),
     };
     let settings = LogConfig {
+        log_id: common.log_id,
         segment_bytes: config.segment_mb << 20,
         cache_bytes: config.cache_bytes(shards),
         fsync_interval_ms: config.fsync_interval_ms,

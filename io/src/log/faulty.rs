@@ -29,6 +29,8 @@ pub struct Faults {
     pub fail_write: u32,
     /// This many syncs from now, one fails with `errno`; 0 for never.
     pub fail_sync: u32,
+    /// This many reads from now, one fails with `errno`; 0 for never. Those of a start do not count.
+    pub fail_read: u32,
     /// The disk has no room for another file, or none at all: making one fails with `errno`.
     pub fail_create: bool,
     /// What failures say.
@@ -399,7 +401,9 @@ impl Disk for FaultyDisk {
         if self.one_in(u64::from(self.faults.short_reads)) {
             bytes = bytes.div_ceil(2);
         }
-        let result = if self.one_in(u64::from(self.faults.interrupts)) {
+        let result = if Self::countdown(&mut self.faults.fail_read) {
+            -self.faults.errno
+        } else if self.one_in(u64::from(self.faults.interrupts)) {
             -libc::EINTR
         } else {
             let read = self.read_at(segment, offset, &mut into[..bytes]);

@@ -93,6 +93,8 @@ impl Mode {
 pub struct LogConfig {
     /// The shard whose log it is; a segment of another shard is refused.
     pub shard: u16,
+    /// The data directory whose log it is, see [`DataDir::id`]; a segment of another is refused.
+    pub log_id: u64,
     /// What a released record has survived.
     pub mode: Mode,
     /// Bytes per segment file: a power of two, fixed for the life of a data directory.
@@ -119,6 +121,7 @@ impl LogConfig {
     pub fn new(shard: u16, mode: Mode) -> Self {
         Self {
             shard,
+            log_id: 0,
             mode,
             segment_bytes: 64 << 20,
             record_bytes_max: 12 << 20,
@@ -216,6 +219,7 @@ impl<D: Disk> Log<D> {
         let recoverer = Recoverer {
             geometry,
             shard: config.shard,
+            log_id: config.log_id,
             disk: &mut disk,
             replay,
             window: Window::new(config.segment_bytes),
@@ -233,6 +237,7 @@ impl<D: Disk> Log<D> {
             synced: from.end,
             oldest,
             recycled: false,
+            log_id: config.log_id,
         };
         let making = |source| OpenError::Io { what: "making a segment".into(), source };
         let spares = disk.spares(config.segment_bytes).map_err(making)?;
@@ -266,6 +271,7 @@ impl<D: Disk> Log<D> {
             oldest,
             fsync_interval_ms: config.fsync_interval_ms,
             reserve_bytes: config.reserve_bytes,
+            log_id: config.log_id,
         };
         let log = Self {
             record_bytes_max: config.record_bytes_max,

@@ -101,6 +101,7 @@ impl Walked {
 pub(super) struct Recoverer<'a, D, F> {
     pub(super) geometry: Geometry,
     pub(super) shard: u16,
+    pub(super) log_id: u64,
     pub(super) disk: &'a mut D,
     pub(super) replay: F,
     pub(super) window: Window,
@@ -171,6 +172,9 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         let (found, configured) = (header.segment_bytes, self.geometry.segment_bytes);
         if found != configured {
             return Err(OpenError::SegmentBytes { file, found, configured });
+        }
+        if header.log_id != self.log_id {
+            return Err(OpenError::WrongLog { file });
         }
         // A recycled file whose new header never reached the disk holds nothing of this number.
         Ok(if header.segment == number { Ok(header) } else { Err(HeaderFault::NoMagic) })

@@ -65,6 +65,7 @@ pub(super) struct WriterStart {
     pub(super) oldest: Position,
     pub(super) fsync_interval_ms: u64,
     pub(super) reserve_bytes: u64,
+    pub(super) log_id: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +73,7 @@ pub(super) struct Writer {
     geometry: Geometry,
     mode: Mode,
     shard: u16,
+    log_id: u64,
     oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
@@ -108,6 +110,7 @@ impl Writer {
             geometry,
             mode: start.mode,
             shard: start.shard,
+            log_id: start.log_id,
             oldest: start.oldest,
             fsync_interval_ms: start.fsync_interval_ms,
             written: start.end,
@@ -435,6 +438,7 @@ impl Writer {
             synced: self.synced,
             oldest: self.oldest,
             recycled: spare,
+            log_id: self.log_id,
         };
         let bytes = self.geometry.segment_bytes;
         let permitted = if spare { Ok(()) } else { self.stock.permit(counters) };

@@ -255,3 +255,154 @@ fn what_was_set_aside_is_there_for_a_start_on_a_full_disk() {
     assert!(found == written);
     assert_eq!(log.counters().recycled, 1);
 }
+
+/// A log that has been round its files more than once: the oldest segments are gone, the others lie in
+/// files that were others before, and the last of them is not full.
+fn well_used(mode: Mode) -> (LogConfig, FaultyDisk, Records) {
+    let segment_bytes = if mode == Mode::Written { 1 << 13 } else { 1 << 15 };
+    let config = LogConfig {
+        segment_bytes,
+        record_bytes_max: 1000,
+        reserve_bytes: segment_bytes,
+        ..config(mode)
+    };
+    let (mut log, ..) = open(&config, FaultyDisk::new(7, Faults::default()));
+    let mut turn = 0;
+    while log.counters().recycled < 4 || turn % 7 != 0 {
+        append(&mut log, 150, 1);
+        log.flush(turn * 30).unwrap();
+        if log.segments().0 > 3 {
+            log.forget_oldest();
+        }
+        turn += 1;
+    }
+    settle(&mut log, turn * 30);
+    settle(&mut log, turn * 30 + 2000);
+    for byte in 0..4 {
+        append(&mut log, 20, byte);
+        log.flush(turn * 30 + 2001).unwrap();
+    }
+    let disk = log.into_disk();
+    let (_, recovery, records) = open(&config, disk.copy());
+    assert!(recovery.dropped.is_none() && disk.segments().len() >= 3);
+    (config, disk, records)
+}
+
+#[test]
+fn every_changed_byte_of_recycled_files_is_found_or_harmless() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let (config, disk, records) = well_used(mode);
+        let synced = records.len() - 4;
+        let mut refused = 0;
+        for segment in disk.segments() {
+            let bytes = disk.content(segment).len();
+            let step = if mode == Mode::Written { 1 } else { 17 };
+            for at in (0..80).chain((4096..bytes).step_by(step)) {
+                let mut disk = disk.copy();
+                disk.tamper(segment, |bytes| bytes[at] ^= 0x10);
+                match try_open(&config, disk) {
+                    Ok((_, _, found)) => {
+                        assert!(records.starts_with(&found), "{segment}, byte {at}: wrong data");
+                        assert!(
+                            found.len() >= synced,
+                            "{segment}, byte {at}: what was synced is gone"
+                        );
+                    }
+                    Err(error) => {
+                        let text = error.to_string();
+                        assert!(text.contains(".seg"), "{segment}, byte {at}: {text}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 100, "only {refused} were refused");
+    }
+}
+
+#[test]
+fn missing_doubled_and_swapped_segments_are_refused_by_name() {
+    let (config, disk, _) = well_used(Mode::Written);
+    let all = disk.segments();
+    let content = |segment: u64| disk.content(segment).to_vec();
+    for (place, &segment) in all.iter().enumerate() {
+        let mut without = disk.copy();
+        corq_io::log::Disk::remove(&mut without, segment).unwrap();
+        match try_open(&config, without) {
+            // Nothing tells of the last one but itself.
+            Ok(_) => assert_eq!(place + 1, all.len()),
+            Err(error) => assert!(error.to_string().contains(".seg"), "{error}"),
+        }
+        let other = all[(place + 1) % all.len()];
+        let mut doubled = disk.copy();
+        doubled.tamper(segment, |bytes| *bytes = content(other));
+        let outcome = try_open(&config, doubled).map(|(_, _, found)| found.len());
+        assert!(outcome.is_err() || place + 1 == all.len(), "{segment} twice: {outcome:?}");
+    }
+    // A segment from before the oldest: it changes nothing, or is missed between.
+    let mut extra = disk.copy();
+    extra.tamper(all[0] - 1, |bytes| *bytes = content(all[0]));
+    if let Err(error) = try_open(&config, extra) {
+        assert!(error.to_string().contains(".seg"), "{error}");
+    }
+}
+
+#[test]
+fn a_read_that_fails_is_reported_and_changes_nothing_else() {
+    let mut log = new_log(Mode::Written, Faults::default());
+    let written = four_segments(&mut log);
+    let (position, body) = &written[0];
+    log.disk_mut().faults = Faults { fail_read: 1, errno: libc::EIO, ..Faults::default() };
+    log.read_cold(*position, body.len(), 1);
+    let failed = ReadError::Io { position: *position, errno: libc::EIO };
+    assert_eq!(log.take_read().unwrap().body, Err(failed));
+    log.read_cold(*position, body.len(), 2);
+    assert_eq!(log.take_read().unwrap().body, Ok(&body[..]), "the next one is another matter");
+
+    log.disk_mut().faults.fail_read = 1;
+    let Scan::Failed(error) = log.scan() else { panic!("the segment was read") };
+    assert_eq!((error.file.as_str(), error.offset), ("0000000000000000.seg", 4096));
+    append(&mut log, 10, 1);
+    log.flush(5000).unwrap();
+    assert_eq!(log.released(), log.head());
+}
+
+/// Each write, sync and step of giving up a segment fails once: the log stops and says why, or goes on.
+#[test]
+fn any_failure_while_a_segment_goes_loses_nothing() {
+    for mode in [Mode::Written, Mode::Synced] {
+        for sync in [false, true] {
+            let mut stopped = 0;
+            for after in 1..25 {
+                let config = LogConfig { reserve_bytes: 1 << 16, ..config(mode) };
+                let (mut log, ..) = open(&config, FaultyDisk::new(7, Faults::default()));
+                let written = four_segments(&mut log);
+                let counter = if sync { (0, after) } else { (after, 0) };
+                let (fail_write, fail_sync) = counter;
+                log.disk_mut().faults =
+                    Faults { fail_write, fail_sync, errno: libc::EIO, ..Faults::default() };
+                let mut failed = None;
+                for turn in 0..200 {
+                    while step(&mut log) {}
+                    if let Err(error) = log.flush(2000 + turn * 20) {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+                if let Some(error) = &failed {
+                    stopped += 1;
+                    assert_eq!((error.errno, log.failure().as_ref()), (libc::EIO, Some(error)));
+                    assert!(log.flush(9000).is_err(), "it stays stopped");
+                }
+                let mut disk = log.into_disk();
+                disk.faults = Faults::default();
+                disk.power_loss();
+                let (_, _, found) = open(&config, disk);
+                let bodies: Vec<&Vec<u8>> = found.iter().map(|(_, body)| body).collect();
+                let needed = written.iter().map(|(_, body)| body).filter(|body| is_needed(body));
+                assert!(needed.into_iter().all(|body| bodies.contains(&body)), "{mode:?} {after}");
+            }
+            assert!(stopped > 0 || mode == Mode::Synced && sync, "{mode:?}, {sync}");
+        }
+    }
+}
