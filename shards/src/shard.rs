@@ -110,7 +110,7 @@ pub struct Shard {
     pub(crate) lease_timers: Timers,
     pub(crate) waiter_timers: Timers,
     pub(crate) limit_timers: Timers,
-    /// Queues with a limit of active jobs that have lost one in this call.
+    /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
     pub(crate) shares: Shares,

@@ -50,7 +50,7 @@ impl Shard {
 
     fn end_delays_and_lives<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         for _ in 0..SLICE {
-            let Some(job) = self.job_timers.due(now_ms) else { return };
+            let Some(job) = self.job_timers.due(now_ms) else { break };
             let queue = self.jobs.slab[job].queue;
             let expired = self
                 .jobs
@@ -61,9 +61,14 @@ impl Shard {
             } else {
                 // No record: the due time itself is one, and recovery reads it the same way.
                 self.release(job);
-                self.serve(now_ms, queue, out);
+                if self.with_room.last() != Some(&queue) {
+                    self.with_room.push(queue);
+                }
             }
         }
+        // Only now: a job whose life ends a little later than another's delay, and yet is over, is not
+        // delivered in its last moment.
+        self.fill_room(now_ms, out);
     }
 
     fn end_leases<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
