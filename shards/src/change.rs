@@ -205,11 +205,11 @@ impl Shard {
                 let notes = self.notes_of(job);
                 notes.progress = progress;
                 let before = std::mem::replace(&mut notes.message, message);
-                self.count_texts(message, before);
+                self.live.replace(before, message);
             }
             Changed::Logged { at_ms, level, .. } => {
                 let oldest = self.notes_of(job).log(LogEntry { at_ms, level, stored });
-                self.count_texts(Some(stored), oldest.map(|line| line.stored));
+                self.live.replace(oldest.map(|line| line.stored), Some(stored));
             }
         }
     }
@@ -223,19 +223,13 @@ impl Shard {
         self.jobs.options[options].notes.get_or_insert_default()
     }
 
-    /// A text of a job is needed, another no longer.
-    fn count_texts(&mut self, new: Option<Stored>, old: Option<Stored>) {
-        new.iter().for_each(|text| self.live.add(text));
-        old.iter().for_each(|text| self.live.sub(text));
-    }
-
     /// A job that is to be run anew has come nowhere yet. Its log stays.
     pub(crate) fn forget_progress(&mut self, job: u32) {
         if self.jobs.options_of(job).is_some_and(|has| has.notes.is_some()) {
             let notes = self.notes_of(job);
             notes.progress = 0.0;
             let before = notes.message.take();
-            self.count_texts(None, before);
+            self.live.replace(before, None);
         }
     }
 

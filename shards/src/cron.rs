@@ -377,8 +377,7 @@ impl Shard {
     /// All of a schedule was told again.
     pub(crate) fn note_cron(&mut self, index: u32, stored: Stored) {
         let before = std::mem::replace(&mut self.crons.slab[index].set_in, stored);
-        self.live.sub(&before);
-        self.live.add(&stored);
+        self.live.replace(Some(before), Some(stored));
     }
 
     /// The schedule's part of [`Record::CronRan`].

@@ -86,7 +86,7 @@ impl Shard {
             Record::Completed(ended) => needs.text = text(ended.id),
             Record::Buried(buried) => needs.text = text(buried.id),
             Record::Changed(changed @ (Changed::Progressed { .. } | Changed::Logged { .. })) => {
-                needs.text = text(changed.id())
+                needs.text = text(changed.id());
             }
             Record::Kept(Kept::Moved(moved)) => needs.text = text(moved.id),
             Record::Paused { queue, .. } => {
@@ -179,8 +179,7 @@ impl Shard {
     /// A job was written again, at `stored`.
     pub(crate) fn restore_at(&mut self, job: u32, stored: Stored) {
         let before = std::mem::replace(&mut self.jobs.slab[job].stored, stored);
-        self.live.sub(&before);
-        self.live.add(&stored);
+        self.live.replace(Some(before), Some(stored));
     }
 
     fn kept_job<'a>(&'a self, job: u32, mut pushed: Pushed<'a>, lent: &'a mut Lent) -> KeptJob<'a> {
@@ -423,10 +422,7 @@ impl Shard {
     pub(crate) fn note_limit(&mut self, queue: u32, limit: Limit, stored: Stored) {
         let Some(limits) = self.queues[queue].limits.as_deref_mut() else { return };
         let before = limits.note_set(limit, Some(stored));
-        self.live.add(&stored);
-        if let Some(before) = before {
-            self.live.sub(&before);
-        }
+        self.live.replace(before, Some(stored));
     }
 
     /// Recounts what is needed, and says what does not agree.

@@ -32,6 +32,7 @@ mod keep;
 pub mod kept_record;
 pub mod latency;
 pub mod lease;
+pub mod lease_record;
 mod limits;
 pub mod listing;
 pub mod live;

@@ -180,10 +180,7 @@ impl Shard {
         limits.set(limit);
         let set = !matches!(limit, Limit::PerSecond(None) | Limit::Active(None));
         let before = limits.note_set(limit, set.then_some(stored));
-        before.iter().for_each(|stored| self.live.sub(stored));
-        if set {
-            self.live.add(&stored);
-        }
+        self.live.replace(before, set.then_some(stored));
         let timer = limits.timer;
         self.queues[queue].limits = Some(limits);
         // Whoever waits is served, and the deadline set again, by the rules as they are now.

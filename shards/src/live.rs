@@ -41,6 +41,16 @@ impl Live {
         self.total -= bytes;
     }
 
+    /// Something points to another record than before, or to none.
+    pub fn replace(&mut self, before: Option<Stored>, after: Option<Stored>) {
+        if let Some(stored) = before {
+            self.sub(&stored);
+        }
+        if let Some(stored) = after {
+            self.add(&stored);
+        }
+    }
+
     #[inline]
     fn span(&mut self, position: u64) -> &mut u64 {
         let number = position >> self.span_bits;

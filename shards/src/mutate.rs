@@ -186,8 +186,7 @@ impl Shard {
         let queue = self.queues.find_or_insert(name);
         let set = paused.then_some(stored);
         let before = std::mem::replace(&mut self.queues[queue].paused, set);
-        before.iter().for_each(|stored| self.live.sub(stored));
-        set.iter().for_each(|stored| self.live.add(stored));
+        self.live.replace(before, set);
         queue
     }
 

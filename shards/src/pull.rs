@@ -4,7 +4,8 @@ use crate::command::{ClientId, Pull, RequestId, Token};
 use crate::effect::{Delivery, Reply};
 use crate::event::Step;
 use crate::lease::UNLOCKED_TTL_MS;
-use crate::record::{Entries, Journal, Leased, Record};
+use crate::lease_record::{Entries, Leased};
+use crate::record::{Journal, Record};
 use crate::shard::{Caller, Out, Shard};
 use crate::waiter::Waiter;
 

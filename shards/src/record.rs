@@ -5,12 +5,13 @@
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
 
 use crate::changed::Changed;
-use crate::command::{Limit, NewJob, Repeat, Stack, Token};
+use crate::command::{Limit, NewJob, Repeat, Stack};
 use crate::cron_record::{CronRan, CronSet, decode_name};
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
+use crate::lease_record::Leased;
 use crate::repeat::Repeated;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -124,17 +125,6 @@ pub struct Pushed<'a> {
     pub job: NewJob<'a>,
 }
 
-/// See [`Record::Leased`].
-#[derive(Clone, Copy, Debug)]
-pub struct Leased<'a> {
-    /// When the jobs were pulled.
-    pub at_ms: u64,
-    /// Life of the locks.
-    pub ttl_ms: u32,
-    /// The jobs and their tokens.
-    pub entries: Entries<'a>,
-}
-
 /// See [`Record::Completed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ended<'a> {
@@ -178,39 +168,6 @@ pub struct Buried<'a> {
     pub stack: Stack<'a>,
     /// Why it failed.
     pub error: &'a str,
-}
-
-/// Pairs of job and token, as bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Entries<'a>(&'a [u8]);
-
-const ENTRY: usize = 32;
-
-impl<'a> Entries<'a> {
-    /// Views pairs written by [`Entries::push`].
-    pub fn new(bytes: &'a [u8]) -> Self {
-        assert!(bytes.len().is_multiple_of(ENTRY), "entries are whole");
-        Self(bytes)
-    }
-
-    /// Adds a pair to a buffer of them.
-    pub fn push(bytes: &mut Vec<u8>, id: JobId, token: Token) {
-        bytes.extend_from_slice(&id.0.to_le_bytes());
-        bytes.extend_from_slice(&token.0.to_le_bytes());
-    }
-
-    /// The pairs.
-    pub fn iter(&self) -> impl Iterator<Item = (JobId, Token)> + use<'a> {
-        self.0.as_chunks::<ENTRY>().0.iter().map(|entry| {
-            let (id, token) = entry.split_at(16);
-            let number = |half: &[u8]| {
-                let mut bytes = [0; 16];
-                bytes.copy_from_slice(half);
-                u128::from_le_bytes(bytes)
-            };
-            (JobId(number(id)), Token(number(token)))
-        })
-    }
 }
 
 /// Numbers of the kinds, for ever.
@@ -260,7 +217,7 @@ impl Record<'_> {
     pub fn encoded_len(&self) -> usize {
         2 + match self {
             Self::Pushed(pushed) => pushed.encoded_len(),
-            Self::Leased(leased) => 12 + leased.entries.0.len(),
+            Self::Leased(leased) => leased.encoded_len(),
             Self::Completed(ended) => 32 + ended.result.len(),
             Self::Retried(retried) => 32 + retried.error.len(),
             Self::Buried(buried) => {
@@ -305,11 +262,7 @@ impl Record<'_> {
         out.u8(VERSION);
         match self {
             Self::Pushed(pushed) => pushed.encode(&mut out),
-            Self::Leased(leased) => {
-                out.u64(leased.at_ms);
-                out.u32(leased.ttl_ms);
-                out.bytes(leased.entries.0);
-            }
+            Self::Leased(leased) => leased.encode(&mut out),
             Self::Completed(ended) => {
                 out.id(ended.id);
                 out.u64(ended.at_ms);
@@ -405,13 +358,7 @@ impl<'a> Record<'a> {
         }
         Ok(match kind {
             kind::PUSHED => Self::Pushed(Pushed::decode(from)?),
-            kind::LEASED => {
-                let (at_ms, ttl_ms, rest) = (from.u64()?, from.u32()?, from.rest());
-                if !rest.len().is_multiple_of(ENTRY) {
-                    return Err(Malformed("entries are cut short"));
-                }
-                Self::Leased(Leased { at_ms, ttl_ms, entries: Entries(rest) })
-            }
+            kind::LEASED => Self::Leased(Leased::decode(from)?),
             kind::COMPLETED => Self::Completed(Ended {
                 id: from.id()?,
                 at_ms: from.u64()?,

@@ -277,20 +277,3 @@ impl Drop for Scanner {
         }
     }
 }
-
-/// A segment on its way out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Leaving {
-    pub(super) segment: InUse,
-    /// It may go once all below is on the disk.
-    pub(super) until: Position,
-    /// Its file is gone, and the directory is being synced; whether the file was set aside.
-    pub(super) retired: Option<bool>,
-}
-
-impl Leaving {
-    /// Whether it waits for a sync of what has been written.
-    pub(super) fn synced_is_wanted(&self, synced: Position, written: Position) -> bool {
-        synced < self.until && self.until <= written
-    }
-}

@@ -15,7 +15,8 @@
 //! | `disk`; `files`, `memory`, `faulty` | what the log needs of a disk; three disks |
 //! | `preparation`, `writer` | the next segment made ready; writes, syncs, what is released |
 //! | `cold` | reading back what has left memory |
-//! | `stock`, `forget` | the files there are and how much room they leave; giving up the oldest |
+//! | `stock` | the files there are, and how much room they leave |
+//! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `lock` | who owns the data directory, and how many shards it has |
 //!
@@ -36,6 +37,7 @@ mod error;
 mod faulty;
 mod files;
 mod forget;
+mod leaving;
 mod lock;
 mod memory;
 mod position;

@@ -6,11 +6,11 @@
 use super::block::FLAG_CLOSED;
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
-use super::forget::Leaving;
+use super::leaving::Leaving;
 use super::position::{Geometry, Position};
 use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
 use super::segment::{SegmentHeader, file_name};
-use super::stock::{InUse, Stock, is_full};
+use super::stock::{Stock, is_full};
 use super::tail::{Batch, Tail};
 use super::{Counters, Mode};
 use std::collections::VecDeque;
@@ -70,16 +70,16 @@ pub(super) struct WriterStart {
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    geometry: Geometry,
+    pub(super) geometry: Geometry,
     mode: Mode,
     shard: u16,
     log_id: u64,
-    oldest: Position,
+    pub(super) oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
     /// the way to the disk says that the disk has everything.
-    written: Position,
-    synced: Position,
+    pub(super) written: Position,
+    pub(super) synced: Position,
     claimed: Position,
     /// The end of the last written block that has records.
     records_end: Position,
@@ -91,7 +91,7 @@ pub(super) struct Writer {
     pub(super) stock: Stock,
     /// Room that is to be had at any time.
     pub(super) reserve_bytes: u64,
-    leaving: Option<Leaving>,
+    pub(super) leaving: Option<Leaving>,
     left: VecDeque<Left>,
     write: Option<WriteInFlight>,
     sync: Option<SyncInFlight>,
@@ -222,6 +222,11 @@ impl Writer {
         }
         let written = self.written == tail.head();
         Ok(self.closing == Closing::Last && written && self.is_still())
+    }
+
+    /// Whether the end has begun: nothing is started that need not be.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing != Closing::No
     }
 
     fn is_still(&self) -> bool {
@@ -459,76 +464,6 @@ impl Writer {
         self.stock.prepared = Some(segment);
         self.next = Some(Preparation::new(segment, bytes, self.mode, spare));
         Ok(true)
-    }
-
-    /// The oldest segment, if it is complete and on the disk.
-    pub(super) fn oldest(&self) -> Option<InUse> {
-        let sealed = self.stock.segments.len() > 1 && self.leaving.is_none();
-        let first = self.stock.segments.front().filter(|_| sealed)?;
-        (first.end <= self.synced).then_some(*first)
-    }
-
-    /// Nobody needs the oldest segment any more, now that the head is where it is.
-    pub(super) fn forget(&mut self, tail: &mut Tail, counters: &mut Counters) {
-        let Some(segment) = self.oldest() else { panic!("the segment to be forgotten is in use") };
-        self.stock.segments.pop_front();
-        if let Some(first) = self.stock.segments.front() {
-            self.oldest = self.geometry.start_of(first.number);
-            tail.chain.oldest = self.oldest;
-        }
-        // The log must say so before the file goes, or its absence would look like a loss.
-        counters.notes += u64::from(tail.close_or_note());
-        self.leaving = Some(Leaving { segment, until: tail.head(), retired: None });
-    }
-
-    /// Lets a segment go once all that was to be kept of it is on the disk.
-    fn retire_due(
-        &mut self,
-        disk: &mut impl Disk,
-        counters: &mut Counters,
-        is_read: &dyn Fn(u64) -> bool,
-    ) -> Result<(), LogError> {
-        let Some(leaving) = &mut self.leaving else { return Ok(()) };
-        let InUse { number, file_bytes, .. } = leaving.segment;
-        let due = leaving.retired.is_none() && leaving.until <= self.synced;
-        if !due || self.closing != Closing::No || is_read(number) {
-            return Ok(());
-        }
-        let room_max = self.reserve_bytes + self.geometry.segment_bytes;
-        let keep = file_bytes == self.geometry.segment_bytes
-            && self.stock.room_bytes(self.written) < room_max;
-        disk.retire(number, keep).map_err(|error| LogError {
-            operation: "retirement",
-            file: file_name(number),
-            errno: error.raw_os_error().unwrap_or(libc::EIO),
-        })?;
-        leaving.retired = Some(keep);
-        counters.forgotten += 1;
-        counters.forgotten_bytes += file_bytes;
-        if !keep {
-            counters.disk_bytes -= file_bytes;
-        }
-        if let Started::Done(result) = disk.sync(SyncTarget::Directory, TAG_RETIRED) {
-            self.retired(result)?;
-        }
-        Ok(())
-    }
-
-    fn retired(&mut self, result: i32) -> Result<(), LogError> {
-        let Some(leaving) = self.leaving.take() else { panic!("nothing was retired") };
-        if result < 0 {
-            let (operation, file) = ("fsync of the directory", file_name(leaving.segment.number));
-            return Err(LogError { operation, file, errno: -result });
-        }
-        // Only now: before, a power loss could have brought the segment back under its name.
-        if leaving.retired == Some(true) {
-            self.stock.spares += 1;
-            self.stock.full = false;
-        } else {
-            // The file system has room again.
-            self.stock.retry_ms = 0;
-        }
-        Ok(())
     }
 
     /// Starts syncs while one is due and none is in flight.
