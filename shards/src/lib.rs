@@ -28,7 +28,7 @@ pub mod event;
 mod hold;
 pub mod id;
 pub mod job;
-mod keep;
+pub mod keep;
 pub mod kept_record;
 pub mod latency;
 pub mod lease;

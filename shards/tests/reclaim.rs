@@ -267,7 +267,7 @@ fn what_comes_is_refused_while_there_is_no_room_and_what_ends_is_not() {
     let full = Some(Reply::Refused { place: 0, refusal: corq_shards::effect::Refusal::Full });
     let before = bed.shard.facts();
     let job = NewJob { data: b"\x01", ..NewJob::default() };
-    assert_eq!(bed.ask(1, &Command::Push { queue: "new", jobs: &[job.clone()] }), full);
+    assert_eq!(bed.ask(1, &Command::Push { queue: "new", jobs: std::slice::from_ref(&job) }), full);
     let update = Change::Update { job: &job };
     assert_eq!(bed.ask(1, &Command::Change { job: jobs[5], change: update }), full);
     let log = Change::Log { level: Level::Info, message: "x" };

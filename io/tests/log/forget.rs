@@ -163,8 +163,7 @@ fn a_segment_waits_for_those_who_read_from_it() {
     let written = four_segments(&mut log);
     let oldest = log.oldest().unwrap();
     // Three reads, of which two can be under way: the third waits for its turn.
-    for token in 0..3 {
-        let (position, body) = &written[token];
+    for (token, (position, body)) in written.iter().enumerate().take(3) {
         assert!(*position < oldest.end);
         log.read_cold(*position, body.len(), token as u64);
     }
