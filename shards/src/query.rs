@@ -147,6 +147,11 @@ impl Shard {
         self.past.take_names().into_iter()
     }
 
+    /// Jobs that workers have.
+    pub fn active_jobs(&self) -> u64 {
+        self.leases.len() as u64
+    }
+
     /// How much is held of what.
     pub fn holdings(&self) -> Holdings {
         Holdings {

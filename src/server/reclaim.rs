@@ -77,7 +77,7 @@ impl Core {
         let Engine { shard, book } = &mut self.engine;
         let log = &mut book.0;
         let segment_bytes = log.segment_bytes();
-        log.reserve(reserve_bytes(segment_bytes, shard.holdings().leases as u64));
+        log.reserve(reserve_bytes(segment_bytes, shard.active_jobs()));
         let Some(oldest) = log.oldest().filter(|_| !self.reclaim.stopped && !self.stopping) else {
             return u64::MAX;
         };

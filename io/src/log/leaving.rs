@@ -39,8 +39,8 @@ impl Writer {
 
     /// Nobody needs the oldest segment any more, now that the head is where it is.
     pub(super) fn forget(&mut self, tail: &mut Tail, counters: &mut Counters) {
-        let Some(segment) = self.oldest() else { panic!("the segment to be forgotten is in use") };
-        self.stock.segments.pop_front();
+        let oldest = self.oldest().and_then(|_| self.stock.take_oldest());
+        let Some(segment) = oldest else { panic!("the segment to be forgotten is in use") };
         if let Some(first) = self.stock.segments.front() {
             self.oldest = self.geometry.start_of(first.number);
             tail.chain.oldest = self.oldest;

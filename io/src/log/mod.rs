@@ -254,7 +254,7 @@ impl<D: Disk> Log<D> {
         let mut stock = Stock::new(geometry, segments, config.bytes_max);
         // It was one of them, or has been made beside them.
         stock.spares = spares.saturating_sub(1);
-        let disk_bytes = stock.used_bytes() + stock.spares * config.segment_bytes;
+        let disk_bytes = stock.used_bytes + stock.spares * config.segment_bytes;
 
         let chain = Chain {
             shard: config.shard,
@@ -393,7 +393,7 @@ impl<D: Disk> Log<D> {
     /// Bytes of the segments in use: what was written, and how much of it is needed, is the caller's
     /// to know.
     pub fn used_bytes(&self) -> u64 {
-        self.writer.stock.used_bytes()
+        self.writer.stock.used_bytes
     }
 
     /// How many segments are in use, and how many files are set aside.

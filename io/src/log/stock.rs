@@ -27,6 +27,8 @@ pub(super) struct Stock {
     geometry: Geometry,
     /// In order; the last one is being written.
     pub(super) segments: VecDeque<InUse>,
+    /// Bytes of their files.
+    pub(super) used_bytes: u64,
     /// Files set aside that may be used.
     pub(super) spares: u64,
     /// A segment that has been made and is not written yet.
@@ -45,9 +47,11 @@ pub(super) fn is_full(errno: i32) -> bool {
 
 impl Stock {
     pub(super) fn new(geometry: Geometry, segments: VecDeque<InUse>, bytes_max: u64) -> Self {
+        let used_bytes = segments.iter().map(|segment| segment.file_bytes).sum();
         Self {
             geometry,
             segments,
+            used_bytes,
             spares: 0,
             prepared: None,
             bytes_max,
@@ -55,11 +59,6 @@ impl Stock {
             retry_ms: 0,
             now_ms: 0,
         }
-    }
-
-    /// Bytes of the segments in use.
-    pub(super) fn used_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.file_bytes).sum()
     }
 
     /// The segment that is being written.
@@ -135,6 +134,13 @@ impl Stock {
         counters.segment_failures += 1;
     }
 
+    /// The oldest segment is in use no longer. There is another one.
+    pub(super) fn take_oldest(&mut self) -> Option<InUse> {
+        let oldest = self.segments.pop_front()?;
+        self.used_bytes -= oldest.file_bytes;
+        Some(oldest)
+    }
+
     /// The writer has gone on to `segment`, and left the one before at `end`.
     pub(super) fn entered(&mut self, segment: u64, end: Position) {
         if let Some(last) = self.segments.back_mut() {
@@ -142,6 +148,7 @@ impl Stock {
         }
         let file_bytes = self.geometry.segment_bytes;
         self.segments.push_back(InUse { number: segment, file_bytes, end });
+        self.used_bytes += file_bytes;
         if self.prepared == Some(segment) {
             self.prepared = None;
         }
