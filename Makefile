@@ -44,11 +44,11 @@ crash: ## Kill the server 20 times per setting under load and reconcile every jo
 hang: ## Load two shards for five minutes without a single late answer
 	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
 
-sim: ## Simulate SEEDS schedules with crashes (default 2000)
-	CORQ_SIM_SEEDS=$${SEEDS:-2000} cargo test --profile quick --test sim
+sim: ## Simulate SEEDS schedules with crashes (default 20000)
+	CORQ_SIM_SEEDS=$${SEEDS:-20000} cargo test --profile quick -p corq-sim --test sim
 
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh
 
-judges: ## Run the official clients of the protocol against the server
+judges: ## Run the official clients and others' WebSocket and SSE clients against the server
 	cargo test --test clients

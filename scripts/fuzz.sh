@@ -11,6 +11,11 @@ command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked
 FUZZ_SEEDS="$PWD/tests/fuzz/corpus/decoder" \
     cargo test --quiet --package corq --test protocol -- --ignored write_fuzz_seeds
 
+# The program that the target `server` speaks to; with its checks, which a release lacks.
+cargo build --bin corq
+CORQ_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/corq"
+export CORQ_BIN
+
 # The sanitizers need flags that a stable compiler takes only when told so.
 export RUSTC_BOOTSTRAP=1
 for target in ${*:-$(cargo fuzz list --fuzz-dir tests/fuzz)}; do

@@ -1,6 +1,7 @@
 //! The settings of a server: each a flag with an environment variable behind it, each with a name, a
 //! unit and a bound. A wrong value stops the start with one line.
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -92,6 +93,38 @@ pub struct Config {
     #[arg(long, env = "AUTH_TOKENS", value_delimiter = ',', hide_env_values = true)]
     pub auth_tokens: Vec<String>,
 
+    /// Ask for a token at GET /prometheus, too
+    #[arg(long, env = "REQUIRE_AUTH_FOR_METRICS", default_value_t = false, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub require_auth_for_metrics: bool,
+
+    /// Whose web pages may read answers over HTTP: one origin, or * for all
+    #[arg(long, env = "CORS_ALLOW_ORIGIN", default_value = "*", value_parser = origin)]
+    pub cors_allow_origin: String,
+
+    /// Longest time that a request over HTTP may take to come, in milliseconds
+    #[arg(long, env = "HTTP_REQUEST_TIMEOUT_MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub http_request_timeout_ms: u64,
+
+    /// Longest silence between requests of an HTTP connection, in milliseconds
+    #[arg(long, env = "HTTP_IDLE_TIMEOUT_MS", default_value_t = 75_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub http_idle_timeout_ms: u64,
+
+    /// Span within which requests are counted, in milliseconds
+    #[arg(long, env = "RATE_LIMIT_WINDOW_MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    pub rate_limit_window_ms: u64,
+
+    /// Requests over HTTP of one client within the span; Infinity for no limit
+    #[arg(long, env = "RATE_LIMIT_MAX_REQUESTS", default_value = "Infinity", value_parser = requests_max)]
+    pub rate_limit_max_requests: RequestsMax,
+
+    /// How often silent clients are forgotten, in milliseconds
+    #[arg(long, env = "RATE_LIMIT_CLEANUP_MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    pub rate_limit_cleanup_ms: u64,
+
+    /// Commands of one TCP connection within the span; Infinity for no limit
+    #[arg(long, env = "TCP_RATE_LIMIT_MAX_REQUESTS", default_value = "Infinity", value_parser = requests_max)]
+    pub tcp_rate_limit_max_requests: RequestsMax,
+
     /// Completed jobs kept per queue
     #[arg(long, env = "COMPLETED_MAX", default_value_t = 50_000)]
     pub completed_max: u32,
@@ -103,6 +136,27 @@ pub struct Config {
     /// Connections per shard beyond which new ones are turned away
     #[arg(long, env = "CONNECTIONS_MAX", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections_max: u32,
+
+    /// Attempts to deliver an event to a webhook, in all
+    #[arg(long, env = "WEBHOOK_MAX_RETRIES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub webhook_max_retries: u32,
+
+    /// Attempt n waits n - 1 times this long after the one before, in milliseconds
+    #[arg(long, env = "WEBHOOK_RETRY_DELAY_MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pub webhook_retry_delay_ms: u64,
+
+    /// Longest time one attempt may take, in milliseconds
+    #[arg(long, env = "WEBHOOK_TIMEOUT_MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=30_000))]
+    pub webhook_timeout_ms: u64,
+
+    /// Let webhooks point to loopback and private networks (for tests, or where nobody else adds webhooks)
+    #[arg(long, env = "WEBHOOK_ALLOW_PRIVATE", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_value = "false", default_missing_value = "true")]
+    pub webhook_allow_private: bool,
+
+    /// Longest silence on a stream of events before a sign of life, in milliseconds; a WebSocket is
+    /// pinged half as often
+    #[arg(long, env = "STREAM_KEEP_ALIVE_MS", default_value_t = 15_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub stream_keep_alive_ms: u64,
 
     /// Longest time a stop waits for running commands, in milliseconds
     #[arg(long, env = "SHUTDOWN_TIMEOUT_MS", default_value_t = 30_000)]
@@ -166,6 +220,30 @@ impl Config {
     /// Payload memory of one shard.
     pub fn cache_bytes(&self, shards: usize) -> usize {
         (self.payload_cache_mb as usize) * 1024 * 1024 / shards
+    }
+}
+
+/// A limit on requests, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestsMax(pub Option<u32>);
+
+fn requests_max(text: &str) -> Result<RequestsMax, String> {
+    if text.eq_ignore_ascii_case("infinity") {
+        return Ok(RequestsMax(None));
+    }
+    match text.parse() {
+        Ok(requests) if requests > 0 => Ok(RequestsMax(Some(requests))),
+        _ => Err(format!("it must be between 1 and {}, or Infinity", u32::MAX)),
+    }
+}
+
+/// The value goes into a header as it is.
+fn origin(text: &str) -> Result<String, String> {
+    let fits = (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if fits && !text.contains(',') {
+        Ok(text.to_string())
+    } else {
+        Err("it must be * or one origin, such as https://example.com".into())
     }
 }
 

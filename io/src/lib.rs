@@ -1,4 +1,4 @@
-//! The doing half of corq: rings, sockets, executors, the log. The only crate that names glommio,
+//! The doing half of corq: rings, sockets, executors, the log, posts to webhooks. The only crate that names glommio,
 //! io-uring and libc; knows bytes and order, no protocol and no command.
 
 mod bell;
@@ -12,3 +12,4 @@ mod ring;
 pub mod runtime;
 pub mod signal;
 pub mod store;
+pub mod webhook;

@@ -57,8 +57,9 @@ pub enum Event {
         /// Why.
         reason: EndReason,
     },
-    /// All output of a connection whose reading is paused has been taken by the kernel: time to
-    /// resume, if the output was why it was paused.
+    /// All output of a connection has been taken by the kernel. Said of those whose reading is paused
+    /// (time to resume, if the output was why), and once to whoever asked by
+    /// [`Connections::tell_when_drained`].
     Drained {
         /// Which.
         conn: ConnId,

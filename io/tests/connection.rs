@@ -241,6 +241,31 @@ fn a_paused_connection_tells_when_its_output_is_taken() {
 }
 
 #[test]
+fn whoever_asks_is_told_once_that_the_output_has_been_taken() {
+    let mut rig = Rig::new(Config::default());
+    let (mut client, conn) = rig.connect();
+    let drained = |rig: &Rig| {
+        let told = |event: &&Event| matches!(event, Event::Drained { conn: c } if *c == conn);
+        rig.seen.iter().filter(told).count()
+    };
+    for round in 1..3 {
+        rig.send(conn, &vec![7; 16 << 20]);
+        rig.reactor.conns.tell_when_drained(conn);
+        let mut reader = client.try_clone().unwrap();
+        let reading = std::thread::spawn(move || reader.read_exact(&mut vec![0; 16 << 20]));
+        rig.until("drained", |rig| drained(rig) == round);
+        assert_eq!(rig.reactor.conns.unsent(conn), 0);
+        reading.join().unwrap().unwrap();
+        // What is sent now was not asked about; neither is it read less for that.
+        rig.send(conn, b"more");
+        client.write_all(b"x").unwrap();
+        rig.until("bytes of the client", |rig| rig.bytes_of(conn).len() == round);
+        client.read_exact(&mut [0; 4]).unwrap();
+        assert_eq!(drained(&rig), round);
+    }
+}
+
+#[test]
 fn a_stale_id_is_harmless_everywhere() {
     let mut rig = Rig::new(Config { linger_ms: 1, ..Config::default() });
     let (first, stale) = rig.connect();

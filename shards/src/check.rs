@@ -24,6 +24,7 @@ impl Shard {
             }
         }
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
+        facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
         facts.sort();
         facts
     }

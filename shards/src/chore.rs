@@ -13,7 +13,7 @@ use crate::id::JobId;
 use crate::job::State;
 use crate::listing::States;
 use crate::record::{Journal, Record};
-use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::shard::{Caller, Out, Shard};
 
 /// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.
 pub const CHORES_MAX: usize = 10_000;
@@ -252,22 +252,17 @@ impl Shard {
 
     /// One slice of the chore whose turn it is.
     pub(crate) fn work_on_chores<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        for _ in 0..self.chores.len() {
-            let Some(mut chore) = self.chores.pop_front() else { return };
-            let queue = chore.queue;
-            if !chore.begun && self.queues[queue].busy {
-                self.chores.push_back(chore);
-                continue;
-            }
-            chore.begun = true;
-            self.queues[queue].busy = true;
-            if self.work_on(now_ms, &mut chore, out) {
-                self.end_chore(now_ms, chore, out);
-            } else {
-                // To the back: the chores of several queues share the time.
-                self.chores.push_back(chore);
-            }
-            return;
+        // Those that have not begun stay where they are, so that the chores of one queue keep their order.
+        let can_go_on = |chore: &Chore| chore.begun || !self.queues[chore.queue].busy;
+        let Some(next) = self.chores.iter().position(can_go_on) else { return };
+        let Some(mut chore) = self.chores.remove(next) else { return };
+        chore.begun = true;
+        self.queues[chore.queue].busy = true;
+        if self.work_on(now_ms, &mut chore, out) {
+            self.end_chore(now_ms, chore, out);
+        } else {
+            // To the back: the chores of several queues share the time.
+            self.chores.push_back(chore);
         }
     }
 
@@ -295,7 +290,7 @@ impl Shard {
         let queue = chore.queue;
         match &mut chore.work {
             Work::Revive { ended, left } => {
-                for _ in 0..SLICE.min(*left) {
+                for _ in 0..self.config.chore_slice.min(*left) {
                     let Some(job) = self.queues[queue].oldest(*ended, &self.jobs) else {
                         *left = 0;
                         break;
@@ -323,7 +318,7 @@ impl Shard {
                 last || removal.left == 0 || removal.id_bytes >= ID_BYTES_MAX
             }
             Work::Empty => {
-                for _ in 0..SLICE {
+                for _ in 0..self.config.chore_slice {
                     let Some(job) = self.queues[queue].roll.from(0).next() else { return true };
                     self.remove_one(now_ms, job, out);
                     chore.done += 1;
@@ -352,7 +347,7 @@ impl Shard {
 
     /// Some of the jobs that have to go, and whether there are no more.
     fn find_victims(&self, queue: u32, removal: &mut Removal) -> (Vec<u32>, bool) {
-        let most = SLICE.min(removal.left) as usize;
+        let most = self.config.chore_slice.min(removal.left) as usize;
         let mut victims = Vec::new();
         let (grace_ms, began_ms) = (removal.grace_ms, removal.began_ms);
         // Ids can run ahead of the clock by a little, and no grace means no question of age.

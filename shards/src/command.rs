@@ -8,6 +8,8 @@ use crate::dependency::{Notice, Unmet};
 use crate::id::JobId;
 use crate::job::State;
 use crate::schedule::Plan;
+use crate::webhook::Triggers;
+use std::fmt;
 
 /// Who asked, for as long as it stays connected. Opaque to a shard; used only to group the leases
 /// and waiters of one connection, so that a disconnect can release them.
@@ -103,6 +105,9 @@ pub struct Token(pub u128);
 impl Token {
     /// Stands for a text that cannot be a token.
     pub const UNREADABLE: Self = Self(0);
+
+    /// Fits every job that somebody holds: for callers of whom no token is asked.
+    pub const ANY: Self = Self(u128::MAX);
 }
 
 /// Takes jobs from a queue.
@@ -202,6 +207,28 @@ pub struct SetCron<'a> {
     pub plan: Plan,
     /// Runs and version of the schedule it replaces, if that is on another shard.
     pub moved: Option<(u64, u64)>,
+}
+
+/// Registers a webhook. Whoever sends it has checked the URL and bounds the number of webhooks.
+#[derive(Clone, Copy)]
+pub struct AddWebhook<'a> {
+    /// A new id: a random UUID.
+    pub id: u128,
+    /// Where to post.
+    pub url: &'a str,
+    /// What it asks for; none means all.
+    pub events: Triggers,
+    /// Only events of this queue.
+    pub queue: Option<&'a str>,
+    /// Signs the posts. Not empty.
+    pub secret: Option<&'a str>,
+}
+
+impl fmt::Debug for AddWebhook<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the secret, which no log line may show.
+        write!(f, "AddWebhook({:032x} to {})", self.id, self.url)
+    }
 }
 
 /// A mutation of one shard.
@@ -317,6 +344,13 @@ pub enum Command<'a> {
     },
     /// The server is open: schedules run from now on, and what fell due before is passed over.
     StartCrons,
+    /// Registers a webhook.
+    AddWebhook(&'a AddWebhook<'a>),
+    /// Ends a webhook.
+    RemoveWebhook {
+        /// The webhook.
+        id: u128,
+    },
     /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
     Notice(Notice),
     /// The caller's connection is gone.

@@ -36,6 +36,8 @@ impl Shard {
         match (lease.token, token) {
             (None, None) => Ok(job),
             (Some(_), None) => Err(Refusal::TokenRequired),
+            (_, Some(Token::ANY)) if now_ms < lease.expires_at_ms => Ok(job),
+            (_, Some(Token::ANY)) => Err(Refusal::NotActive),
             (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(job),
             (_, Some(_)) => Err(Refusal::TokenInvalid),
         }
@@ -180,8 +182,10 @@ impl Shard {
         let about = &self.jobs.slab[job];
         let id = about.id;
         let removed = about.has(flags::REMOVE_ON_FAIL);
-        // Whoever waits for its end still learns why it failed, and a record has to hold that.
-        if !removed || about.has(flags::AWAITED) || self.is_listened_to() {
+        // Whoever waits for its end still learns why it failed, and a record has to hold that. One that
+        // was completed is to be forgotten as one that failed.
+        let was_completed = about.state == State::Completed;
+        if !removed || was_completed || about.has(flags::AWAITED) || self.is_listened_to() {
             let started_at_ms = match about.state {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),

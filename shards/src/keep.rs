@@ -34,7 +34,7 @@ struct Needs {
     text: Option<u32>,
     /// Jobs that share a payload there.
     share: bool,
-    /// A setting of a queue, or a schedule.
+    /// A setting of a queue, a schedule, or a webhook.
     setting: bool,
 }
 
@@ -103,6 +103,10 @@ impl Shard {
                 let cron = self.crons.find(set.name).map(|index| self.cron_at(index));
                 needs.setting = cron.is_some_and(|cron| cron.set_in.position == position);
             }
+            Record::WebhookAdded(added) => {
+                let webhook = self.webhook(added.id);
+                needs.setting = webhook.is_some_and(|it| it.set_in.position == position);
+            }
             // What these say stands in the job that they are about, or is over.
             Record::Leased(_)
             | Record::Retried(_)
@@ -116,6 +120,7 @@ impl Shard {
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
             | Record::Met { .. }
+            | Record::WebhookRemoved { .. }
             | Record::Kept(Kept::Evicted { .. } | Kept::Ids { .. }) => {}
         }
         needs
@@ -258,6 +263,10 @@ impl Shard {
                 }
             }
             Record::CronSet(set) => self.keep_cron(set, journal),
+            Record::WebhookAdded(added) => {
+                let stored = journal.append(record);
+                self.add_webhook(added, stored);
+            }
             _ => {}
         }
     }
@@ -440,6 +449,7 @@ impl Shard {
         }
         self.shares.records().for_each(|shared| counted.add(&shared));
         self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
+        self.webhooks().for_each(|webhook| counted.add(&webhook.set_in));
         for queue in 0..self.queues.end() {
             let about = &self.queues[queue];
             let limits = about.limits.as_deref();

@@ -249,6 +249,22 @@ impl<'a> Kept<'a> {
 }
 
 impl<'a> KeptJob<'a> {
+    /// Whether all that it points to lies before `position`, where it stands itself.
+    pub(crate) fn points_before(&self, position: u64) -> Result<(), Malformed> {
+        let outcome = match &self.place {
+            Place::Ended(_, outcome) => Some(outcome.stored),
+            Place::Pending(_) | Place::Active { .. } => None,
+        };
+        let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
+        let message = notes.and_then(|notes| notes.message);
+        let lines = notes.into_iter().flat_map(|notes| notes.logs.iter()).map(|line| line.stored);
+        let mut all = outcome.into_iter().chain(message).chain(self.shared).chain(lines);
+        if all.any(|stored| stored.position >= position) {
+            return Err(Malformed("a job points to a record that is not there yet"));
+        }
+        Ok(())
+    }
+
     fn parts(&self) -> u16 {
         let bit = |present: bool, bit: u16| if present { bit } else { 0 };
         let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());

@@ -58,9 +58,11 @@ mod timers;
 mod unique;
 mod waiter;
 mod watch;
+pub mod webhook;
+pub mod webhook_record;
 pub mod wire;
 
 pub use chore::CHORES_MAX;
 pub use limits::Limits;
 pub use pull::PULL_BYTES_MAX;
-pub use shard::{Caller, Config, Out, Shard};
+pub use shard::{Caller, Config, Out, SLICE, Shard};

@@ -13,6 +13,7 @@ use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
 use crate::lease_record::Leased;
 use crate::repeat::Repeated;
+use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// Version of the encoding of every kind below.
@@ -110,6 +111,13 @@ pub enum Record<'a> {
     Repeated(Repeated<'a>),
     /// Something that was written before, written again.
     Kept(Kept<'a>),
+    /// A webhook came. Payload: none.
+    WebhookAdded(WebhookAdded<'a>),
+    /// A webhook is gone.
+    WebhookRemoved {
+        /// The webhook.
+        id: u128,
+    },
 }
 
 /// See [`Record::Pushed`].
@@ -192,6 +200,8 @@ mod kind {
     pub(super) const CRON_REMOVED: u8 = 83;
     pub(super) const MET: u8 = 60;
     pub(super) const REPEATED: u8 = 61;
+    pub(super) const WEBHOOK_ADDED: u8 = 84;
+    pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
 
 /// Bits that say which parts a pushed job has.
@@ -225,7 +235,10 @@ impl Record<'_> {
                 35 + stack + buried.error.len()
             }
             Self::Changed(changed) => changed.encoded_len(),
-            Self::Stalled { .. } | Self::Released { .. } | Self::Removed { .. } => 16,
+            Self::Stalled { .. }
+            | Self::Released { .. }
+            | Self::Removed { .. }
+            | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
             Self::Limited { queue, .. } => 4 + queue.len(),
@@ -235,6 +248,7 @@ impl Record<'_> {
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
             Self::Repeated(repeated) => repeated.encoded_len(),
+            Self::WebhookAdded(added) => added.encoded_len(),
             Self::Kept(kept) => kept.encoded_len(),
         }
     }
@@ -316,6 +330,8 @@ impl Record<'_> {
                 out.u64(*at_ms);
             }
             Self::Repeated(repeated) => repeated.encode(&mut out),
+            Self::WebhookAdded(added) => added.encode(&mut out),
+            Self::WebhookRemoved { id } => out.id(JobId(*id)),
             Self::Kept(kept) => kept.encode(&mut out),
         }
         out.finish();
@@ -343,6 +359,8 @@ impl Record<'_> {
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
             Self::Met { .. } => kind::MET,
             Self::Repeated(_) => kind::REPEATED,
+            Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
+            Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
             Self::Kept(kept) => kept.kind(),
         }
     }
@@ -411,6 +429,8 @@ impl<'a> Record<'a> {
             kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             kind::MET => Self::Met { id: from.id()?, dependency: from.id()?, at_ms: from.u64()? },
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
+            kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),
+            kind::WEBHOOK_REMOVED => Self::WebhookRemoved { id: from.id()?.0 },
             _ => match Changed::decode(kind, from.clone())? {
                 Some(changed) => Self::Changed(changed),
                 None => match Kept::decode(kind, from)? {

@@ -1,6 +1,7 @@
 //! Recovery: applies records in the order they were written, through [`crate::mutate`].
 
 use crate::job::{State, Stored};
+use crate::kept_record::Kept;
 use crate::record::{Pushed, Record};
 use crate::shard::Shard;
 use crate::wire::Malformed;
@@ -82,6 +83,7 @@ impl Shard {
                 }
             }
             Record::Repeated(repeated) => {
+                repeated.next.points_before(position)?;
                 let next = repeated.next.pushed.id;
                 if self.jobs.find(next).is_some() {
                     return Err(Malformed("a job was pushed twice"));
@@ -89,7 +91,14 @@ impl Shard {
                 self.ids.rise_above(next);
                 self.repeat(self.jobs.find(repeated.ended.id), repeated, stored);
             }
-            Record::Kept(kept) => self.replay_kept(kept, stored),
+            Record::Kept(kept) => {
+                if let Kept::Job(job) = kept {
+                    job.points_before(position)?;
+                }
+                self.replay_kept(kept, stored);
+            }
+            Record::WebhookAdded(added) => self.add_webhook(added, stored),
+            Record::WebhookRemoved { id } => self.remove_webhook(*id),
         }
         Ok(())
     }

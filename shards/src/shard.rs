@@ -26,12 +26,13 @@ use crate::timers::Timers;
 use crate::unique::UniqueKeys;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;
+use crate::webhook::Webhooks;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
 
-/// Jobs handled by one slice of a long command, so that it never holds a turn for long.
-pub(crate) const SLICE: u64 = 500;
+/// Most that is done of one kind of work at a time, so that it never holds a turn for long.
+pub const SLICE: u64 = 500;
 
 /// What a record takes besides its payload, roughly: enough to judge whether there is room for it.
 pub(crate) const JOB_BYTES: u64 = 256;
@@ -48,6 +49,8 @@ pub struct Config {
     pub completed_retention_ms: u64,
     /// Addresses of the log that go together, as a power of two.
     pub span_bits: u32,
+    /// Jobs that a long command touches at a time, at least 1; [`SLICE`] but in tests.
+    pub chore_slice: u64,
     /// Start of all its chance: ids and tokens. Must differ between starts and shards.
     pub seed: u64,
 }
@@ -118,6 +121,7 @@ pub struct Shard {
     pub(crate) live: Live,
     /// The next queue that [`Shard::end_keeping`] looks at.
     pub(crate) keep_cursor: u32,
+    pub(crate) webhooks: Webhooks,
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
@@ -174,6 +178,7 @@ impl Shard {
             shares: Shares::default(),
             live: Live::new(config.span_bits),
             keep_cursor: 0,
+            webhooks: Webhooks::default(),
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
@@ -242,6 +247,8 @@ impl Shard {
             Command::HoldCron { name, held } => self.hold_cron(caller, name, *held, out),
             Command::RemoveCron { name } => self.remove_cron(caller, name, out),
             Command::StartCrons => self.start_crons(now_ms),
+            Command::AddWebhook(webhook) => self.add_webhook_live(now_ms, caller, webhook, out),
+            Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {

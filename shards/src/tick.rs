@@ -18,6 +18,8 @@ impl Shard {
         if self.next_deadline_ms() > now_ms {
             return self.next_deadline_ms();
         }
+        // Before anything is delivered: a job that leaves must still be there when its delivery is written.
+        self.work_on_chores(now_ms, out);
         self.end_delays_and_lives(now_ms, out);
         self.end_leases(now_ms, out);
         // Before waits end: a pull whose token came while nobody looked is not sent away empty.
@@ -25,7 +27,6 @@ impl Shard {
         self.end_waits(now_ms, out);
         self.end_awaitings(now_ms, out);
         self.run_crons(now_ms, out);
-        self.work_on_chores(now_ms, out);
         self.fill_room(now_ms, out);
         self.end_retention(now_ms);
         out.effects.replies.append(&mut self.awaitings.due);

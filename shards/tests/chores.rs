@@ -4,12 +4,12 @@
 
 mod support;
 
-use corq_shards::command::{Clean, Command, NewJob, Pull};
+use corq_shards::command::{Clean, Command, NewJob, Pull, RequestId};
 use corq_shards::effect::{Ending, KnownAs, Refusal, Reply};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::{CHORES_MAX, Out};
-use support::{Bed, locked};
+use corq_shards::{CHORES_MAX, Config, Out};
+use support::{Bed, config, locked};
 
 const DRAIN: Command<'static> = Command::Drain { queue: "q" };
 const PURGE: Command<'static> = Command::PurgeFailed { queue: "q" };
@@ -379,4 +379,41 @@ fn more_chores_than_there_may_be_are_refused_and_change_nothing() {
     }
     assert_eq!(bed.shard.facts(), before);
     assert_eq!(bed.pass(0).len(), CHORES_MAX, "all others are answered");
+}
+
+/// Found by looking at what the simulator may do: whoever renders the delivery looks the job up.
+#[test]
+fn a_job_is_not_removed_in_the_call_that_delivers_it() {
+    let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
+    let held = push_many(&mut bed, "q", 2);
+    bed.pull(1, "q", 2);
+    let late = bed.push("q", NewJob { delay_ms: 10, ..NewJob::default() });
+    bed.run(1, &Command::Pull(Pull { timeout_ms: 1000, ..locked("q") }));
+    let clean = Clean { queue: "q", grace_ms: 0, states: &[State::Active], limit: 1000 };
+    assert_eq!(bed.ask(1, &Command::Clean(clean)), None, "it takes more than one slice");
+    tick(&mut bed);
+    assert!(held.iter().all(|&job| bed.state(job).is_none()));
+    bed.now_ms += 10;
+    tick(&mut bed);
+    let [delivery] = bed.effects.deliveries[..] else { panic!("{:?}", bed.effects) };
+    assert_eq!(bed.id(&delivery), late);
+    bed.pass(0);
+}
+
+/// Found by the simulator: the third came before the second, if the first was in between at the time.
+#[test]
+fn chores_of_one_queue_keep_their_order_whenever_they_come() {
+    for waited in 0..4 {
+        let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
+        push_many(&mut bed, "q", 30);
+        let mut requests = Vec::new();
+        for command in [DRAIN, PURGE, REDO, RETRY] {
+            assert_eq!(bed.ask(1, &command), None);
+            requests.push(RequestId(bed.request));
+            (0..waited).for_each(|_| drop(tick(&mut bed)));
+        }
+        let answered: Vec<RequestId> =
+            bed.pass(0).into_iter().map(|(request, _)| request).collect();
+        assert!(requests.ends_with(&answered), "{answered:?} of {requests:?}");
+    }
 }

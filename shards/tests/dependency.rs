@@ -309,3 +309,18 @@ fn an_obliterated_queue_takes_its_dependents_with_it() {
     bed.shard.audit().unwrap();
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }
+
+/// Found by the simulator: whether a job counted as completed hung on whether somebody waited for it.
+#[test]
+fn a_completed_job_that_is_discarded_counts_no_longer_even_if_it_is_not_kept() {
+    for remove_on_fail in [false, true] {
+        let mut bed = Bed::new();
+        let part = bed.push("part", NewJob { remove_on_fail, ..NewJob::default() });
+        finish(&mut bed, "part");
+        assert_eq!(bed.shard.standing(part), Standing::Completed);
+        bed.run(1, &Command::Change { job: part, change: Change::Discard });
+        let expected = if remove_on_fail { Standing::Unknown } else { Standing::Open };
+        assert_eq!(bed.shard.standing(part), expected);
+        assert_eq!(bed.replayed().standing(part), expected);
+    }
+}

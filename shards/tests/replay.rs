@@ -6,7 +6,7 @@ mod support;
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
-    Ack, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
+    Ack, AddWebhook, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
 };
 use corq_shards::dependency::{Notice, Unmet};
 use corq_shards::effect::{KnownAs, Reply};
@@ -15,6 +15,7 @@ use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::record::{Pushed, Record};
 use corq_shards::schedule::Plan;
+use corq_shards::webhook::Triggers;
 use std::collections::BTreeMap;
 use support::{Bed, config, locked};
 
@@ -38,7 +39,7 @@ fn step(
 ) {
     let queue = ["a", "b", "c"][chance.draw() as usize % 3];
     let client = chance.draw() % 4;
-    match chance.draw() % 29 {
+    match chance.draw() % 30 {
         0..=6 => {
             let key = format!("k{}", chance.draw() % 5);
             let name = format!("id{}", bed.request);
@@ -109,6 +110,7 @@ fn step(
         20..=24 => change(bed, chance, client),
         25 | 26 => change_queue(bed, chance, client, queue),
         27 => step_cron(bed, chance, queue),
+        28 => step_webhook(bed, chance, queue),
         _ => {
             bed.pass(chance.draw() % 600);
         }
@@ -210,6 +212,23 @@ fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
         2 => Command::RemoveCron { name },
         3 => Command::HoldCron { name, held: chance.draw().is_multiple_of(2) },
         _ => Command::StartCrons,
+    };
+    bed.run(1, &command);
+}
+
+/// A webhook comes or goes.
+fn step_webhook(bed: &mut Bed, chance: &mut Chance, queue: &str) {
+    let id = u128::from(chance.draw() % 3);
+    let webhook = AddWebhook {
+        id,
+        url: "https://example.com/hook",
+        events: Triggers::of_bits(chance.draw() as u32 & 0x7f),
+        queue: chance.draw().is_multiple_of(2).then_some(queue),
+        secret: chance.draw().is_multiple_of(2).then_some("hush"),
+    };
+    let command = match chance.draw() % 2 {
+        0 => Command::RemoveWebhook { id },
+        _ => Command::AddWebhook(&webhook),
     };
     bed.run(1, &command);
 }

@@ -50,13 +50,15 @@ impl<'a> JobRef<'a> {
     }
 }
 
-/// The token in a text: none if it is empty, [`Token::UNREADABLE`] if it is no UUID.
+/// The token in a text: none if it is empty, [`Token::UNREADABLE`] if it is no UUID. Nobody can show
+/// [`Token::ANY`].
 #[inline]
 pub fn token_of(text: &str) -> Option<Token> {
     if text.is_empty() {
         return None;
     }
-    Some(uuid_text::parse(text).map_or(Token::UNREADABLE, Token))
+    let token = uuid_text::parse(text).map(Token).filter(|token| *token != Token::ANY);
+    Some(token.unwrap_or(Token::UNREADABLE))
 }
 
 /// Which states a listing or a clean-up is about.

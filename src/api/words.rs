@@ -123,7 +123,10 @@ impl Kind {
             Self::TextsOf(choices) | Self::Choices(choices) => {
                 format!("one of {}", choices.join(", "))
             }
-            Self::Results => format!("at most {}", size(super::limits::PAYLOAD_BYTES_MAX)),
+            Self::Results => {
+                let most = size(super::limits::PAYLOAD_BYTES_MAX);
+                format!("a value of at most {most} and {DEPTH_MAX} levels, all text in UTF-8")
+            }
             Self::Jobs => "an object".to_owned(),
             _ => "a string".to_owned(),
         }

@@ -7,13 +7,10 @@ use corq_shards::command::{NewJob, Repeat, Stack, Token};
 
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
-use crate::api::spec::{
-    BACKOFF_FIELDS, BACKOFF_REQUIRED, FIELDS_MAX, FieldSpec, JOB_FIELDS, JOB_REQUIRED, Kind,
-    Preset, REPEAT_FIELDS, REPEAT_REQUIRED, required_of,
-};
+use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
-use super::decode::take_job;
 use super::msgpack::{Malformed, Number, Reader};
+use super::objects::{read_backoff, read_jobs, read_repeat};
 
 /// The text for a client. Only made when something is wrong.
 pub(super) type Complaint = Box<str>;
@@ -27,7 +24,7 @@ impl From<Malformed> for Complaint {
 
 /// A field's value after its checks. What would make the array of them larger goes to [`Aside`].
 #[derive(Clone, Copy, Debug)]
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Nothing,
     Integer(i64),
     Float(f64),
@@ -72,7 +69,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Makes ready for another map of the same fields.
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.present = 0;
         self.next = 0;
         self.hint = 0;
@@ -317,10 +314,11 @@ fn read_value<'a>(
             let count = batch(spec, reader)?;
             aside.ids = Vec::with_capacity(count);
             for index in 0..count {
-                match reader.text()? {
-                    Some(id) if within(id, 1, NAME_CHARS_MAX) => aside.ids.push(JobRef::of(id)),
-                    _ => return Err(spec.wrong_item(index)),
+                let id = item(spec, reader, index)?;
+                if !within(id, 1, NAME_CHARS_MAX) {
+                    return Err(spec.wrong_item(index));
                 }
+                aside.ids.push(JobRef::of(id));
             }
             Ok(Value::Aside)
         }
@@ -331,7 +329,7 @@ fn read_value<'a>(
                 aside.tokens.push(if reader.absent()? {
                     None
                 } else {
-                    token_of(reader.text()?.ok_or_else(|| spec.wrong_item(index))?)
+                    token_of(item(spec, reader, index)?)
                 });
             }
             Ok(Value::Aside)
@@ -340,11 +338,11 @@ fn read_value<'a>(
             let count = batch(spec, reader)?;
             aside.results = Vec::with_capacity(count);
             for index in 0..count {
-                let result = if reader.absent()? { &[] } else { reader.skip()? };
-                if result.len() > PAYLOAD_BYTES_MAX as usize {
-                    return Err(spec.wrong_item(index));
-                }
-                aside.results.push(result);
+                aside.results.push(if reader.absent()? {
+                    &[]
+                } else {
+                    result(spec, reader, index)?
+                });
             }
             Ok(Value::Aside)
         }
@@ -357,6 +355,34 @@ fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Compla
         Ok(Some(text)) => Ok(text),
         Ok(None) => Err(spec.wrong_type()),
         Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
+        Err(what) => Err(what.into()),
+    }
+}
+
+/// The text of one item of a list.
+#[inline]
+pub(super) fn item<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    index: usize,
+) -> Result<&'a str, Complaint> {
+    match reader.text() {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) | Err(Malformed::NotUtf8) => Err(spec.wrong_item(index)),
+        Err(what) => Err(what.into()),
+    }
+}
+
+/// One of a list of payloads.
+#[inline]
+fn result<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    index: usize,
+) -> Result<&'a [u8], Complaint> {
+    match reader.skip() {
+        Ok(value) if value.len() <= PAYLOAD_BYTES_MAX as usize => Ok(value),
+        Ok(_) | Err(Malformed::NotUtf8 | Malformed::Depth) => Err(spec.wrong_item(index)),
         Err(what) => Err(what.into()),
     }
 }
@@ -414,7 +440,7 @@ pub(crate) fn is_queue_name(name: &str) -> bool {
 }
 
 #[inline]
-fn integer(
+pub(super) fn integer(
     spec: &FieldSpec,
     reader: &mut Reader<'_>,
     min: i64,
@@ -471,10 +497,8 @@ fn texts<'a>(
         return Err(spec.out_of_bounds());
     }
     for index in 0..count {
-        match reader.text() {
-            Ok(Some(item)) if fits(item) => {}
-            Ok(_) | Err(Malformed::NotUtf8) => return Err(spec.wrong_item(index)),
-            Err(what) => return Err(what.into()),
+        if !fits(item(spec, reader, index)?) {
+            return Err(spec.wrong_item(index));
         }
     }
     if count == 0 && !spec.required {
@@ -495,97 +519,17 @@ fn read_choices<'a>(
     };
     let mut mask = 0;
     for index in 0..count {
-        let item = reader.text()?.and_then(bit);
-        mask |= item.ok_or_else(|| spec.wrong_item(index))?;
+        mask |= bit(item(spec, reader, index)?).ok_or_else(|| spec.wrong_item(index))?;
     }
     Ok(if mask == 0 { Value::Nothing } else { Value::Mask(mask) })
 }
 
 /// Enters a batch and says how many items it has.
 #[inline]
-fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> {
+pub(super) fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> {
     match reader.array()? {
         None => Err(spec.wrong_type()),
         Some(count) if count > BATCH_MAX as usize => Err(spec.out_of_bounds()),
         Some(count) => Ok(count),
     }
-}
-
-/// Reads an object within a field into `fields`; `false` if another type stands here.
-#[inline]
-fn object<'a>(
-    fields: &mut Fields<'a>,
-    reader: &mut Reader<'a>,
-    aside: &mut Aside<'a>,
-) -> Result<bool, Complaint> {
-    let Some(entries) = reader.map()? else { return Ok(false) };
-    for _ in 0..entries {
-        let key = reader.key()?;
-        fields.read(key, reader, aside)?;
-    }
-    fields.complete()?;
-    Ok(true)
-}
-
-/// Puts the name of the field that holds an object in front of what is wrong inside it.
-#[cold]
-fn inside(path: &str, complaint: &str) -> Complaint {
-    if complaint.starts_with("Invalid frame") {
-        return complaint.into();
-    }
-    format!("{path}{complaint}").into()
-}
-
-fn read_backoff<'a>(
-    spec: &FieldSpec,
-    reader: &mut Reader<'a>,
-    aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
-    let mut fields = Fields::new(BACKOFF_FIELDS, BACKOFF_REQUIRED);
-    if object(&mut fields, reader, aside).map_err(|complaint| inside("backoff.", &complaint))? {
-        return Ok(Value::Integer(fields.integer("delay")));
-    }
-    let Kind::Integer { min, max } = BACKOFF_FIELDS[0].kind else { return Err(spec.wrong_type()) };
-    integer(spec, reader, min, max).map(Value::Integer)
-}
-
-fn read_repeat<'a>(
-    spec: &FieldSpec,
-    reader: &mut Reader<'a>,
-    aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
-    let mut fields = Fields::new(REPEAT_FIELDS, REPEAT_REQUIRED);
-    if !object(&mut fields, reader, aside).map_err(|complaint| inside("repeat.", &complaint))? {
-        return Err(spec.wrong_type());
-    }
-    aside.repeat = Some(Repeat {
-        every_ms: fields.integer("every") as u64,
-        limit: fields.integer_or_none("limit"),
-        count: fields.integer("count") as u64,
-    });
-    Ok(Value::Aside)
-}
-
-fn read_jobs<'a>(
-    spec: &FieldSpec,
-    reader: &mut Reader<'a>,
-    aside: &mut Aside<'a>,
-) -> Result<Value<'a>, Complaint> {
-    let count = batch(spec, reader)?;
-    let mut jobs = Vec::with_capacity(count);
-    let mut fields = Fields::new(JOB_FIELDS, JOB_REQUIRED);
-    for index in 0..count {
-        fields.reset();
-        let job = match object(&mut fields, reader, aside) {
-            Ok(true) => take_job(&mut fields, aside, true),
-            Ok(false) => return Err(spec.wrong_item(index)),
-            Err(complaint) => Err(complaint),
-        };
-        match job {
-            Ok(job) => jobs.push(job),
-            Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
-        }
-    }
-    aside.jobs = jobs;
-    Ok(Value::Aside)
 }

@@ -1,13 +1,20 @@
 //! Bytes to commands and answers to bytes. No sockets, no clock, no state beyond one call.
 //!
 //! [`frame`] finds a frame's edges, [`msgpack`] walks and writes values, [`decode`] turns a frame
-//! into a [`crate::api::request::Request`], [`reply`] writes what goes back.
+//! into a [`crate::api::request::Request`], [`reply`] writes what goes back, [`json`] is the other
+//! face of both; [`http1`], [`sse`] and [`websocket`] carry it.
 
 pub mod decode;
-mod fields;
+pub(crate) mod fields;
 pub mod frame;
+pub mod http1;
+pub mod json;
 pub mod msgpack;
+mod objects;
 pub mod reply;
+pub mod sse;
 mod stack;
+pub mod step;
 pub mod uuid_text;
+pub mod websocket;
 pub mod write;

@@ -22,6 +22,8 @@ pub enum Malformed {
     Reserved,
     /// A string that is not UTF-8.
     NotUtf8,
+    /// Something follows the value.
+    Trailing,
 }
 
 impl fmt::Display for Malformed {
@@ -32,6 +34,7 @@ impl fmt::Display for Malformed {
             Self::Depth => "lists and maps nest too deep",
             Self::Reserved => "the byte 0xc1 begins no value",
             Self::NotUtf8 => "a string is not valid UTF-8",
+            Self::Trailing => "bytes follow the value",
         })
     }
 }

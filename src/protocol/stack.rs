@@ -1,7 +1,7 @@
 //! The lines of a stack trace: as many as fit, since a failure must never fail for being talkative.
 
-use super::fields::Complaint;
-use super::msgpack::{Malformed, Reader};
+use super::fields::{Complaint, item};
+use super::msgpack::Reader;
 use crate::api::spec::FieldSpec;
 use corq_shards::command::Stack;
 
@@ -15,11 +15,7 @@ pub(super) fn read<'a>(
     let whole = reader.rest();
     let mut stack = Stack::default();
     for index in 0..count {
-        match reader.text() {
-            Ok(Some(_)) => {}
-            Ok(None) | Err(Malformed::NotUtf8) => return Err(spec.wrong_item(index)),
-            Err(what) => return Err(what.into()),
-        }
+        item(spec, reader, index)?;
         let texts = &whole[..whole.len() - reader.rest().len()];
         if texts.len() <= bytes_max {
             stack = Stack { lines: stack.lines + 1, texts };

@@ -182,6 +182,28 @@ impl<'o> Writer<'o> {
         }
     }
 
+    /// A whole number from zero as one, however large: for what a client gave.
+    #[inline]
+    pub fn whole_uint(&mut self, value: u64) {
+        if u32::try_from(value).is_ok() {
+            self.uint(value);
+        } else {
+            self.marked(Marker::U64, value.to_be_bytes());
+        }
+    }
+
+    /// A whole number as one, however large: for what a client gave.
+    #[inline]
+    pub fn whole_int(&mut self, value: i64) {
+        if let Ok(value) = u64::try_from(value) {
+            self.whole_uint(value);
+        } else if i32::try_from(value).is_ok() {
+            self.int(value);
+        } else {
+            self.marked(Marker::I64, value.to_be_bytes());
+        }
+    }
+
     /// A float, always as one.
     #[inline]
     pub fn f64(&mut self, value: f64) {

@@ -4,7 +4,8 @@ use super::core::Core;
 use super::crons::write_cron;
 use super::dispatch::Asked;
 use super::execute::framed;
-use super::message::{Message, Question, Share, Step};
+use super::figures::OfServer;
+use super::message::{Message, Origin, Question, Share, Step};
 use super::task::{All, Task};
 use super::workers::Roll;
 use crate::api::request::Body;
@@ -26,11 +27,21 @@ impl Core {
             Body::Prometheus => Question::Prometheus,
             _ => Question::Stats,
         };
-        self.deferred(asked.origin);
+        self.ask_question(asked.origin, asked.req_id, question);
+    }
+
+    /// Asks all shards a question that may be no command.
+    pub(super) fn ask_question(
+        &mut self,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        question: Question,
+    ) {
+        self.deferred(origin);
         let shards = self.slots.shards();
         let task = All {
-            origin: asked.origin,
-            req_id: asked.req_id.map(Into::into),
+            origin,
+            req_id: req_id.map(Into::into),
             question,
             left: shards,
             census: Census::default(),
@@ -38,6 +49,7 @@ impl Core {
             count: 0,
             workers: Roll::default(),
             metrics: Box::default(),
+            figures: Box::default(),
         };
         let step = self.tasks.start(self.me, Task::All(task));
         for dest in 0..shards {
@@ -51,17 +63,21 @@ impl Core {
             Question::Workers => Some(Share::Workers(Box::new(self.roll_of_workers()))),
             Question::Metrics => Some(self.share_of_metrics(conns, false)),
             Question::Prometheus => Some(self.share_of_metrics(conns, true)),
+            Question::Health | Question::Ready | Question::ServerStats | Question::Heap => {
+                Some(self.share_of_figures())
+            }
             _ => None,
         };
         let census = match question {
-            Question::Stats => self.share_of_stats(),
+            Question::Stats | Question::Health | Question::ServerStats | Question::Heap => {
+                self.share_of_stats()
+            }
             _ => Census::default(),
         };
         let batch = self.post.tell(usize::from(step.shard));
         let start = batch.bytes.len();
         let mut count = 0;
         match question {
-            Question::Workers | Question::Metrics | Question::Prometheus | Question::Stats => {}
             Question::Crons => {
                 for cron in self.engine.shard.crons() {
                     count += 1;
@@ -83,6 +99,7 @@ impl Core {
                     writer.bool(queue.is_paused());
                 }
             }
+            _ => {}
         }
         let entries = start..batch.bytes.len();
         batch.messages.push(Message::Answer { step, census, entries, count, share });
@@ -105,6 +122,7 @@ impl Core {
         match share {
             Some(Share::Workers(roll)) => all.workers.add(roll),
             Some(Share::Metrics(metrics)) => all.metrics.add(metrics),
+            Some(Share::Figures(figures)) => all.figures.add(figures),
             None => {}
         }
         all.left -= 1;
@@ -116,6 +134,14 @@ impl Core {
         let uptime_ms = self.now_ms - self.started_at_ms;
         let shards = self.slots.shards();
         let req_id = all.req_id.as_deref();
+        if all.figures.are_there() {
+            let of_server = OfServer { census: &all.census, uptime_ms, shards };
+            self.respond(conns, all.origin, |_, pen| {
+                framed(pen, req_id, |pen| all.figures.write(pen.out, all.question, &of_server));
+            });
+            self.answered(all.origin);
+            return;
+        }
         self.respond(conns, all.origin, |_, pen| {
             framed(pen, req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, req_id, 1);
@@ -145,6 +171,7 @@ impl Core {
                         writer.raw(&all.entries);
                     }
                     Question::Stats => write_stats(&mut writer, &all.census, uptime_ms),
+                    _ => {}
                 }
             });
         });
@@ -152,7 +179,7 @@ impl Core {
     }
 }
 
-fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
+pub(super) fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
     let counts = [
         ("queued", census.waiting),
         ("processing", census.active),

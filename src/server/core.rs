@@ -4,7 +4,9 @@
 use super::auth::Guard;
 use super::crons::CronNames;
 use super::engine::Engine;
-use super::hole::{ColdReplies, Hole, Then};
+use super::events::Events;
+use super::hole::{ColdReplies, Hole};
+use super::http::{Desk, Phase};
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
@@ -15,9 +17,12 @@ use super::reclaim::Reclaim;
 use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
-    UNSENT_BYTES_MAX, UNWRITTEN_BYTES_MAX,
+    UNWRITTEN_BYTES_MAX,
 };
+use super::streams::Streams;
 use super::task::Tasks;
+use super::webhooks::Webhooks;
+use super::websocket::Scratch;
 use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
@@ -76,6 +81,7 @@ pub struct Core {
     /// Pushes that wait for a name another push holds.
     pub(super) waiting_claims: VecDeque<WaitingClaim>,
     pub(super) crons: CronNames,
+    pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
@@ -86,6 +92,10 @@ pub struct Core {
     pub(super) rates: Rates,
     pub(super) durations: Durations,
     pub(super) reclaim: Reclaim,
+    pub(super) http: Desk,
+    pub(super) events: Events,
+    pub(super) streams: Streams,
+    pub(super) scratch: Scratch,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -116,16 +126,22 @@ pub struct Pen<'a> {
     pub holes: &'a mut Vec<Hole>,
 }
 
+/// What the settings fit a shard out with.
+pub struct Fittings {
+    /// Which shard owns which queue.
+    pub slots: Slots,
+    /// Who may come in.
+    pub guard: Arc<Guard>,
+    /// Where posts to webhooks go.
+    pub webhooks: Webhooks,
+    /// How HTTP is spoken.
+    pub http: Desk,
+}
+
 impl Core {
     /// A shard that has recovered and knows nobody yet.
-    pub fn new(
-        engine: Engine,
-        post: Post,
-        slots: Slots,
-        guard: Arc<Guard>,
-        me: usize,
-        now_ms: u64,
-    ) -> Self {
+    pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
+        let Fittings { slots, guard, webhooks, http } = fittings;
         Self {
             me,
             now_ms,
@@ -137,6 +153,7 @@ impl Core {
             directory: Directory::default(),
             waiting_claims: VecDeque::new(),
             crons: CronNames::default(),
+            webhooks,
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
@@ -147,6 +164,10 @@ impl Core {
             rates: Rates::default(),
             durations: Durations::default(),
             reclaim: Reclaim::default(),
+            http,
+            events: Events::default(),
+            streams: Streams::default(),
+            scratch: Scratch::default(),
             net: Counters::default(),
             touched: Vec::new(),
             finishing: Vec::new(),
@@ -188,43 +209,14 @@ impl Core {
         }
     }
 
-    /// Takes no more commands; pulls that wait get their empty answer.
-    pub fn begin_to_end(&mut self, conns: &mut Connections) {
-        self.stopping = true;
-        self.apply(conns, Caller::default(), &Command::EndWaits);
-    }
-
-    /// Whether everybody here has an answer. `sent` tells of a connection's output.
-    pub fn is_quiet(&self, sent: impl Fn(ConnId) -> bool) -> bool {
-        self.tasks.is_empty()
-            && self.cold.is_empty()
-            && self.lookings.is_empty()
-            && self.parked.is_empty()
-            && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
-    }
-
-    /// What still keeps [`Core::is_quiet`] from being true, for people.
-    pub fn unfinished(&self) -> String {
-        let unanswered: u32 = self.sessions.iter().map(|session| session.in_flight).sum();
-        format!(
-            "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine",
-            self.me,
-            self.tasks.len(),
-            self.parked.len(),
-        )
-    }
-
-    /// Makes the other shards look around, by mail that says nothing.
-    pub fn wake_others(&mut self) {
-        for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {
-            self.post.send(dest, super::message::Batch::default());
-        }
-        self.post.flush();
-    }
-
     /// A new connection.
     pub fn accepted(&mut self, conn: ConnId, speech: Speech) {
-        self.sessions.open(self.me, conn, speech, !self.guard.is_on());
+        // Over HTTP each request shows a token of its own.
+        let trusted = speech == Speech::Http || !self.guard.is_on();
+        self.sessions.open(self.me, conn, speech, trusted);
+        if speech == Speech::Http {
+            self.await_conn(conn, Phase::Fresh);
+        }
     }
 
     /// Bytes of a connection.
@@ -276,10 +268,21 @@ impl Core {
 
     /// Handles whole requests at the front of `bytes`; returns how many bytes they took.
     fn handle(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> usize {
-        let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-        match session.speech {
-            Speech::Frames => self.handle_frames(conns, conn, bytes),
-            Speech::Http => self.handle_http(conns, conn, bytes),
+        let mut used = 0;
+        loop {
+            let Some(session) = self.sessions.get(conn) else { return bytes.len() };
+            let speech = session.speech;
+            used += match speech {
+                Speech::Frames => self.handle_frames(conns, conn, bytes),
+                Speech::Http => self.handle_http(conns, conn, bytes),
+                Speech::WebSocket => self.handle_websocket(conns, conn, &bytes[used..]),
+                // A client of a stream has nothing more to say.
+                Speech::Events => return bytes.len(),
+            };
+            // A request may change what the connection speaks from there on.
+            if self.sessions.get(conn).is_none_or(|session| session.speech == speech) {
+                return used;
+            }
         }
     }
 
@@ -299,7 +302,9 @@ impl Core {
             match split(left) {
                 Split::Complete { frame, rest } => {
                     left = rest;
-                    self.begin(conns, conn, frame);
+                    if self.admits_frame(conns, conn, frame) {
+                        self.begin(conns, conn, frame);
+                    }
                 }
                 Split::Incomplete { need } if need > STRANGER_BYTES_MAX && !session.trusted => {
                     let origin = self.origin(conn);
@@ -316,6 +321,20 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Counts a frame where that is limited; one too many is refused.
+    #[inline]
+    fn admits_frame(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) -> bool {
+        let Some(rule) = self.http.settings.frame_rule else { return true };
+        let Some(session) = self.sessions.get(conn) else { return true };
+        if session.window.admit(self.now_ms, rule).is_ok() {
+            return true;
+        }
+        self.http.counters.limited += 1;
+        let origin = self.origin(conn);
+        self.refuse(conns, origin, reply::req_id_of(frame), "Rate limit exceeded");
+        false
     }
 
     /// Handles nothing more of a connection, and closes it once its output is sent.
@@ -344,6 +363,9 @@ impl Core {
 
     /// Input that waits for nothing but bytes is the beginning of a request whose end will not come.
     fn finish_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
+        if self.sessions.get(conn).is_some_and(|session| session.half_closed) {
+            self.answer_dropped(conns, conn);
+        }
         let answered = |session: &mut Session| {
             let waits_for_turn = session.blocked && !session.pending.is_empty();
             session.half_closed && session.in_flight == 0 && !waits_for_turn
@@ -355,6 +377,9 @@ impl Core {
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         if let Some(session) = self.sessions.close(conn) {
+            if let Some(key) = session.stream {
+                self.close_stream(key);
+            }
             self.give_back(conns, session.client, session.seen_elsewhere);
         }
     }
@@ -379,8 +404,10 @@ impl Core {
     }
 
     pub(super) fn origin(&mut self, conn: ConnId) -> Origin {
-        let client = self.sessions.get(conn).map(|session| session.client).unwrap_or_default();
-        Origin { shard: self.me as u16, conn, client }
+        let session = self.sessions.get(conn);
+        let about = session.map(|session| (session.client, session.speech == Speech::Http));
+        let (client, tokenless) = about.unwrap_or_default();
+        Origin { shard: self.me as u16, conn, client, tokenless }
     }
 
     /// Carries out a command and answers everybody whom it lets answer, but not the caller: its
@@ -389,10 +416,7 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
-        self.answer_parked(conns);
-        self.tell_names();
-        self.tell_cron_ends();
-        self.tell_notices();
+        self.follow_up(conns);
     }
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
@@ -400,11 +424,20 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
+        self.follow_up(conns);
+        let next_ms = next_ms.min(self.end_patience(conns));
+        let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
+        if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
+    }
+
+    /// What a command or the time has brought about goes where it belongs.
+    fn follow_up(&mut self, conns: &mut Connections) {
+        self.trigger_webhooks();
+        self.tell_events();
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
-        if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 
     fn answer_parked(&mut self, conns: &mut Connections) {
@@ -457,7 +490,8 @@ impl Core {
             && let Some(session) = self.sessions.get(origin.conn)
         {
             session.in_flight -= 1;
-            if session.blocked || session.half_closed {
+            let says_goodbye = self.stopping && session.stream.is_some();
+            if session.blocked || session.half_closed || says_goodbye {
                 self.unblocked.push(origin.conn);
             }
             if session.begins_to_leave() {
@@ -470,73 +504,16 @@ impl Core {
     pub fn go_on_unblocked(&mut self, conns: &mut Connections) -> bool {
         let unblocked = std::mem::take(&mut self.unblocked);
         for &conn in &unblocked {
+            self.finish_if_over(conns, conn);
             if self.sessions.get(conn).is_some_and(|session| session.blocked) {
                 self.go_on(conns, conn);
             }
             self.finish_if_answered(conns, conn);
+            if self.stopping {
+                self.say_goodbye_if_answered(conns, conn);
+            }
         }
         !unblocked.is_empty()
-    }
-
-    /// Writes a reply to where it belongs. With holes it waits for the disk.
-    pub(super) fn respond(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        write: impl FnOnce(&Engine, &mut Pen<'_>),
-    ) {
-        let mut holes = Vec::new();
-        let dest = usize::from(origin.shard);
-        let out = if dest == self.me {
-            if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
-                self.deaf.push(origin.conn);
-                return;
-            }
-            let Some(out) = conns.output(origin.conn) else { return };
-            out
-        } else {
-            &mut self.post.tell(dest).bytes
-        };
-        let start = out.len();
-        write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
-        if holes.is_empty() {
-            let frame = start..out.len();
-            if dest == self.me {
-                self.touch(origin.conn);
-            } else {
-                self.post.tell(dest).messages.push(Message::Reply { origin, frame });
-            }
-            return;
-        }
-        let frame = out.split_off(start);
-        let records: Vec<_> = holes.iter().map(|hole| hole.stored).collect();
-        for hole in &mut holes {
-            hole.at -= start;
-        }
-        self.read_first(origin, Then::Send { frame, holes }, &records, Vec::new());
-    }
-
-    /// Notes that a connection has new output. It may be noted twice.
-    fn touch(&mut self, conn: ConnId) {
-        if self.touched.last() != Some(&conn) {
-            self.touched.push(conn);
-        }
-    }
-
-    /// Copies a finished frame to where it belongs.
-    pub(super) fn send_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
-        self.respond(conns, origin, |_, pen| pen.out.extend_from_slice(frame));
-    }
-
-    /// Answers with an error.
-    pub(super) fn refuse(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        text: &str,
-    ) {
-        self.respond(conns, origin, |_, pen| reply::error(pen.out, req_id, text));
     }
 
     /// Cuts off connections that do not read what they asked for.
@@ -547,9 +524,14 @@ impl Core {
     }
 
     /// A connection has taken all its output.
-    pub fn drained(&mut self, conn: ConnId) {
-        if self.sessions.get(conn).is_some_and(|session| session.choked) {
+    pub fn drained(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let stream = session.stream;
+        if session.choked {
             self.unblocked.push(conn);
+        }
+        if let Some(key) = stream {
+            self.feed_drained(conns, key);
         }
     }
 }

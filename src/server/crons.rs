@@ -25,8 +25,8 @@ use corq_shards::effect::Reply;
 use corq_shards::schedule::{BadPlan, Plan};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The shard that keeps the names of all schedules. One is enough for what changes so rarely, and
-/// lets the limits be those of the server.
+/// The shard that keeps the names of all schedules, and all webhooks. One is enough for what changes
+/// so rarely, and lets the limits be those of the server.
 pub const KEEPER: usize = 0;
 
 /// Schedules of the server.

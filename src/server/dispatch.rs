@@ -99,11 +99,8 @@ impl Core {
             Route::Prepared => self.begin_push(conns, asked, body),
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
             Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
-            Route::Crons => self.hand_over(conns, asked, body, KEEPER),
+            Route::Keeper => self.hand_over(conns, asked, body, KEEPER),
             Route::All => self.ask_all(asked, body),
-            Route::Unsupported => {
-                self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet");
-            }
         }
     }
 

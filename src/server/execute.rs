@@ -21,6 +21,7 @@ pub(super) const NOT_FOUND: &str = "Job not found";
 pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
 /// The log has no room for it.
 pub(super) const FULL: &str = "Disk full";
+pub(super) const NOT_CANCELLABLE: &str = "Job not found or cannot be cancelled";
 pub(super) const BUSY: &str = "Too many long commands wait already";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
 pub(super) const TOO_LARGE: &str = "The reply does not fit a frame";
@@ -37,13 +38,15 @@ impl Core {
             Body::PullBatch(pull) => self.pull(conns, asked, &pull.command(), true),
             Body::Ack(ack) => {
                 self.on_job(conns, asked, body, ack.job, |core, conns, job, caller| {
-                    let acks = [Ack { job, token: ack.token, result: ack.result }];
+                    let token = asked.origin.token(ack.token);
+                    let acks = [Ack { job, token, result: ack.result }];
                     core.apply(conns, caller, &Command::Ack { acks: &acks });
                 });
             }
             Body::Fail(fail) => {
                 self.on_job(conns, asked, body, fail.job, |core, conns, job, caller| {
                     let api::request::Fail { token, error, stack, unrecoverable, .. } = *fail;
+                    let token = asked.origin.token(token);
                     let fail = Fail { job, token, error, stack, unrecoverable };
                     core.apply(conns, caller, &Command::Fail(fail));
                 });
@@ -84,6 +87,9 @@ impl Core {
                 self.on_worker(conns, asked, body);
             }
             Body::Cron(_) | Body::CronDelete(_) => self.begin_cron(conns, asked, body),
+            Body::AddWebhook(_) | Body::RemoveWebhook(_) | Body::ListWebhooks => {
+                self.on_webhooks(conns, asked, body);
+            }
             _ => self.query(conns, asked, body, &[]),
         }
     }
@@ -353,7 +359,7 @@ pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
     match refusal {
         Refusal::NotFound => NOT_FOUND.into(),
         Refusal::NotActive => NOT_ACTIVE.into(),
-        Refusal::NotCancellable => "Job not found or cannot be cancelled".into(),
+        Refusal::NotCancellable => NOT_CANCELLABLE.into(),
         Refusal::NotPending => "Job not found or not waiting or delayed".into(),
         Refusal::NotDelayed => "Job not found or not delayed".into(),
         Refusal::Ended => "Job not found or already completed or failed".into(),

@@ -37,6 +37,16 @@ pub enum Then {
     },
     /// Show these jobs.
     Show(Show),
+    /// Tell webhooks of the event at this place.
+    Trigger {
+        /// See [`super::triggers`].
+        place: u64,
+    },
+    /// Tell of the event at this place.
+    Tell {
+        /// See `events`.
+        place: u64,
+    },
 }
 
 /// A reply that waits.

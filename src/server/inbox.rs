@@ -65,7 +65,11 @@ impl Core {
                 let entries = &batch.bytes[entries.clone()];
                 self.answer_came(conns, *step, *census, entries, *count, share.as_ref());
             }
+            Message::Toll { origin, client } => self.toll(batch, *origin, client),
+            Message::Tolled { conn, verdict } => self.tolled(*conn, *verdict),
+            Message::Events(mail) => self.read_event_mail(conns, batch, mail),
             Message::Cron(mail) => self.read_cron_mail(conns, batch, mail),
+            Message::Webhook(mail) => self.read_webhook_mail(conns, mail),
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {

@@ -3,9 +3,13 @@
 
 use super::crons::CronMail;
 use super::dispatch::Lookup;
+use super::events::EventMail;
+use super::figures::Figures;
+use super::http::TooMany;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
+use super::webhooks::WebhookMail;
 use super::workers::Roll;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
@@ -24,6 +28,15 @@ pub struct Origin {
     pub conn: ConnId,
     /// The same as the engine knows it, wherever it goes.
     pub client: ClientId,
+    /// Whether it may finish locked jobs without their tokens, as over HTTP.
+    pub tokenless: bool,
+}
+
+impl Origin {
+    /// The token that counts where this one was shown.
+    pub fn token(self, shown: Option<Token>) -> Option<Token> {
+        if self.tokenless { shown.or(Some(Token::ANY)) } else { shown }
+    }
 }
 
 /// A piece of [`Batch::bytes`].
@@ -195,8 +208,26 @@ pub enum Message {
         /// What is more than numbers and entries.
         share: Option<Share>,
     },
+    /// A client wants to be counted whose window the receiver keeps.
+    Toll {
+        /// The connection that it came by.
+        origin: Origin,
+        /// Its name.
+        client: Span,
+    },
+    /// The answer.
+    Tolled {
+        /// The connection.
+        conn: ConnId,
+        /// Whether it may come in.
+        verdict: Result<(), TooMany>,
+    },
+    /// About events.
+    Events(EventMail),
     /// About schedules.
     Cron(CronMail),
+    /// About webhooks.
+    Webhook(WebhookMail),
     /// The sender has recovered and has told its custom ids.
     Open,
 }
@@ -216,6 +247,14 @@ pub enum Question {
     Metrics,
     /// Prometheus.
     Prometheus,
+    /// `GET /health`.
+    Health,
+    /// `GET /ready`.
+    Ready,
+    /// `GET /stats`.
+    ServerStats,
+    /// `GET /heapstats`.
+    Heap,
 }
 
 /// A share of an answer that has to be put together by whoever asked.
@@ -225,6 +264,8 @@ pub enum Share {
     Workers(Box<Roll>),
     /// Of the metrics.
     Metrics(Box<Metrics>),
+    /// Of what only HTTP asks for.
+    Figures(Box<Figures>),
 }
 
 /// All that one shard tells another in one turn.

@@ -6,7 +6,9 @@
 //! answer go: what an answer waits for the log. How long turns themselves are is a family of its own.
 
 use super::core::Core;
+use super::http::Limiter;
 use super::message::Share;
+use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::job::State;
@@ -38,15 +40,33 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("unique_keys", Kind::Gauge, "Deduplication keys held"),
     ("crons", Kind::Gauge, "Schedules"),
     ("workers", Kind::Gauge, "Registered workers"),
+    ("webhooks", Kind::Gauge, "Webhooks"),
+    ("webhook_delivered_total", Kind::Counter, "Events taken by their webhooks"),
+    ("webhook_failed_attempts_total", Kind::Counter, "Failed attempts to deliver an event"),
+    ("webhook_abandoned_total", Kind::Counter, "Events given up after the last attempt"),
+    ("webhook_dropped_total", Kind::Counter, "Events lost because a backlog was full"),
+    ("webhook_backlog", Kind::Gauge, "Events that wait for webhooks"),
+    ("webhook_backlog_bytes", Kind::Gauge, "Memory of the events that wait for webhooks"),
+    ("webhook_threads", Kind::Gauge, "Threads that deliver to webhooks"),
     ("connections", Kind::Gauge, "Connections, those being closed included"),
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
     ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
     ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
     ("accept_pauses_total", Kind::Counter, "Times the system lacked something for a connection"),
     ("connections_cut_total", Kind::Counter, "Closed connections cut because they did not read"),
+    ("http_connections", Kind::Gauge, "Connections that speak HTTP"),
+    ("http_requests_total", Kind::Counter, "Requests over HTTP whose head was understood"),
+    ("http_timeouts_total", Kind::Counter, "Connections over HTTP cut off for being too slow"),
+    ("rate_limited_total", Kind::Counter, "Requests and commands refused as too many"),
+    ("rate_limited_clients", Kind::Gauge, "Clients whose requests are counted"),
     ("received_bytes_total", Kind::Counter, "Bytes received"),
     ("sent_bytes_total", Kind::Counter, "Bytes sent"),
     ("receive_buffers_exhausted_total", Kind::Counter, "Receives that found no buffer"),
+    ("sse_streams", Kind::Gauge, "Open streams of events over SSE"),
+    ("websocket_connections", Kind::Gauge, "Open WebSocket connections"),
+    ("events_total", Kind::Counter, "Events taken to a shard whose clients listen"),
+    ("events_lost_total", Kind::Counter, "Events that a client was too slow for"),
+    ("events_waiting_bytes", Kind::Gauge, "Memory of events that slow clients have not got yet"),
     ("late_wakes_total", Kind::Counter, "Waits that ended more than 10 ms late"),
     ("commands_in_steps", Kind::Gauge, "Commands that wait for several shards"),
     ("mesh_stuck_batches", Kind::Gauge, "Batches for shards whose inbox is full"),
@@ -269,6 +289,8 @@ impl Core {
         let (net, log) = (self.net, self.engine.book.0.counters());
         let (segments, spares) = self.engine.book.0.segments();
         let live = shard.needed_bytes();
+        let of_webhooks = self.load_of_webhooks();
+        let streams = self.streams.counts();
         let numbers = [
             totals.pushed,
             totals.pulled,
@@ -282,15 +304,33 @@ impl Core {
             held.unique_keys as u64,
             held.crons as u64,
             self.workers.len() as u64,
+            shard.webhooks().len() as u64,
+            of_webhooks[0],
+            of_webhooks[1],
+            of_webhooks[2],
+            of_webhooks[3],
+            of_webhooks[4],
+            of_webhooks[5],
+            of_webhooks[6],
             conns.len() as u64,
             net.accepted,
             net.rejected,
             net.given_away,
             net.accept_pauses,
             net.drains_cut,
+            self.sessions.count(Speech::Http) as u64,
+            self.http.counters.requests,
+            self.http.counters.timeouts,
+            self.http.counters.limited,
+            self.http.limiter.as_ref().map_or(0, Limiter::len) as u64,
             net.received_bytes,
             net.sent_bytes,
             net.buffers_exhausted,
+            streams.sse,
+            streams.websocket,
+            streams.events,
+            streams.lost,
+            streams.waiting_bytes,
             net.late,
             self.tasks.len() as u64,
             self.post.stuck() as u64,

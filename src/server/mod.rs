@@ -2,18 +2,22 @@
 //!
 //! ```text
 //! turn     the loop of one shard: events -> core -> log -> release -> sleep
-//! core     connections and replies     session  what is remembered of each
+//! core     connections     respond  replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
+//! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
+//! http     the HTTP port     figures   what only HTTP asks for
+//! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
+//! end      of a shard
 //! ```
 
 mod all;
@@ -23,14 +27,19 @@ mod change;
 mod chore;
 mod core;
 mod crons;
+mod deliveries;
 mod dispatch;
+mod end;
 mod engine;
+mod events;
 mod execute;
+mod figures;
 mod here;
 mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod lane;
 mod list;
 mod many;
 mod message;
@@ -42,13 +51,18 @@ mod notes;
 mod post;
 mod query;
 mod reclaim;
+mod respond;
 mod route;
 mod session;
 mod show;
 mod start;
+mod streams;
 mod task;
+mod triggers;
 mod turn;
 mod wait;
+mod webhooks;
+mod websocket;
 mod workers;
 
 pub use start::{StartError, serve};

@@ -96,7 +96,9 @@ impl Leaving {
 impl Session {
     /// Whether its commands are better carried out elsewhere, and nothing speaks against it.
     pub(super) fn begins_to_leave(&mut self) -> bool {
-        let leaves = self.habit.wants_to_move() && !self.habit.leaving && !self.half_closed;
+        // A stream of events stays where it listens.
+        let free = !self.habit.leaving && !self.half_closed && self.stream.is_none();
+        let leaves = self.habit.wants_to_move() && free;
         self.habit.leaving |= leaves;
         leaves
     }
@@ -161,6 +163,7 @@ impl Core {
         session.seen_elsewhere = true;
         session.paused = false;
         self.sessions.take_in(session);
+        self.set_alarm_again(conn);
         self.go_on(conns, conn);
     }
 }

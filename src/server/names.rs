@@ -180,6 +180,8 @@ impl Core {
         let granted: Vec<NewJob<'_>> = granted.collect();
         let caller = Caller { client: origin.client, request: CURRENT };
         self.apply(conns, caller, &Command::Push { queue, jobs: &granted });
+        let known = all.iter().zip(taken).filter(|(_, taken)| **taken);
+        self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         let pushed = match own {
             Some((_, Reply::Pushed(pushed))) => pushed,

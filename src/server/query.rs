@@ -113,6 +113,8 @@ impl Core {
                 }
             }
             Then::Show(show) => self.show(conns, origin, show, fetched),
+            Then::Trigger { place } => self.trigger_record_arrived(place, &fetched),
+            Then::Tell { place } => self.told_record_arrived(place, &fetched),
         }
     }
 

@@ -35,7 +35,12 @@ impl Slots {
 
     /// The shard whose directory holds a custom id.
     pub fn of_name(&self, name: &str) -> usize {
-        (fnv1a(name.as_bytes()) >> 17) as usize % self.shards
+        self.of_bytes(name.as_bytes())
+    }
+
+    /// The shard that keeps what goes by a name of any kind.
+    pub fn of_bytes(&self, name: &[u8]) -> usize {
+        (fnv1a(name) >> 17) as usize % self.shards
     }
 
     fn of_slot(&self, slot: Slot) -> usize {
@@ -59,12 +64,10 @@ pub enum Route<'a> {
     Jobs(&'a [JobRef<'a>]),
     /// The shard that keeps a worker's registration.
     Worker(&'a str),
-    /// The shard that keeps the names of schedules.
-    Crons,
+    /// The shard that keeps the names of schedules, and webhooks.
+    Keeper,
     /// Every shard.
     All,
-    /// The table has the command; the server does not do it.
-    Unsupported,
 }
 
 /// Whether other shards have to be asked before the job is pushed.
@@ -126,13 +129,16 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::WaitJob { job, .. } => Route::Job(*job),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
-        Body::Cron(_) | Body::CronDelete(_) => Route::Crons,
+        Body::Cron(_)
+        | Body::CronDelete(_)
+        | Body::AddWebhook(_)
+        | Body::RemoveWebhook(_)
+        | Body::ListWebhooks => Route::Keeper,
         Body::ListQueues
         | Body::Stats
         | Body::CronList
         | Body::ListWorkers
         | Body::Metrics
         | Body::Prometheus => Route::All,
-        _ => Route::Unsupported,
     }
 }

@@ -1,5 +1,6 @@
 //! What the server remembers of one connection, and the table of them.
 
+use super::http::{Dialogue, Window};
 use super::moving::Habit;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
@@ -32,6 +33,14 @@ pub enum Speech {
     Frames,
     /// HTTP/1.1.
     Http,
+    /// Nothing: it listens to events, as an HTTP response without an end.
+    Events,
+    /// WebSocket messages.
+    WebSocket,
+}
+
+impl Speech {
+    const COUNT: usize = 4;
 }
 
 /// One connection.
@@ -61,10 +70,16 @@ pub struct Session {
     pub half_closed: bool,
     /// Whether it has registered a worker.
     pub has_worker: bool,
+    /// Its key among the streams of events, if it is one.
+    pub stream: Option<u32>,
     /// Where its commands go.
     pub habit: Habit,
     /// When something of it was last received.
     pub last_seen_ms: u64,
+    /// What is under way, if it speaks HTTP.
+    pub dialogue: Dialogue,
+    /// The frames it has sent lately, where that is limited.
+    pub window: Window,
 }
 
 impl Session {
@@ -82,8 +97,11 @@ impl Session {
             paused: false,
             half_closed: false,
             has_worker: false,
+            stream: None,
             habit: Habit::default(),
             last_seen_ms: 0,
+            dialogue: Dialogue::default(),
+            window: Window::default(),
         }
     }
 }
@@ -100,6 +118,8 @@ fn client_of(shard: usize, conn: ConnId) -> ClientId {
 #[derive(Debug, Default)]
 pub struct Sessions {
     places: Vec<Option<Session>>,
+    /// How many speak what.
+    counts: [usize; Speech::COUNT],
 }
 
 impl Sessions {
@@ -114,13 +134,38 @@ impl Sessions {
         if self.places.len() <= place {
             self.places.resize_with(place + 1, || None);
         }
-        self.places[place] = Some(session);
+        self.counts[session.speech as usize] += 1;
+        if let Some(former) = self.places[place].replace(session) {
+            self.counts[former.speech as usize] -= 1;
+        }
     }
 
     /// Forgets a connection.
     pub fn close(&mut self, conn: ConnId) -> Option<Session> {
         let place = self.places.get_mut(conn.index as usize)?;
-        place.take_if(|session| session.conn == conn)
+        let closed = place.take_if(|session| session.conn == conn)?;
+        self.counts[closed.speech as usize] -= 1;
+        Some(closed)
+    }
+
+    /// What a connection speaks that is still there.
+    #[inline]
+    pub fn speech(&self, conn: ConnId) -> Option<Speech> {
+        let session = self.places.get(conn.index as usize)?.as_ref();
+        session.filter(|session| session.conn == conn).map(|session| session.speech)
+    }
+
+    /// Notes that a connection speaks something else from now on.
+    pub fn respeak(&mut self, conn: ConnId, speech: Speech) {
+        let Some(session) = self.get(conn) else { return };
+        let former = std::mem::replace(&mut session.speech, speech);
+        self.counts[former as usize] -= 1;
+        self.counts[speech as usize] += 1;
+    }
+
+    /// How many connections speak so.
+    pub fn count(&self, speech: Speech) -> usize {
+        self.counts[speech as usize]
     }
 
     /// A connection that is still there.

@@ -2,14 +2,17 @@
 
 use super::auth::Guard;
 use super::book::Book;
-use super::core::Core;
+use super::core::{Core, Fittings};
+use super::deliveries;
 use super::engine::Engine;
+use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
 use super::post::Post;
 use super::reclaim::reserve_bytes;
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
-use crate::config::{Config, Durability};
+use super::webhooks::Webhooks;
+use crate::config::{Config, Durability, RequestsMax};
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host, HostError};
 use corq_io::log::{DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Recovery};
@@ -18,6 +21,7 @@ use corq_io::net::{self, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signals};
 use corq_io::store::Store;
+use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
@@ -76,6 +80,7 @@ struct Common {
     ending: Arc<Ending>,
     /// Of the data directory.
     log_id: u64,
+    webhooks: Feed,
 }
 
 /// Runs the server until SIGTERM or SIGINT.
@@ -94,11 +99,13 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let guard = Guard::new(config.tokens())
         .map_err(|_| StartError::Other("the system gives no randomness".into()))?;
     let ending = Arc::new(Ending::default());
+    let pool = deliveries::start(&config).map_err(|e| other("cannot start the webhooks", e))?;
     let common = Arc::new(Common {
         slots: Slots::new(shards),
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
         log_id: data.as_ref().map_or(0, DataDir::id),
+        webhooks: pool.feed(),
         config,
     });
     let (running, ready) = spawn(&host, &common, mesh, sockets)?;
@@ -108,10 +115,12 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
         tracing::info!("stopping on {signal:?}");
     }
+    let give_up = Instant::now() + Duration::from_millis(common.config.shutdown_timeout_ms);
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     let outcome = running.join().map_err(StartError::Other);
     drop(data);
+    deliveries::stop(pool, give_up);
     if outcome.is_ok() {
         tracing::info!("stopped");
     }
@@ -228,6 +237,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         completed_max: config.completed_max,
         completed_retention_ms: config.completed_retention_ms,
         span_bits: (config.segment_mb << 20).trailing_zeros(),
+        chore_slice: corq_shards::SLICE,
         seed: seed.chance,
     });
     let log = open_log(common, index, shards, &mut shard)?;
@@ -240,12 +250,32 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     reactor.watch(seed.endpoint.alarm());
     let engine = Engine { shard, book: Book(log) };
     let post = Post::new(seed.endpoint, shards);
-    let guard = Arc::clone(&common.guard);
-    let core = Core::new(engine, post, common.slots.clone(), guard, index, clock.now_ms());
+    let fittings = Fittings {
+        slots: common.slots.clone(),
+        guard: Arc::clone(&common.guard),
+        webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
+        http: Desk::new(http_settings(config)),
+    };
+    let mut core = Core::new(engine, post, fittings, index, clock.now_ms());
+    core.streams.keep_alive(config.stream_keep_alive_ms);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
     let turn = Turn::new(core, reactor, clock, seed.sockets, seed.ready, ending, timeout_ms);
     Box::pin(turn.run()).await.map_err(|fatal: Fatal| fatal.to_string())
+}
+
+fn http_settings(config: &Config) -> Settings {
+    let window_ms = config.rate_limit_window_ms;
+    let rule = |most: RequestsMax| most.0.map(|requests_max| Rule { window_ms, requests_max });
+    Settings {
+        cors_origin: config.cors_allow_origin.clone(),
+        request_timeout_ms: config.http_request_timeout_ms,
+        idle_timeout_ms: config.http_idle_timeout_ms,
+        client_rule: rule(config.rate_limit_max_requests),
+        cleanup_ms: config.rate_limit_cleanup_ms,
+        frame_rule: rule(config.tcp_rate_limit_max_requests),
+        metrics_are_guarded: config.require_auth_for_metrics,
+    }
 }
 
 fn open_log(

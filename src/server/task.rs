@@ -2,9 +2,11 @@
 
 use super::crons::CronTask;
 use super::dispatch::Lookup;
+use super::figures::Figures;
 use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
+use super::webhooks::WebhookTask;
 use super::workers::Roll;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
@@ -23,6 +25,8 @@ pub enum Task {
     All(All),
     /// A command on a schedule.
     Cron(CronTask),
+    /// A change of the webhooks.
+    Webhook(WebhookTask),
 }
 
 /// See [`Task::Claims`].
@@ -98,6 +102,8 @@ pub struct All {
     pub workers: Roll,
     /// Metrics, if they were.
     pub metrics: Box<Metrics>,
+    /// What only HTTP asks for, if it did.
+    pub figures: Box<Figures>,
 }
 
 impl Jobs {

@@ -138,6 +138,7 @@ impl Turn {
     pub async fn run(mut self) -> Result<(), Fatal> {
         self.core.tell_all_names();
         self.core.tell_all_crons();
+        self.core.tell_all_webhooks();
         self.core.renew_watches();
         for dest in 0..self.core.slots.shards() {
             self.core.post.tell(dest).messages.push(Message::Open);
@@ -226,7 +227,7 @@ impl Turn {
                 }
                 Event::Ended { conn, .. } => self.core.ended(conns, conn),
                 Event::GivenAway { conn, socket } => self.core.given_away(conn, socket),
-                Event::Drained { conn } => self.core.drained(conn),
+                Event::Drained { conn } => self.core.drained(conns, conn),
                 Event::Closed { .. } | Event::Woken => {}
                 Event::Disk { tag, result } => {
                     Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
@@ -293,6 +294,7 @@ impl Turn {
     /// Lets go, in order, what the log has.
     fn release(&mut self) {
         let released = self.core.engine.book.0.released();
+        self.core.release_triggers(released);
         let conns = &mut self.reactor.conns;
         while let Some(held) = self.held.pop_front_if(|held| held.until <= released) {
             for (conn, upto) in held.outputs {

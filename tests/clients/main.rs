@@ -1,12 +1,16 @@
 //! Other people's clients of this protocol, unmodified, against the real server: the crate
-//! `bunqueue-client` here, the package of the same name for Python in `python/`. The fear: a server
-//! that only our own tests can talk to.
+//! `bunqueue-client` here, the package of the same name for Python in `python/`, WebSocket and SSE
+//! clients in `streams`, Prometheus' own tool for the metrics. The fear: a server that only our own
+//! tests can talk to.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod promtool;
 mod python;
+mod streams;
+mod webhooks;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,11 +9,20 @@
 mod support;
 
 mod auth;
+mod bad_input;
+mod bad_values;
 mod changes;
 mod cron;
 mod dependency;
+mod events;
 mod finish;
 mod hostile;
+mod http_auth;
+mod http_jobs;
+mod http_limits;
+mod http_server;
+mod http_slow;
+mod http_wire;
 mod ids;
 mod leases;
 mod limits;
@@ -26,11 +35,15 @@ mod queries;
 mod queues;
 mod restart;
 mod retry;
+mod rows;
 mod session;
 mod settings;
 mod space;
+mod streams;
 mod timing;
 mod waits;
+mod webhooks;
+mod websocket;
 mod workers;
 
 use std::sync::OnceLock;

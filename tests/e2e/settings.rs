@@ -24,8 +24,18 @@ fn a_wrong_setting_stops_the_start_with_one_line_that_names_it() {
         ("DURABILITY", "hopeful"),
         ("FSYNC_INTERVAL_MS", "-1"),
         ("SHUTDOWN_TIMEOUT_MS", "soon"),
+        ("STREAM_KEEP_ALIVE_MS", "99"),
         ("LOG_FORMAT", "poem"),
         ("HOST", "not a host"),
+        ("RATE_LIMIT_MAX_REQUESTS", "0"),
+        ("RATE_LIMIT_MAX_REQUESTS", "few"),
+        ("RATE_LIMIT_WINDOW_MS", "0"),
+        ("RATE_LIMIT_CLEANUP_MS", "never"),
+        ("TCP_RATE_LIMIT_MAX_REQUESTS", "-5"),
+        ("CORS_ALLOW_ORIGIN", "https://a.example, https://b.example"),
+        ("REQUIRE_AUTH_FOR_METRICS", "perhaps"),
+        ("HTTP_REQUEST_TIMEOUT_MS", "99"),
+        ("HTTP_IDLE_TIMEOUT_MS", "forever"),
     ] {
         let (status, output) = Start::new().env(name, value).run_to_its_end(&dir.path().join("d"));
         assert!(!status.success(), "{name}={value}: {output}");
@@ -109,7 +119,6 @@ fn completed_jobs_are_kept_up_to_their_number() {
 }
 
 #[test]
-#[ignore = "its commands are not built yet"]
 fn a_connection_over_its_rate_limit_is_told_so() {
     let server = Start::new().env("TCP_RATE_LIMIT_MAX_REQUESTS", 20).start();
     let mut client = server.client();

@@ -9,8 +9,11 @@ mod commands;
 mod docs;
 mod fields;
 mod hostile;
+mod http1;
 mod jobs;
+mod json;
 mod replies;
+mod rows;
 
 use corq::api::request::{Body, Refused, Request};
 use corq::protocol::decode::decode;

@@ -3,7 +3,7 @@
 /// One promise that a run can break.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Check {
-    /// Replaying the log gives the live state, and the counts and indexes of both agree.
+    /// Replaying the log gives the live state.
     Replay,
     /// What was acknowledged is still so after a crash.
     Lost,
@@ -43,6 +43,17 @@ pub enum Check {
     State,
     /// The log gives back what was written, in order.
     Log,
+    /// Every count and index agrees with a recount.
+    Audit,
+    /// A job that depends on others runs when they are completed, and learns when one never will be.
+    Dependency,
+    /// A repeated job is followed by its next run, once, in time.
+    Repeat,
+    /// A schedule runs once for each of its times, and not early.
+    Schedule,
+    EarlySchedule,
+    /// A long command does what it was given, in whatever slices.
+    Chore,
 }
 
 /// The checks that are on.

@@ -2,10 +2,14 @@
 
 use super::check::Check;
 use super::model::{Job, Model, State};
+use super::repeat::Series;
 use corq_shards::Shard;
+use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
 use corq_shards::query::JobView;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+static NOBODY: BTreeSet<JobId> = BTreeSet::new();
 
 impl Model {
     /// Every job, every count and every waiting pull of `shard` is what it should be.
@@ -13,7 +17,7 @@ impl Model {
         let mut counts: BTreeMap<(&str, usize), u64> = BTreeMap::new();
         for job in self.jobs.values() {
             let view = shard.find(job.id).map(|index| shard.view(index));
-            let Some(found) = expected(&job.state) else {
+            let Some(found) = found(&job.state) else {
                 self.must(Check::State, view.is_none(), || format!("{:?} is still there", job.id));
                 continue;
             };
@@ -49,6 +53,7 @@ impl Model {
                 format!("{} is paused?", queue.name)
             });
         }
+        self.compare_schedules(shard);
         let waiters = shard.holdings().waiters;
         self.must(Check::Answer, waiters == self.waiters.len(), || {
             format!("{waiters} pulls wait, not {}", self.waiters.len())
@@ -82,9 +87,10 @@ impl Model {
         let about = view.job;
         let found =
             (about.attempts, about.stalls, about.run_at_ms, about.priority, about.max_attempts);
-        self.must(Check::State, model == found && *view.queue == *job.queue, || {
+        self.must(Check::State, model == found && *view.queue == *job.queue_name(), || {
             format!("{job:?}\n  is {found:?} in {}", view.queue)
         });
+        self.compare_options(job, view);
         match (&job.state, view.lease, view.outcome) {
             (State::Active(lease), Some(found), _) => {
                 let client = found.client.map(|client| client.0);
@@ -100,6 +106,32 @@ impl Model {
             }
             _ => {}
         }
+    }
+
+    /// What few jobs have.
+    fn compare_options(&self, job: &Job, view: &JobView<'_>) {
+        let options = view.options;
+        let unmet: BTreeSet<JobId> =
+            options.map_or(&[][..], |has| &has.unmet[..]).iter().map(|one| one.id).collect();
+        let expected = if job.state == State::WaitingChildren { &job.unmet } else { &NOBODY };
+        self.must(Check::Dependency, unmet == *expected, || {
+            format!("{job:?}\n  waits for {unmet:?}")
+        });
+        let series = options.and_then(|has| has.series.as_deref()).map(|has| Series {
+            every_ms: has.every_ms,
+            limit: has.limit,
+            count: has.count,
+            due_ms: has.due_ms,
+            ttl_ms: Some(has.ttl_ms).filter(|&ttl_ms| ttl_ms > 0),
+            continued: has.continued,
+        });
+        self.must(Check::Repeat, series == job.series, || format!("{job:?}\n  has {series:?}"));
+        let notes = options.and_then(|has| has.notes.as_deref()).cloned().unwrap_or_default();
+        let logs = notes.logs.iter().map(|entry| (entry.at_ms, entry.level));
+        let same = notes.progress.to_bits() == job.notes.progress.to_bits()
+            && notes.message.is_some() == job.notes.message.is_some()
+            && logs.eq(job.notes.logs.iter().map(|(at_ms, level, _)| (*at_ms, *level)));
+        self.must(Check::State, same, || format!("{job:?}\n  has {notes:?}"));
     }
 
     /// A job stands elsewhere: which promise that breaks.
@@ -128,16 +160,18 @@ impl Model {
     fn compare_key(&self, job: &Job, key: &str) {
         let same = |other: &&Job| other.is_live() && other.unique_key.as_deref() == Some(key);
         let holders = self.of_queue(&job.queue).filter(same).count();
-        self.must(Check::Unique, holders == 1 || self.revived.contains(&job.queue), || {
+        self.must(Check::Unique, holders == 1 || self.revived.contains(job.queue_name()), || {
             format!("{holders} jobs hold the key {key} in {}", job.queue)
         });
     }
 }
 
-fn expected(state: &State) -> Option<Found> {
+/// The state that a shard should have a job in.
+pub fn found(state: &State) -> Option<Found> {
     Some(match state {
         State::Waiting => Found::Waiting,
         State::Delayed => Found::Delayed,
+        State::WaitingChildren => Found::WaitingChildren,
         State::Active(_) => Found::Active,
         State::Completed { .. } => Found::Completed,
         State::Failed { .. } => Found::Failed,

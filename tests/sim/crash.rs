@@ -5,11 +5,14 @@ use super::check::Check;
 use super::model::Model;
 use super::node::{Node, close};
 use super::ops::end_waits::EndWaits;
+use super::ops::schedule::StartSchedules;
 use super::settings::{Flaw, Settings};
 use super::world::World;
 use corq_io::log::{Faults, FaultyDisk, Log, Mode, Position};
 use corq_shards::Shard;
+use corq_shards::changed::Changed;
 use corq_shards::id::JobId;
+use corq_shards::job::Stored;
 use corq_shards::record::Record;
 use std::collections::BTreeMap;
 
@@ -53,7 +56,9 @@ impl World {
             let settings = &self.settings;
             let keep = settings.completed_max as usize;
             let model = Model::new(self.checks, keep, settings.completed_retention_ms);
-            self.nodes.push(Node::new(index, shard, book, model));
+            let mut node = Node::new(index, shard, book, model);
+            node.run(self.now_ms, 0, 0, &StartSchedules);
+            self.nodes.push(node);
         }
     }
 
@@ -83,7 +88,9 @@ impl World {
         let all = way != Way::Power || self.settings.mode == Mode::Synced;
         self.ledger.check(self.checks, &self.nodes, all);
         self.rebuild_directories(all);
+        self.renew_watches();
         for node in &mut self.nodes {
+            node.run(self.now_ms, 0, 0, &StartSchedules);
             node.tick(self.now_ms);
             let Node { model, shard, .. } = node;
             model.compare(self.now_ms, shard);
@@ -190,11 +197,38 @@ impl Node {
             let place = self.book.written.binary_search_by_key(&position, |(at, _)| *at);
             let bytes = place.ok().map(|place| &self.book.written[place].1[..]);
             let record = bytes.and_then(|bytes| Record::decode_original(bytes).ok());
-            let record = record.and_then(Record::into_pushed);
-            let own = record
-                .as_ref()
-                .is_some_and(|one| one.id == job.id && one.job.data == &job.data[..]);
-            self.model.must(Check::Lost, own, || format!("{job:?} points to {record:?}"));
+            let pushed = record.and_then(Record::into_pushed);
+            // The runs of a series share a record.
+            let own = pushed.as_ref().is_some_and(|pushed| {
+                pushed.job.data == &job.data[..] && (pushed.id == job.id || job.series.is_some())
+            });
+            self.model.must(Check::Lost, own, || format!("{job:?} points to {pushed:?}"));
+            let notes = self.shard.view(index).options.and_then(|has| has.notes.as_deref());
+            let Some(notes) = notes else { continue };
+            let logs = notes.logs.iter().map(|entry| entry.stored);
+            let texts = logs.zip(job.notes.logs.iter().map(|(_, _, text)| text));
+            for (stored, text) in texts.chain(notes.message.iter().copied().zip(&job.notes.message))
+            {
+                let own = self.has_text(job.id, stored, text);
+                self.model.must(Check::Lost, own, || format!("{job:?} has not its {text}"));
+            }
+        }
+    }
+
+    /// Whether a record tells this text of a job.
+    fn has_text(&self, id: JobId, stored: Stored, text: &str) -> bool {
+        let position = Position(stored.position);
+        let Ok(place) = self.book.written.binary_search_by_key(&position, |(at, _)| *at) else {
+            return false;
+        };
+        match Record::decode_original(&self.book.written[place].1) {
+            Ok(Record::Changed(Changed::Progressed { id: of, message, .. })) => {
+                of == id && message == Some(text)
+            }
+            Ok(Record::Changed(Changed::Logged { id: of, message, .. })) => {
+                of == id && message == text
+            }
+            _ => false,
         }
     }
 }

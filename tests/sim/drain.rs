@@ -1,17 +1,21 @@
 //! The end of every run: nothing new comes, and everything that is there can be brought to its end.
 
 use super::check::Check;
-use super::model::State;
+use super::model::{Job, State};
 use super::node::{Node, finish_one};
 use super::ops::ack::{Ack, One};
+use super::ops::change::Change;
 use super::ops::limit::Limit;
 use super::ops::pause::Pause;
 use super::ops::pull::Pull;
+use super::ops::remove::Remove;
+use super::ops::schedule::EndSchedule;
 use super::settings::Flaw;
 use super::world::{QUEUES, World};
 use corq_io::log::Faults;
 use corq_shards::Out;
 use corq_shards::command::{self, Command};
+use corq_shards::id::JobId;
 
 /// Turns that mail and disk may take to come to rest.
 const TURNS_MAX: u32 = 5000;
@@ -29,6 +33,7 @@ impl World {
         }
         // A pause that is still on its way must not come after the resume.
         self.settle();
+        self.end_schedules();
         for queue in QUEUES {
             let shard = self.shard_of_queue(queue);
             self.send(0, shard, Pause { queue: (*queue).into(), paused: false });
@@ -41,7 +46,9 @@ impl World {
             self.pause_secretly();
         }
         for _ in 0..ROUNDS_MAX {
-            let goes_on = self.has_live_jobs() && (self.pull_and_ack_all() || self.wait_for_next());
+            self.end_endless();
+            let goes_on = self.has_live_jobs()
+                && (self.pull_and_ack_all() || self.wait_for_next() || self.purge_all());
             if !goes_on {
                 break;
             }
@@ -58,7 +65,8 @@ impl World {
                 while matches!(finish_one(&mut self.nodes[node].book.log), Ok(true)) {}
                 self.turn(node, 0);
             }
-            if self.mail.is_empty() && self.nodes.iter().all(|node| node.held.is_empty()) {
+            let rests = |node: &Node| node.held.is_empty() && node.model.chores.is_empty();
+            if self.mail.is_empty() && self.nodes.iter().all(rests) {
                 return;
             }
         }
@@ -100,6 +108,7 @@ impl World {
         let live = self.nodes.iter().flat_map(|node| node.model.jobs.values());
         let due = live.filter_map(|job| match &job.state {
             State::Delayed => Some(job.run_at_ms.min(job.expires_at_ms.unwrap_or(u64::MAX))),
+            State::WaitingChildren => job.expires_at_ms,
             State::Active(lease) => {
                 Some(lease.expires_at_ms.min(lease.timeout_at_ms.unwrap_or(u64::MAX)))
             }
@@ -111,6 +120,40 @@ impl World {
         true
     }
 
+    fn end_schedules(&mut self) {
+        for shard in 0..self.nodes.len() {
+            let names: Vec<String> = self.nodes[shard].model.schedules.keys().cloned().collect();
+            for name in names {
+                self.send(0, shard, EndSchedule { name });
+            }
+        }
+        self.settle();
+    }
+
+    /// Ends the series that would never end.
+    fn end_endless(&mut self) {
+        let endless =
+            |job: &&Job| job.is_live() && job.series.is_some_and(|series| series.limit.is_none());
+        let jobs = self.nodes.iter().flat_map(|node| node.model.jobs.values());
+        let endless: Vec<JobId> = jobs.filter(endless).map(|job| job.id).collect();
+        for id in endless {
+            self.send(0, self.shard_of_job(id), Change::discard_one(id));
+        }
+        self.settle();
+    }
+
+    /// Removes what failed, so that nobody waits for it any more. False if nobody does.
+    fn purge_all(&mut self) -> bool {
+        let jobs = || self.nodes.iter().flat_map(|node| node.model.jobs.values());
+        let waits = jobs().any(|job| job.state == State::WaitingChildren)
+            && jobs().any(|job| matches!(job.state, State::Failed { .. }));
+        for queue in QUEUES {
+            self.send(0, self.shard_of_queue(queue), Remove::purge_of(queue));
+        }
+        self.settle();
+        waits
+    }
+
     fn check_rest(&mut self) {
         self.now_ms += 20_000;
         self.settle();
@@ -120,13 +163,14 @@ impl World {
             format!("these cannot be brought to an end: {left:#?}")
         });
         self.check_directory();
+        self.check_dependencies();
         for node in &mut self.nodes {
             let Node { model, shard, .. } = node;
             model.compare(self.now_ms, shard);
             let held = shard.holdings();
-            let rest = (held.leases, held.waiters, held.timers, held.unique_keys);
-            self.checks.must(Check::Quiet, rest == (0, 0, 0, 0), || {
-                format!("leases, waiters, timers and keys are left: {rest:?}")
+            let rest = (held.leases, held.waiters, held.timers, held.unique_keys, held.watches);
+            self.checks.must(Check::Quiet, rest == (0, 0, 0, 0, 0), || {
+                format!("leases, waiters, timers, keys and watches are left: {rest:?}")
             });
             node.check_replay(&self.settings, self.now_ms);
         }

@@ -2,30 +2,49 @@
 
 use super::awaits::End;
 use super::check::Check;
-use super::limits::Limits;
 use super::model::{Job, Lease, Model, State};
+use super::ops::Answer;
+use corq_io::log::Position;
 use corq_shards::Shard;
 use corq_shards::command::Token;
 use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
+use corq_shards::record::Record;
 
 /// An unlocked job is left for dead after this long.
 const UNLOCKED_TTL_MS: u64 = 30_000;
 const BACKOFF_MAX_MS: u64 = 3_600_000;
 const STALLS_MAX: u8 = 3;
 
-/// When and for whom a call was made, and the shard after it.
+/// For [`Model::fresh`]: after all that fell due in a call by its own time.
+pub const LAST: Option<u64> = Some(u64::MAX);
+
+/// When and for whom a call was made, the shard after it, and the records it made.
 pub struct Moment<'a> {
     pub now_ms: u64,
     pub client: u64,
     pub request: u64,
     pub shard: &'a Shard,
+    /// It was time that called.
+    pub by_clock: bool,
+    pub written: &'a [(Position, Vec<u8>)],
+    /// Records that were there before the call.
+    pub before: usize,
+}
+
+impl<'a> Moment<'a> {
+    /// The call's records, each with its place in the log.
+    pub fn records(&self) -> impl Iterator<Item = (usize, Record<'a>)> + use<'a> {
+        let written = self.written[self.before..].iter().zip(self.before..);
+        written.filter_map(|((_, bytes), place)| Some((place, Record::decode(bytes).ok()?)))
+    }
 }
 
 impl Model {
     /// Whether `token` entitles to speak for a job.
     pub fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
-        let Some(State::Active(lease)) = self.jobs.get(&id).map(|job| &job.state) else {
+        let known = self.jobs.get(&id).filter(|job| !job.is_detached());
+        let Some(State::Active(lease)) = known.map(|job| &job.state) else {
             return Err(Refusal::NotActive);
         };
         match (lease.token, token) {
@@ -37,17 +56,23 @@ impl Model {
     }
 
     /// An active job is done.
-    pub fn complete(&mut self, now_ms: u64, id: JobId) {
+    pub fn complete(&mut self, at: &Moment<'_>, id: JobId) {
+        let now_ms = at.now_ms;
+        self.repeat(at, id);
         self.ends.insert(id, End::Completed);
+        self.ever_completed.insert(id);
         let place = self.next_completion();
         let keep = self.completed_max;
         let job = self.change(id);
+        job.met = true;
         if job.remove_on_complete || keep == 0 {
             job.state = State::Gone;
+            self.record = None;
             return;
         }
         job.state = State::Completed { at_ms: now_ms, place };
         let queue = job.queue.clone();
+        self.record = None;
         let mut completed: Vec<(u64, JobId)> = self
             .of_queue(&queue)
             .filter_map(|job| match job.state {
@@ -63,7 +88,8 @@ impl Model {
     }
 
     /// An attempt has failed. How long until the next one is the shard's choice, within bounds.
-    pub fn fail_attempt(&mut self, now_ms: u64, id: JobId, shard: &Shard) {
+    pub fn fail_attempt(&mut self, at: &Moment<'_>, id: JobId) {
+        let now_ms = at.now_ms;
         let job = &self.jobs[&id];
         if job.attempts + 1 >= job.max_attempts {
             self.bury(now_ms, id, false);
@@ -72,9 +98,13 @@ impl Model {
         let doublings = u32::from(job.attempts);
         let least_ms = (job.backoff_ms << doublings).min(BACKOFF_MAX_MS);
         let most_ms = (least_ms + least_ms / 5).min(BACKOFF_MAX_MS);
-        // A job whose life has ended meanwhile is not there to be seen.
-        let found = shard.find(id).map(|index| shard.view(index).job.run_at_ms);
-        let run_at_ms = found.unwrap_or(now_ms + least_ms);
+        // Its record says so even if its life has ended in the same call.
+        let told = at.records().find_map(|(_, record)| match record {
+            Record::Retried(retried) if retried.id == id => Some(retried.run_at_ms),
+            _ => None,
+        });
+        let seen = || at.shard.find(id).map(|index| at.shard.view(index).job.run_at_ms);
+        let run_at_ms = told.or_else(seen).unwrap_or(now_ms + least_ms);
         self.must(Check::EarlyBackoff, run_at_ms >= now_ms + least_ms, || {
             format!("{id:?} is tried again after {} ms", run_at_ms.saturating_sub(now_ms))
         });
@@ -124,10 +154,20 @@ impl Model {
         let job = self.change(id);
         let listed = State::Failed { at_ms: now_ms };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
+        job.met = false;
+    }
+
+    /// An answer, if it is one to a pull.
+    pub fn judge_delivery(&mut self, at: &Moment<'_>, request: u64, answer: &Answer) {
+        match answer {
+            Answer::Pulled(jobs) if jobs.is_empty() => self.deliver_nothing(at, request),
+            Answer::Pulled(jobs) => self.deliver(at, request, jobs),
+            _ => {}
+        }
     }
 
     /// A pull was answered with jobs.
-    pub fn deliver(&mut self, at: &Moment<'_>, request: u64, jobs: &[(JobId, Option<Token>)]) {
+    fn deliver(&mut self, at: &Moment<'_>, request: u64, jobs: &[(JobId, Option<Token>)]) {
         let Some(place) = self.waiters.iter().position(|one| one.request == request) else {
             self.checks.fail(Check::Answer, || format!("nobody waits for the answer {request}"));
             return;
@@ -147,6 +187,9 @@ impl Model {
         });
         for &(id, token) in jobs {
             self.spend(at.now_ms, &waiter.queue);
+            if !self.is_there_to_deliver(at, id) {
+                continue;
+            }
             self.may_deliver(at.now_ms, id, &waiter.queue);
             let fits = token.is_some() == waiter.locked
                 && token.is_none_or(|token| self.tokens.insert(token.0));
@@ -172,6 +215,20 @@ impl Model {
         });
     }
 
+    /// Whether a job is with its worker after the call. In a late call it may leave before its life is
+    /// found to be over; and it may leave before a long command removes it.
+    fn is_there_to_deliver(&mut self, at: &Moment<'_>, id: JobId) -> bool {
+        if !self.leaving.remove(&id) {
+            return true;
+        }
+        let there = at.shard.find(id).is_some();
+        if there {
+            self.ends.remove(&id);
+            self.change(id).state = State::Waiting;
+        }
+        there
+    }
+
     /// Whether this job may go out now, and before all others.
     fn may_deliver(&mut self, now_ms: u64, id: JobId, queue: &str) {
         let Some(job) = self.jobs.get(&id) else {
@@ -185,7 +242,9 @@ impl Model {
             State::Active(lease) => self
                 .checks
                 .fail(Check::Lease, || format!("{id:?} is delivered while it is held: {lease:?}")),
-            ended => self.checks.fail(Check::Again, || format!("{id:?} is delivered: {ended:?}")),
+            _ => self.checks.fail(Check::Again, || {
+                format!("at {now_ms}, after its end, is delivered {job:#?}")
+            }),
         }
         self.must(Check::Attempts, job.attempts < job.max_attempts, || {
             format!("{id:?} is delivered for attempt {} of {}", job.attempts + 1, job.max_attempts)
@@ -218,7 +277,7 @@ impl Model {
     }
 
     /// A pull was answered empty.
-    pub fn deliver_nothing(&mut self, at: &Moment<'_>, request: u64) {
+    fn deliver_nothing(&mut self, at: &Moment<'_>, request: u64) {
         let Some(place) = self.waiters.iter().position(|one| one.request == request) else {
             self.checks.fail(Check::Answer, || format!("nobody waits for the answer {request}"));
             return;
@@ -228,25 +287,33 @@ impl Model {
             format!("pull {request} gives up {} ms early", waiter.until_ms - at.now_ms)
         });
         let before = self.waiters[..place].iter().any(|earlier| earlier.queue == waiter.queue);
-        let none = before || !self.is_servable(at.now_ms, &waiter.queue);
+        // What schedules and long commands bring comes after waits have ended.
+        let in_time = |job: &Job| self.fresh.get(&job.id) != Some(&LAST);
+        let none = before
+            || self.waits_for_token(&waiter.queue, at.by_clock)
+            || !self.is_servable(at.now_ms, &waiter.queue, in_time);
         self.must(Check::Starved, none, || format!("pull {request} finds nothing: {waiter:?}"));
     }
 
-    fn is_servable(&self, now_ms: u64, queue: &str) -> bool {
+    fn is_servable(&self, now_ms: u64, queue: &str, counts: impl Fn(&Job) -> bool) -> bool {
         !self.paused.contains(queue)
-            && self.ready(queue).next().is_some()
+            && self.ready(queue).any(counts)
             && self.allowance(now_ms, queue) > 0
     }
 
-    /// The end of every call: nobody waits while there is a job for him. A token that has come is only
-    /// noticed by the clock.
+    /// A token that has come is only noticed by the clock.
+    fn waits_for_token(&self, queue: &str, by_clock: bool) -> bool {
+        let limits = self.limits.get(queue);
+        !by_clock && limits.is_some_and(|has| has.per_second.is_some())
+    }
+
+    /// The end of every call: nobody waits while there is a job for him.
     pub fn settled(&self, now_ms: u64, by_clock: bool) {
         for waiter in &self.waiters {
-            let is_timed = |has: &Limits| !by_clock && has.per_second.is_some();
-            if self.limits.get(&waiter.queue).is_some_and(is_timed) {
+            if self.waits_for_token(&waiter.queue, by_clock) {
                 continue;
             }
-            self.must(Check::Starved, !self.is_servable(now_ms, &waiter.queue), || {
+            self.must(Check::Starved, !self.is_servable(now_ms, &waiter.queue, |_| true), || {
                 format!("pull {} waits beside a ready job", waiter.request)
             });
         }
@@ -267,7 +334,7 @@ impl Model {
                 State::Active(lease) => {
                     let timed_out = lease.timeout_at_ms.is_some_and(|end| end <= at.now_ms);
                     if timed_out {
-                        self.fail_attempt(at.now_ms, id, at.shard);
+                        self.fail_attempt(at, id);
                     } else if lease.expires_at_ms <= at.now_ms {
                         self.stall(at.now_ms, id);
                     }
@@ -277,9 +344,34 @@ impl Model {
         }
     }
 
+    /// What the shard chose to do, by its records.
+    pub fn follow(&mut self, at: &Moment<'_>) {
+        for (place, record) in at.records() {
+            self.record = Some(place);
+            match record {
+                Record::Removed { id } => match self.jobs.get(&id) {
+                    Some(job) if job.state == State::Gone => {}
+                    Some(job) if job.is_over(at.now_ms) && !self.has_chore(&job.queue) => {
+                        self.remove(id);
+                    }
+                    _ => self.take_in_chore(at, id, false),
+                },
+                Record::Revived { id, .. } if !self.claimed.remove(&id) => {
+                    self.take_in_chore(at, id, true);
+                }
+                Record::CronRan(ran) => self.run_schedule(at, &ran),
+                Record::CronMissed { name, next_run_ms } => {
+                    self.miss_schedule(at, name, next_run_ms);
+                }
+                _ => {}
+            }
+        }
+        self.record = None;
+    }
+
     /// The rest, after what was delivered.
     pub fn after_time(&mut self, at: &Moment<'_>) {
-        self.end_lives(at.now_ms);
+        self.judge_schedules(at.now_ms);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             if self.is_aged(&self.jobs[&id], at.now_ms) && at.shard.find(id).is_none() {
@@ -293,12 +385,12 @@ impl Model {
     }
 
     fn end_lives(&mut self, now_ms: u64) {
-        let over =
-            |job: &&Job| job.is_pending() && job.expires_at_ms.is_some_and(|at| at <= now_ms);
-        let over: Vec<JobId> = self.jobs.values().filter(over).map(|job| job.id).collect();
+        let over = self.jobs.values().filter(|job| job.is_over(now_ms));
+        let over: Vec<JobId> = over.map(|job| job.id).collect();
         for id in over {
             self.remove(id);
             self.fresh.remove(&id);
+            self.leaving.insert(id);
         }
     }
 }

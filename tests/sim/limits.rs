@@ -47,8 +47,9 @@ impl Limits {
 impl Model {
     pub fn limit(&mut self, now_ms: u64, queue: &str, limit: Limit) {
         let limits = self.limits.entry(queue.into()).or_default();
-        self.open.push(Old::Limit(queue.into(), limits.undoing(limit)));
+        let undoing = limits.undoing(limit);
         limits.set(now_ms, limit);
+        self.keep(Old::Limit(queue.into(), undoing));
     }
 
     /// A change of a limit is lost. `cut`: only perhaps, as `shard` shows.

@@ -6,12 +6,19 @@
 
 use super::awaits::{Await, End};
 use super::check::{Check, Checks};
+use super::chores::Chore;
 use super::limits::Limits;
+use super::repeat::Series;
+use super::schedules::Schedule;
 use corq_shards::Shard;
+use corq_shards::changed::Level;
 use corq_shards::command::{self, Token};
 use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Stands in the name of a queue that was obliterated and is not empty yet.
+pub const DETACHED: char = '#';
 
 /// A hold on a job.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,6 +37,8 @@ pub struct Lease {
 pub enum State {
     Waiting,
     Delayed,
+    /// Until all of [`Job::unmet`] are completed.
+    WaitingChildren,
     Active(Lease),
     /// With its place in the order of completions.
     Completed {
@@ -63,12 +72,68 @@ pub struct Job {
     pub attempts: u16,
     pub stalls: u8,
     pub state: State,
+    /// What it still waits for. Means nothing in another state than that.
+    pub unmet: BTreeSet<JobId>,
+    /// Those that depend on it may run: it was completed last, whatever became of it then.
+    pub met: bool,
+    pub series: Option<Series>,
+    pub notes: Notes,
+}
+
+/// What is told about a job while it lives.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Notes {
+    pub progress: f64,
+    pub message: Option<String>,
+    pub logs: VecDeque<(u64, Level, String)>,
 }
 
 impl Job {
+    /// A job as new as can be.
+    pub fn new(id: JobId, queue: &str, data: &[u8]) -> Self {
+        Self {
+            id,
+            queue: queue.into(),
+            data: data.into(),
+            priority: 0,
+            lifo: false,
+            run_at_ms: 0,
+            backoff_ms: 1000,
+            expires_at_ms: None,
+            timeout_ms: None,
+            unique_key: None,
+            custom_id: None,
+            remove_on_complete: false,
+            remove_on_fail: false,
+            max_attempts: 3,
+            attempts: 0,
+            stalls: 0,
+            state: State::Waiting,
+            unmet: BTreeSet::new(),
+            met: false,
+            series: None,
+            notes: Notes::default(),
+        }
+    }
+
     /// Waiting in the widest sense: no worker has it, and it has not ended.
     pub fn is_pending(&self) -> bool {
-        matches!(self.state, State::Waiting | State::Delayed)
+        matches!(self.state, State::Waiting | State::Delayed | State::WaitingChildren)
+    }
+
+    /// Whether its life has ended.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        self.is_pending() && self.expires_at_ms.is_some_and(|at| at <= now_ms)
+    }
+
+    /// Whether its queue was taken from under it by an Obliterate that is still at work.
+    pub fn is_detached(&self) -> bool {
+        self.queue.contains(DETACHED)
+    }
+
+    /// The name clients know its queue by.
+    pub fn queue_name(&self) -> &str {
+        self.queue.split(DETACHED).next().unwrap_or_default()
     }
 
     pub fn is_live(&self) -> bool {
@@ -105,12 +170,15 @@ pub enum Old {
     Job(JobId, Option<Box<Job>>),
     Paused(String, bool),
     Limit(String, command::Limit),
+    Schedule(String, Option<Box<Schedule>>),
 }
 
 struct Change {
     /// Records in the log before and after the call that made it.
     before: usize,
     after: usize,
+    /// The one record that tells of it, if that is known.
+    record: Option<usize>,
     old: Old,
 }
 
@@ -122,11 +190,22 @@ pub struct Model {
     pub jobs: BTreeMap<JobId, Job>,
     pub paused: BTreeSet<String>,
     pub limits: BTreeMap<String, Limits>,
+    pub schedules: BTreeMap<String, Schedule>,
+    /// From when on they run.
+    pub schedules_since_ms: Option<u64>,
+    /// Long commands at work or in line.
+    pub chores: Vec<Chore>,
     /// In the order they came.
     pub waiters: Vec<Waiter>,
     pub awaits: Vec<Await>,
     /// Jobs that ended in this call.
     pub ends: BTreeMap<JobId, End>,
+    /// Those of them that a worker may have got before, in the same call.
+    pub leaving: BTreeSet<JobId>,
+    /// Jobs whose revival in this call is accounted for.
+    pub claimed: BTreeSet<JobId>,
+    /// Jobs that were ever completed; no crash takes that back.
+    pub ever_completed: BTreeSet<JobId>,
     /// Jobs that became ready in this call, and since when if it was by their time.
     pub fresh: BTreeMap<JobId, Option<u64>>,
     pub tokens: BTreeSet<u128>,
@@ -137,7 +216,9 @@ pub struct Model {
     /// Completed jobs that were sent elsewhere, so that they may be done again.
     pub reopened: BTreeSet<JobId>,
     history: Vec<Change>,
-    pub open: Vec<Old>,
+    open: Vec<(Old, Option<usize>)>,
+    /// The record that the changes being made stand in, by its place in the log.
+    pub record: Option<usize>,
     completions: u64,
 }
 
@@ -150,35 +231,50 @@ impl Model {
             jobs: BTreeMap::new(),
             paused: BTreeSet::new(),
             limits: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            schedules_since_ms: None,
+            chores: Vec::new(),
             in_steps: false,
             waiters: Vec::new(),
             awaits: Vec::new(),
             ends: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            claimed: BTreeSet::new(),
+            ever_completed: BTreeSet::new(),
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
             revived: BTreeSet::new(),
             reopened: BTreeSet::new(),
             history: Vec::new(),
             open: Vec::new(),
+            record: None,
             completions: 0,
         }
     }
 
     /// A job, to be changed. One transition, one call: the version before it is kept.
     pub fn change(&mut self, id: JobId) -> &mut Job {
+        for chore in &mut self.chores {
+            chore.must.remove(&id);
+        }
         let job = self.jobs.get_mut(&id).expect("only known jobs change");
-        self.open.push(Old::Job(id, Some(Box::new(job.clone()))));
+        self.open.push((Old::Job(id, Some(Box::new(job.clone()))), self.record));
         job
     }
 
+    /// Keeps what was before a change.
+    pub fn keep(&mut self, old: Old) {
+        self.open.push((old, self.record));
+    }
+
     pub fn add(&mut self, job: Job) {
-        self.open.push(Old::Job(job.id, self.jobs.get(&job.id).cloned().map(Box::new)));
+        self.keep(Old::Job(job.id, self.jobs.get(&job.id).cloned().map(Box::new)));
         self.fresh.insert(job.id, None);
         self.jobs.insert(job.id, job);
     }
 
     pub fn pause(&mut self, queue: &str, paused: bool) {
-        self.open.push(Old::Paused(queue.into(), self.paused.contains(queue)));
+        self.keep(Old::Paused(queue.into(), self.paused.contains(queue)));
         if paused {
             self.paused.insert(queue.into());
         } else {
@@ -188,10 +284,13 @@ impl Model {
 
     /// Ends a call that took the log from `before` records to `after`.
     pub fn end_call(&mut self, before: usize, after: usize) {
-        let changes = self.open.drain(..).map(|old| Change { before, after, old });
-        self.history.extend(changes);
+        let changes = self.open.drain(..);
+        self.history.extend(changes.map(|(old, record)| Change { before, after, record, old }));
+        self.record = None;
         self.fresh.clear();
         self.ends.clear();
+        self.leaving.clear();
+        self.claimed.clear();
     }
 
     pub fn of_queue(&self, queue: &str) -> impl Iterator<Item = &Job> {
@@ -219,9 +318,23 @@ impl Model {
     pub fn rewind(&mut self, kept: usize, shard: &Shard) {
         self.waiters.clear();
         self.awaits.clear();
+        self.chores.clear();
+        self.schedules_since_ms = None;
         let mut cut: BTreeSet<JobId> = BTreeSet::new();
         while let Some(change) = self.history.pop_if(|change| change.after > kept) {
+            if change.record.is_some_and(|record| record < kept) {
+                continue;
+            }
+            let known_lost = change.record.is_some();
             match change.old {
+                Old::Schedule(name, old) => match old {
+                    Some(schedule) => {
+                        self.schedules.insert(name, *schedule);
+                    }
+                    None => {
+                        self.schedules.remove(&name);
+                    }
+                },
                 Old::Paused(queue, paused) => {
                     let found = shard.queues().any(|q| *q.name == *queue && q.is_paused());
                     if change.before >= kept || found == paused {
@@ -232,7 +345,8 @@ impl Model {
                     self.undo_limit(&queue, old, change.before < kept, shard);
                 }
                 Old::Job(id, old) => {
-                    if change.before < kept && (cut.contains(&id) || self.matches(id, shard)) {
+                    let perhaps = change.before < kept && !known_lost;
+                    if perhaps && (cut.contains(&id) || self.matches(id, shard)) {
                         cut.insert(id);
                         continue;
                     }
@@ -258,6 +372,7 @@ impl Model {
                 matches!(found, Found::Waiting | Found::Delayed)
             }
             (State::Waiting | State::Delayed, Found::Waiting | Found::Delayed)
+            | (State::WaitingChildren, Found::WaitingChildren)
             | (State::Completed { .. }, Found::Completed)
             | (State::Failed { .. }, Found::Failed) => true,
             (State::Active(lease), Found::Active) => {
@@ -273,6 +388,11 @@ impl Model {
     pub fn restart(&mut self, now_ms: u64) {
         self.fill_buckets(now_ms);
         for job in self.jobs.values_mut() {
+            if job.is_detached() {
+                // What is left of it is there again, and its keys may have other holders by now.
+                job.queue = job.queue_name().into();
+                self.revived.insert(job.queue.clone());
+            }
             let State::Active(lease) = &mut job.state else { continue };
             if lease.token.is_none() {
                 job.state = if job.run_at_ms > now_ms { State::Delayed } else { State::Waiting };

@@ -1,6 +1,7 @@
 //! Commands in several steps, as the server takes them: custom ids claimed keeper by keeper before a
 //! push; acks checked on every shard before any is carried out.
 
+use super::needs::Needs;
 use super::ops::ack::{Ack, Checking, One};
 use super::ops::push::Push;
 use super::world::{Mail, World};
@@ -20,6 +21,7 @@ pub struct Claims {
 /// A command that goes on.
 #[derive(Debug)]
 pub enum Task {
+    Needs(Needs),
     Claims(Claims),
     Checking(Checking),
 }
@@ -31,10 +33,10 @@ impl World {
     }
 
     /// Sends a push, once it has its names.
-    pub fn push(&mut self, client: usize, push: Push) {
+    pub fn claim(&mut self, client: u64, push: Push) {
         let owner = self.shard_of_queue(&push.queue);
         if push.jobs.iter().all(|job| job.custom_id.is_none()) {
-            self.send(client, owner, push);
+            self.send_as(client, owner, push);
             return;
         }
         let mut seen = BTreeSet::new();
@@ -49,7 +51,6 @@ impl World {
             }
         }
         let keepers = keepers.into_iter().rev().collect();
-        let client = self.clients[client].id;
         let task = self.new_request();
         self.tasks.insert(task, Task::Claims(Claims { client, push, keepers, taken }));
         self.ask_next_keeper(task);

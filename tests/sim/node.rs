@@ -5,11 +5,12 @@ use super::book::Book;
 use super::canary;
 use super::check::Check;
 use super::judge::Moment;
-use super::model::Model;
+use super::model::{Model, State};
 use super::ops::{Answer, Call};
 use super::settings::{Flaw, Settings};
 use corq_io::log::{Log, LogError, Position};
 use corq_shards::command::{ClientId, RequestId};
+use corq_shards::dependency::{News as Tidings, Notice, Standing};
 use corq_shards::directory::Directory;
 use corq_shards::effect::{Effects, Reply};
 use corq_shards::id::JobId;
@@ -23,6 +24,8 @@ pub enum News {
     Claimed { task: u64, taken: Vec<bool> },
     Name { name: String, id: JobId, known: bool },
     Unclaim { name: String },
+    Stood { task: u64, standings: Vec<(JobId, Standing)> },
+    Notice(Notice),
 }
 
 /// The news of one turn.
@@ -77,10 +80,13 @@ impl Node {
             });
         });
         let answers = answers(effects, shard, flaw);
-        let at = Moment { now_ms, client, request, shard };
+        let written = &book.written[..];
+        let at = Moment { now_ms, client, request, shard, by_clock: false, written, before };
         let own = answers.iter().find(|(one, _)| *one == request).map(|(_, answer)| answer);
         model.in_steps = call.is_stepwise();
         call.judge(model, &at, own);
+        model.follow(&at);
+        model.judge_chores(&at, &answers);
         if !call.is_stepwise() {
             // All of it was carried out before anything was delivered.
             model.fresh.clear();
@@ -94,7 +100,9 @@ impl Node {
                 }
             }
         }
-        self.judge_deliveries(now_ms, &answers);
+        for (request, answer) in &answers {
+            model.judge_delivery(&at, *request, answer);
+        }
         self.model.settled(now_ms, false);
         self.model.judge_awaits(now_ms, false, &answers);
         self.end_call(before, answers);
@@ -111,29 +119,25 @@ impl Node {
         };
         self.effects.clear();
         let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
-        while self.shard.tick(shown_ms, &mut out) <= shown_ms {}
+        // A long command goes on for one slice, so that others come in between.
+        let in_slices = !self.model.chores.is_empty();
+        while self.shard.tick(shown_ms, &mut out) <= shown_ms && !in_slices {}
         let answers = answers(&self.effects, &self.shard, flaw);
-        let at = Moment { now_ms, client: 0, request: 0, shard: &self.shard };
+        let written = &self.book.written[..];
+        let shard = &self.shard;
+        let at = Moment { now_ms, client: 0, request: 0, shard, by_clock: true, written, before };
         self.model.in_steps = true;
+        self.model.follow_chores(&at);
         self.model.fall_due(&at);
-        self.judge_deliveries(now_ms, &answers);
+        self.model.follow(&at);
+        self.model.judge_chores(&at, &answers);
+        for (request, answer) in &answers {
+            self.model.judge_delivery(&at, *request, answer);
+        }
         self.model.settled(now_ms, true);
-        self.model.after_time(&Moment { now_ms, client: 0, request: 0, shard: &self.shard });
+        self.model.after_time(&at);
         self.model.judge_awaits(now_ms, true, &answers);
         self.end_call(before, answers);
-    }
-
-    fn judge_deliveries(&mut self, now_ms: u64, answers: &Answers) {
-        let at = Moment { now_ms, client: 0, request: 0, shard: &self.shard };
-        for (request, answer) in answers {
-            match answer {
-                Answer::Pulled(jobs) if jobs.is_empty() => {
-                    self.model.deliver_nothing(&at, *request);
-                }
-                Answer::Pulled(jobs) => self.model.deliver(&at, *request, jobs),
-                _ => {}
-            }
-        }
     }
 
     fn end_call(&mut self, before: usize, answers: Answers) {
@@ -146,6 +150,28 @@ impl Node {
                 self.news.push(News::Name { name, id: change.id, known: change.known });
             }
         }
+        let notices = self.effects.notices.drain(..);
+        let lost = |notice: &Notice| {
+            self.book.flaw == Flaw::LostNotices && notice.news == Tidings::Completed
+        };
+        self.news.extend(notices.filter(|notice| !lost(notice)).map(News::Notice));
+    }
+
+    /// How jobs look to one that wants to depend on them.
+    pub fn stand(&mut self, task: u64, jobs: &[JobId]) {
+        let standings: Vec<(JobId, Standing)> =
+            jobs.iter().map(|&id| (id, self.shard.standing(id))).collect();
+        for &(id, standing) in &standings {
+            let expected = match self.model.jobs.get(&id) {
+                Some(job) if job.met => Standing::Completed,
+                Some(job) if job.state != State::Gone => Standing::Open,
+                _ => Standing::Unknown,
+            };
+            self.model.must(Check::Dependency, standing == expected, || {
+                format!("{id:?} is {standing:?}, not {expected:?}")
+            });
+        }
+        self.news.push(News::Stood { task, standings });
     }
 
     /// The end of a turn: writes what is due and holds back this turn's news.
@@ -190,7 +216,7 @@ impl Node {
     pub fn check_replay(&self, settings: &Settings, now_ms: u64) {
         let checks = self.model.checks;
         if let Err(wrong) = self.shard.audit() {
-            checks.fail(Check::Replay, || format!("shard {}: {wrong}", self.index));
+            checks.fail(Check::Audit, || format!("shard {}: {wrong}", self.index));
         }
         let mut again = Shard::new(settings.shard(self.index, 99));
         let left = self.book.written.iter().filter(|(at, _)| *at >= self.book.gone);
@@ -200,7 +226,7 @@ impl Node {
             }
         }
         if let Err(wrong) = again.audit() {
-            checks.fail(Check::Replay, || format!("shard {} replayed: {wrong}", self.index));
+            checks.fail(Check::Audit, || format!("shard {} replayed: {wrong}", self.index));
         }
         let facts = |shard: &Shard| -> Vec<String> {
             let aged = |fact: &String| self.is_of_aged(shard, fact, now_ms);
@@ -251,8 +277,10 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
         Reply::Unended => Answer::Unended,
         Reply::Cleaned(jobs) => Answer::Cleaned(jobs.to_vec()),
         Reply::Dropped => Answer::Dropped,
-        // Of commands that no operation gives yet.
-        Reply::Cron(_) => unreachable!("{reply:?}"),
+        Reply::Cron(index) => Answer::Schedule(index.map(|index| {
+            let cron = shard.cron_at(index);
+            (cron.next_run_ms, cron.executions, cron.version)
+        })),
     };
     effects.replies.iter().map(|(request, reply)| (request.0, answer(reply))).collect()
 }

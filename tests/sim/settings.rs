@@ -49,6 +49,16 @@ pub enum Flaw {
     DeafHeartbeat,
     /// Some of what is still needed of old records is not written again.
     SloppyReclaim,
+    /// Jobs are brought to the live state as recovery does it, and nobody who waits is served.
+    SecretPush,
+    /// Shards are not told that a job of theirs may run now.
+    LostNotices,
+    /// Repeated jobs are pushed as such that run once.
+    NoRepeats,
+    /// Schedules run more often than they should.
+    HastySchedules,
+    /// Clean-ups are passed on with a lower limit.
+    ShyClean,
     /// The dice are not the same in a second run.
     LoadedDice,
 }
@@ -66,6 +76,7 @@ pub struct Settings {
     pub cache_bytes: usize,
     pub completed_max: u32,
     pub completed_retention_ms: u64,
+    pub chore_slice: u64,
     /// Longest pause between two steps, most of the time.
     pub pace_ms: u64,
     /// One turn in so many gives up some of the log; 0 for none.
@@ -100,6 +111,7 @@ impl Settings {
             completed_retention_ms: dice.pick(&[20_000, 100_000, 600_000_000]),
             pace_ms: dice.pick(&[2, 20, 200]),
             reclaim: dice.pick(&[0, 1, 2, 8]),
+            chore_slice: dice.pick(&[1, 3, 500]),
             flaw,
             checks,
         }
@@ -125,6 +137,7 @@ impl Settings {
             completed_max: self.completed_max,
             completed_retention_ms: self.completed_retention_ms,
             span_bits: self.segment_bytes.trailing_zeros(),
+            chore_slice: self.chore_slice,
             seed: self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56),
         }
     }

@@ -11,6 +11,7 @@ use super::ops::{self, Call, Learned};
 use super::settings::{Flaw, Settings};
 use super::trace::Trace;
 use corq_io::log::LogError;
+use corq_shards::dependency::Notice;
 use corq_shards::id::{JobId, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -27,6 +28,8 @@ pub enum Mail {
     Claim { task: u64, names: Vec<String> },
     Name { name: String, id: JobId, known: bool },
     Unclaim { name: String },
+    Stand { task: u64, jobs: Vec<JobId> },
+    Notice(Notice),
 }
 
 /// Mail keeps its order from one sender (a shard if true, else a connection) to one shard.
@@ -115,7 +118,10 @@ impl World {
                 let node = self.dice.index(self.nodes.len());
                 self.nodes[node].check_replay(&self.settings, self.now_ms);
             }
-            98 if self.dice.one_in(2) => self.check_directory(),
+            98 if self.dice.one_in(2) => {
+                self.check_directory();
+                self.check_dependencies();
+            }
             _ if self.dice.one_in(2) => self.crash(),
             _ => self.arm(),
         }
@@ -210,14 +216,22 @@ impl World {
                 let way = (true, from as u64, self.keeper_of(&name));
                 self.post(way, Mail::Unclaim { name });
             }
+            News::Stood { task, standings } => self.stood(task, standings),
+            News::Notice(notice) => self.pass_on(from, notice),
         }
     }
 
     fn receive(&mut self, node: usize, mail: Mail) {
         self.trace.note(format_args!("{} to {node}: {mail:?}", self.now_ms));
         let now_ms = self.now_ms;
+        if let Mail::Notice(notice) = mail {
+            self.notify(node, notice);
+            return;
+        }
         let node = &mut self.nodes[node];
         match mail {
+            Mail::Notice(_) => {}
+            Mail::Stand { task, jobs } => node.stand(task, &jobs),
             Mail::Call { client, request, call } => node.run(now_ms, client, request, &*call),
             Mail::Claim { task, names } => node.claim(task, names),
             Mail::Name { name, id, known } => {

@@ -29,6 +29,12 @@ impl Client {
         Ok(Self { socket, next_request: 0 })
     }
 
+    /// From now on the kernel takes little for this client before the client reads it.
+    pub(crate) fn take_little(&self) {
+        let socket = socket2::SockRef::from(&self.socket);
+        socket.set_recv_buffer_size(16 << 10).expect("a size is taken");
+    }
+
     /// One command and its reply, whatever it says. The reply must echo the request's number.
     pub(crate) fn call(&mut self, cmd: &str, fields: Json) -> Json {
         self.try_call(cmd, fields).unwrap_or_else(|error| panic!("{cmd}: {error}"))

@@ -5,11 +5,16 @@
 #![allow(dead_code, unused_imports)]
 
 mod client;
+mod http;
+mod receiver;
 mod server;
+pub(crate) mod stream;
 
 use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, decode, encode, frame};
+pub(crate) use http::{Answer, Http};
+pub(crate) use receiver::{Habit, Post, Receiver};
 pub(crate) use server::{Server, Start, free_port, get};
 
 /// How long a condition may take. Generous, because a loaded machine is not a broken server.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{Client, DEADLINE, until};
+use super::{Client, DEADLINE, Http, until};
 
 /// How a server is to be started.
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl Start {
                 .open(log)
                 .unwrap_or_else(|error| panic!("{}: {error}", log.display()))
         };
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corq"));
+        let mut command = Command::new(program());
         // Nothing of the developer's own environment may decide a test.
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         if !self.memory {
@@ -103,6 +103,12 @@ impl Start {
             .spawn()
             .expect("the program has been built for this test")
     }
+}
+
+/// The program built for this test, or the one that `CORQ_BIN` names where none is.
+fn program() -> PathBuf {
+    let built = option_env!("CARGO_BIN_EXE_corq").map(PathBuf::from);
+    built.or_else(|| std::env::var_os("CORQ_BIN").map(PathBuf::from)).expect("CORQ_BIN is set")
 }
 
 /// A running server; killed when it goes out of scope.
@@ -124,6 +130,11 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.tcp)
+    }
+
+    /// A connection to its HTTP port.
+    pub(crate) fn web(&self) -> Http {
+        Http::connect(self.http)
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -42,6 +42,8 @@ pub(super) struct Connection {
     pub(super) paused: bool,
     /// The shard wants to give it away as soon as nothing is under way.
     pub(super) leaving: bool,
+    /// The shard wants to know once when the output has been taken.
+    pub(super) watched: bool,
     /// The peer will send no more.
     pub(super) half_closed: bool,
     /// The socket is dead both ways.
@@ -65,6 +67,7 @@ impl Connection {
             life: Life::Open,
             paused: false,
             leaving: false,
+            watched: false,
             half_closed: false,
             broken: false,
             dirty: false,
@@ -124,6 +127,11 @@ impl Connection {
     pub(super) fn can_go(&self) -> bool {
         let usable = self.life == Life::Open && !self.half_closed && !self.broken;
         self.leaving && usable && self.is_quiet() && self.output.unsent() == 0
+    }
+
+    /// Does somebody wait for the news that the output has been taken?
+    pub(super) fn awaits_drain(&self) -> bool {
+        self.paused || self.watched
     }
 
     /// True if the kernel holds nothing of it.

@@ -119,6 +119,12 @@ impl Connections {
         self.insert(socket)
     }
 
+    /// Tells the shard once, by `Event::Drained`, when all output has been taken by the kernel. There
+    /// must be some that has not.
+    pub fn tell_when_drained(&mut self, id: ConnId) {
+        self.with(id, |conn, _| conn.watched = true);
+    }
+
     /// Sends what is allowed, then closes. From now on no more bytes arrive; `allow` still works
     /// until the output has drained. A peer that does not read is cut after `drain_ms`.
     pub fn close(&mut self, id: ConnId) {

@@ -279,7 +279,8 @@ impl Reactor {
             let token = Token::Send(id).pack();
             let send = opcode::Send::new(fd, bytes.as_ptr(), bytes.len() as u32);
             // Nobody may wait for news of a send that says nothing.
-            let last = conn.life == Life::Open && !conn.paused && conn.output.is_last_send();
+            let last =
+                conn.life == Life::Open && !conn.awaits_drain() && conn.output.is_last_send();
             // SAFETY: `next_send` promises that the bytes stay; the descriptor is closed only after
             // the completion, or after `finish_prompt_sends` has found the send done without one.
             unsafe {
@@ -479,7 +480,9 @@ impl Reactor {
         if conn.broken || conn.life == Life::Over {
             conn.output.discard(pool);
         }
-        if conn.paused && conn.life == Life::Open && !conn.broken && conn.output.unsent() == 0 {
+        let drained = conn.life == Life::Open && !conn.broken && conn.output.unsent() == 0;
+        if drained && conn.awaits_drain() {
+            conn.watched = false;
             events.push(Event::Drained { conn: id });
         }
         // Most sends end here; only those with something to follow need a look.

@@ -8,7 +8,7 @@ use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
 use corq_shards::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
-use corq_shards::{Caller, Config, Out, Shard};
+use corq_shards::{Caller, Config, Out, SLICE, Shard};
 use std::collections::VecDeque;
 
 pub const START_MS: u64 = 1_700_000_000_000;
@@ -51,7 +51,13 @@ impl Journal for Memory {
 }
 
 pub fn config(seed: u64) -> Config {
-    Config { completed_max: 20, completed_retention_ms: 600_000, span_bits: SPAN_BITS, seed }
+    Config {
+        completed_max: 20,
+        completed_retention_ms: 600_000,
+        span_bits: SPAN_BITS,
+        chore_slice: SLICE,
+        seed,
+    }
 }
 
 pub struct Bed {
@@ -67,7 +73,11 @@ pub struct Bed {
 
 impl Bed {
     pub fn new() -> Self {
-        let mut shard = Shard::new(config(1));
+        Self::with(config(1))
+    }
+
+    pub fn with(config: Config) -> Self {
+        let mut shard = Shard::new(config);
         shard.restart(START_MS);
         Self {
             shard,

@@ -71,9 +71,14 @@ impl Call for Ack {
         }
         for ack in &self.acks {
             if model.jobs.contains_key(&ack.job) {
-                model.complete(at.now_ms, ack.job);
+                model.complete(at, ack.job);
             }
         }
+    }
+
+    /// The next run of a repeated job is delivered before the next ack is looked at.
+    fn is_stepwise(&self) -> bool {
+        self.check_for.is_none()
     }
 
     fn learn(&self, world: &mut World, learned: &Learned<'_>) {

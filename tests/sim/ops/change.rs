@@ -34,7 +34,9 @@ impl What {
         let state = job.map_or(&State::Gone, |job| &job.state);
         let (fits, refusal) = match (self, state) {
             (Self::Cancel, state) => {
-                (matches!(state, State::Waiting | State::Delayed), Refusal::NotCancellable)
+                let pending =
+                    matches!(state, State::Waiting | State::Delayed | State::WaitingChildren);
+                (pending, Refusal::NotCancellable)
             }
             (Self::Promote, state) => (*state == State::Delayed, Refusal::NotDelayed),
             (Self::Prioritize(_), state) => {
@@ -90,8 +92,15 @@ impl Call for Change {
     }
 }
 
+impl Change {
+    /// Sends a job to the dead-letter queue.
+    pub fn discard_one(job: JobId) -> Self {
+        Self { job, what: What::Discard }
+    }
+}
+
 /// A job to do something to: mostly one that `fits`, now and then any, even one that is gone.
-fn pick(world: &mut World, fits: fn(&State) -> bool) -> Option<(usize, JobId)> {
+pub fn pick(world: &mut World, fits: fn(&State) -> bool) -> Option<(usize, JobId)> {
     let queue = world.dice.pick(QUEUES);
     let shard = world.shard_of_queue(queue);
     let any = world.dice.one_in(5);
@@ -108,7 +117,9 @@ fn send(world: &mut World, client: usize, what: What, fits: fn(&State) -> bool) 
 
 /// A client cancels a job.
 pub fn cancel(world: &mut World, client: usize) {
-    send(world, client, What::Cancel, |state| matches!(state, State::Waiting | State::Delayed));
+    let pending =
+        |state: &State| matches!(state, State::Waiting | State::Delayed | State::WaitingChildren);
+    send(world, client, What::Cancel, pending);
 }
 
 /// A client ends a delay.

@@ -37,7 +37,7 @@ impl Call for Fail {
             if self.unrecoverable {
                 model.bury(at.now_ms, self.held.job, false);
             } else {
-                model.fail_attempt(at.now_ms, self.held.job, at.shard);
+                model.fail_attempt(at, self.held.job);
             }
         }
     }

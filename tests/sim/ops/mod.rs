@@ -3,18 +3,22 @@
 
 pub mod ack;
 mod await_end;
-mod change;
+pub mod change;
 mod disconnect;
 pub mod end_waits;
 mod fail;
 mod heartbeat;
 pub mod limit;
+mod note;
+pub mod notice;
 pub mod pause;
 pub mod pull;
 pub mod push;
-mod remove;
+pub mod remove;
 mod retry_completed;
 mod retry_failed;
+pub mod schedule;
+mod update;
 
 use super::judge::Moment;
 use super::model::Model;
@@ -28,13 +32,18 @@ use std::fmt::Debug;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     Done,
-    Refused { place: usize, refusal: Refusal },
+    Refused {
+        place: usize,
+        refusal: Refusal,
+    },
     Pushed(Vec<JobId>),
     Pulled(Vec<(JobId, Option<Token>)>),
     Count(u64),
     Ended(Ending),
     Unended,
     Cleaned(Vec<KnownAs>),
+    /// Next run, runs so far and version of a schedule.
+    Schedule(Option<(u64, u64, u64)>),
     Dropped,
 }
 
@@ -100,4 +109,9 @@ pub const TABLE: &[(u64, Act)] = &[
     (1, remove::obliterate),
     (1, remove::clean),
     (2, retry_completed::act),
+    (2, update::act),
+    (3, note::progress),
+    (2, note::log),
+    (2, schedule::set),
+    (1, schedule::end),
 ];

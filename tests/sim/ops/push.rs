@@ -5,8 +5,10 @@ use crate::check::Check;
 use crate::judge::Moment;
 use crate::ledger::Promise;
 use crate::model::{Job, Model, State};
+use crate::repeat::Series;
 use crate::world::{QUEUES, World};
-use corq_shards::command::{Command, NewJob};
+use corq_shards::command::{Command, NewJob, Repeat};
+use corq_shards::dependency::Unmet;
 use corq_shards::id::{JobId, Slot};
 
 /// A job to be pushed, with its texts its own.
@@ -27,10 +29,18 @@ pub struct NewOne {
     remove_on_complete: bool,
     remove_on_fail: bool,
     durable: bool,
+    repeat: Option<Repeat>,
+    pub depends_on: Vec<JobId>,
+    /// Those of them that were not completed when their shards were asked.
+    pub unmet: Vec<JobId>,
 }
 
 impl NewOne {
-    pub fn lend(&self) -> NewJob<'_> {
+    /// The job as the shard takes it; `unmet` is room for what it waits for.
+    fn lend<'a>(&'a self, unmet: &'a mut Vec<u8>) -> NewJob<'a> {
+        for &id in &self.unmet {
+            Unmet::push(unmet, id, "");
+        }
         NewJob {
             data: &self.data,
             priority: self.priority,
@@ -47,18 +57,31 @@ impl NewOne {
             remove_on_complete: self.remove_on_complete,
             remove_on_fail: self.remove_on_fail,
             durable: self.durable,
+            repeat: self.repeat,
+            unmet: Unmet::new(unmet),
             ..NewJob::default()
         }
     }
 
     fn job(&self, id: JobId, queue: &str, now_ms: u64) -> Job {
+        let run_at_ms = now_ms + self.delay_ms;
+        let series = self.repeat.map(|repeat| Series {
+            every_ms: repeat.every_ms,
+            limit: repeat.limit,
+            count: repeat.count,
+            due_ms: run_at_ms,
+            ttl_ms: self.ttl_ms,
+            continued: false,
+        });
+        let state = match self.delay_ms {
+            _ if !self.unmet.is_empty() => State::WaitingChildren,
+            0 => State::Waiting,
+            _ => State::Delayed,
+        };
         Job {
-            id,
-            queue: queue.into(),
-            data: self.data.clone(),
             priority: self.priority,
             lifo: self.lifo,
-            run_at_ms: now_ms + self.delay_ms,
+            run_at_ms,
             backoff_ms: self.backoff_ms.into(),
             expires_at_ms: self.ttl_ms.map(|ttl_ms| now_ms + ttl_ms),
             timeout_ms: self.timeout_ms.map(Into::into),
@@ -67,9 +90,10 @@ impl NewOne {
             remove_on_complete: self.remove_on_complete,
             remove_on_fail: self.remove_on_fail,
             max_attempts: self.max_attempts,
-            attempts: 0,
-            stalls: 0,
-            state: if self.delay_ms > 0 { State::Delayed } else { State::Waiting },
+            state,
+            series,
+            unmet: self.unmet.iter().copied().collect(),
+            ..Job::new(id, queue, &self.data)
         }
     }
 }
@@ -83,7 +107,9 @@ pub struct Push {
 
 impl Call for Push {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
-        let jobs: Vec<NewJob<'_>> = self.jobs.iter().map(NewOne::lend).collect();
+        let mut unmet = vec![Vec::new(); self.jobs.len()];
+        let jobs = self.jobs.iter().zip(&mut unmet);
+        let jobs: Vec<NewJob<'_>> = jobs.map(|(job, unmet)| job.lend(unmet)).collect();
         to(&Command::Push { queue: &self.queue, jobs: &jobs });
     }
 
@@ -153,6 +179,13 @@ fn new_one(world: &mut World) -> NewOne {
         data.extend_from_slice(&bytes.to_be_bytes());
         data.extend(number.iter().copied().cycle().take(bytes.into()));
     }
+    let depends_on = if world.dice.one_in(6) { others(world) } else { Vec::new() };
+    let dice = &mut world.dice;
+    let repeat = dice.one_in(8).then(|| Repeat {
+        every_ms: dice.pick(&[1, 100, 5000, 100_000]),
+        limit: dice.pick(&[None, Some(1), Some(2), Some(4)]),
+        count: dice.pick(&[0, 0, 1]),
+    });
     let mut some = |odds: u64, of: &[u64]| dice.one_in(odds).then(|| dice.pick(of));
     NewOne {
         data,
@@ -170,5 +203,19 @@ fn new_one(world: &mut World) -> NewOne {
         remove_on_complete: some(5, &[1]).is_some(),
         remove_on_fail: some(5, &[1]).is_some(),
         durable: some(8, &[1]).is_some(),
+        repeat,
+        depends_on,
+        unmet: Vec::new(),
     }
+}
+
+/// Jobs to depend on, mostly new ones, of any queue and in any state.
+fn others(world: &mut World) -> Vec<JobId> {
+    let shard = world.dice.index(world.nodes.len());
+    let jobs = world.nodes[shard].model.jobs.keys();
+    let jobs: Vec<JobId> = jobs.rev().take(12).copied().collect();
+    if jobs.is_empty() {
+        return Vec::new();
+    }
+    (0..=world.dice.below(3)).map(|_| world.dice.pick(&jobs)).collect()
 }

@@ -2,12 +2,11 @@
 
 use super::{Answer, Call};
 use crate::check::Check;
+use crate::chores::Work;
 use crate::judge::Moment;
-use crate::model::{Job, Model, State};
+use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{self, Command};
-use corq_shards::effect::KnownAs;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
 
 /// Which jobs of a queue go.
@@ -26,50 +25,24 @@ pub struct Remove {
     which: Which,
 }
 
-/// The moment from which the age of a job counts, if it is in one of these states.
-fn since_ms(job: &Job, states: &[Found]) -> Option<u64> {
-    let (state, since_ms) = match &job.state {
-        State::Waiting => (Found::Waiting, job.id.made_at_ms()),
-        State::Delayed => (Found::Delayed, job.id.made_at_ms()),
-        State::Active(lease) => (Found::Active, lease.started_at_ms),
-        State::Completed { at_ms, .. } => (Found::Completed, *at_ms),
-        State::Failed { at_ms } => (Found::Failed, *at_ms),
-        State::Gone => return None,
-    };
-    states.contains(&state).then_some(since_ms)
-}
-
 impl Remove {
-    /// The jobs it is about.
-    fn meant(&self, model: &Model, now_ms: u64) -> Vec<JobId> {
-        let is_meant = |job: &Job| match &self.which {
-            Which::Waiting => job.state == State::Waiting,
-            Which::Failed => matches!(job.state, State::Failed { .. }),
-            Which::All => job.state != State::Gone,
-            Which::Old { states, grace_ms, .. } => since_ms(job, states)
-                .is_some_and(|since_ms| *grace_ms == 0 || since_ms + grace_ms <= now_ms),
-        };
-        model.of_queue(&self.queue).filter(|job| is_meant(job)).map(|job| job.id).collect()
+    /// Empties the dead-letter queue of `queue`.
+    pub fn purge_of(queue: &str) -> Self {
+        Self { queue: queue.into(), which: Which::Failed }
     }
 
-    fn expected(&self, model: &Model, gone: &[JobId], answer: Option<&Answer>) -> Answer {
-        match &self.which {
-            Which::Waiting | Which::Failed => Answer::Count(gone.len() as u64),
-            Which::All => Answer::Done,
-            Which::Old { .. } => {
-                let named = |id: &JobId| match &model.jobs[id].custom_id {
-                    Some(name) => KnownAs::Custom(name.as_str().into()),
-                    None => KnownAs::Id(*id),
-                };
-                let mut names: Vec<KnownAs> = gone.iter().map(named).collect();
-                // In which order they are named is the shard's choice.
-                if let Some(Answer::Cleaned(said)) = answer {
-                    let place = |name: &KnownAs| said.iter().position(|one| one == name);
-                    names.sort_by_key(place);
-                }
-                Answer::Cleaned(names)
-            }
+    fn obliterate(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        model.pause(&self.queue, false);
+        model.limit(at.now_ms, &self.queue, command::Limit::PerSecond(None));
+        model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
+        // What was never there or is gone already needs no long command.
+        let empty = model.of_queue(&self.queue).all(|job| job.state == crate::model::State::Gone);
+        if empty {
+            model.must(Check::Answer, answer == Some(&Answer::Done), || format!("{answer:?}"));
+            return;
         }
+        let detached = model.detach(&self.queue, at.request);
+        model.begin_chore(at, &detached, Work::Empty, u64::MAX);
     }
 }
 
@@ -90,28 +63,21 @@ impl Call for Remove {
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
-        let meant = self.meant(model, at.now_ms);
-        let mut gone = meant.clone();
-        if let Which::Old { limit, .. } = self.which {
-            // Which ones go when not all may is the shard's choice.
-            gone.retain(|&id| at.shard.find(id).is_none());
-            let count = limit.min(meant.len() as u64);
-            model.must(Check::State, gone.len() as u64 == count, || {
-                format!("{self:?} removes {gone:?} of {meant:?}")
-            });
-        }
-        let expected = self.expected(model, &gone, answer);
-        model.must(Check::Answer, answer == Some(&expected), || {
-            format!("{self:?} was answered {answer:?}, not {expected:?}")
-        });
-        if matches!(self.which, Which::All) {
-            model.pause(&self.queue, false);
-            model.limit(at.now_ms, &self.queue, command::Limit::PerSecond(None));
-            model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
-        }
-        for id in gone {
-            model.remove(id);
-        }
+        let remove = |states: &[Found], grace_ms, named| Work::Remove {
+            states: states.to_vec(),
+            grace_ms,
+            named,
+        };
+        let (work, limit) = match &self.which {
+            Which::All => {
+                self.obliterate(model, at, answer);
+                return;
+            }
+            Which::Waiting => (remove(&[Found::Waiting], 0, false), u64::MAX),
+            Which::Failed => (remove(&[Found::Failed], 0, false), u64::MAX),
+            Which::Old { states, grace_ms, limit } => (remove(states, *grace_ms, true), *limit),
+        };
+        model.begin_chore(at, &self.queue, work, limit);
     }
 }
 
@@ -141,7 +107,7 @@ pub fn obliterate(world: &mut World, client: usize) {
 /// A client removes some old jobs.
 pub fn clean(world: &mut World, client: usize) {
     let dice = &mut world.dice;
-    let all = [Found::Waiting, Found::Delayed, Found::Active, Found::Completed, Found::Failed];
+    let all = Found::ALL;
     let states = if dice.one_in(3) {
         all.into_iter().filter(|&state| state != Found::Active).collect()
     } else {

@@ -1,12 +1,13 @@
 //! `RetryCompleted`: one job or all.
 
 use super::{Answer, Call};
-use crate::check::Check;
+use crate::chores::Work;
 use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
 use corq_shards::id::JobId;
+use corq_shards::job::State as Found;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -21,20 +22,10 @@ impl Call for RetryCompleted {
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
-        let completed =
-            model.of_queue(&self.queue).filter(|job| matches!(job.state, State::Completed { .. }));
-        let meant = |id: &JobId| self.job.is_none_or(|one| one == *id);
-        let completed: Vec<JobId> = completed.map(|job| job.id).filter(meant).collect();
-        let expected = Answer::Count(completed.len() as u64);
-        model.must(Check::Answer, answer == Some(&expected), || {
-            format!("{self:?} was answered {answer:?}, not {expected:?}")
-        });
-        for id in completed {
-            model.reopened.insert(id);
-            let job = model.change(id);
-            (job.attempts, job.stalls, job.run_at_ms) = (0, 0, at.now_ms);
-            job.state = State::Waiting;
-            model.revived.insert(self.queue.clone());
+        let ended = Found::Completed;
+        match self.job {
+            Some(id) => model.revive_one(at, &self.queue, id, ended, answer),
+            None => model.begin_chore(at, &self.queue, Work::Revive { ended }, u64::MAX),
         }
     }
 }

@@ -1,0 +1,458 @@
+//! The one thread that knows all lanes: takes events in, hands lanes to threads, and decides what
+//! follows from each outcome. Posts nothing itself and waits for nobody.
+
+use super::client::{Client, Settings, system_roots};
+use super::hook::{Hook, Notice};
+use super::lane::{Lane, State};
+use super::pool::{Config, Input, Load, Report};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long an idle lane keeps its connection.
+const IDLE_MAX: Duration = Duration::from_mins(1);
+/// How long after its limit a post is broken off that has not ended by itself.
+const OVERDUE: Duration = Duration::from_millis(500);
+/// How often, at most, people are told that events are refused.
+const REPORT_PAUSE: Duration = Duration::from_secs(10);
+/// How long after the system gave no thread it is asked again.
+const THREAD_PAUSE: Duration = Duration::from_secs(1);
+/// Events taken in before outcomes and timers are looked at again.
+const INPUTS_PER_ROUND: usize = 256;
+
+/// A post for a thread.
+struct Work {
+    hook: Arc<Hook>,
+    notice: Arc<Notice>,
+    client: Client,
+}
+
+/// How a post went.
+struct Done {
+    hook: u128,
+    outcome: Result<(), String>,
+}
+
+/// See the module.
+pub(super) struct Dispatcher {
+    config: Config,
+    settings: Settings,
+    load: Arc<Load>,
+    inputs: Receiver<Input>,
+    outcomes: (Sender<Done>, Receiver<Done>),
+    work: (Sender<Work>, Receiver<Work>),
+    lanes: HashMap<u128, Lane>,
+    timers: BTreeSet<(Instant, u128)>,
+    /// Lanes to be served: those that are well, and those that are shaky.
+    ready: [VecDeque<u128>; 2],
+    threads: usize,
+    /// Threads that post, and those of them that do so for shaky lanes.
+    busy: usize,
+    busy_shaky: usize,
+    backlog: usize,
+    bytes: usize,
+    has_roots: bool,
+    /// Whether the system has refused the thread that was asked for last.
+    lacks_thread: bool,
+    refused: (u64, Option<Instant>),
+    stopping: bool,
+}
+
+impl Dispatcher {
+    pub(super) fn new(config: Config, load: Arc<Load>, inputs: Receiver<Input>) -> Self {
+        let settings = Settings {
+            timeout: config.timeout,
+            allow_private: config.allow_private,
+            lookup: config.lookup.clone(),
+            roots: Arc::default(),
+        };
+        let work = bounded(config.threads_max);
+        Self {
+            config,
+            settings,
+            load,
+            inputs,
+            outcomes: unbounded(),
+            work,
+            lanes: HashMap::new(),
+            timers: BTreeSet::new(),
+            ready: [VecDeque::new(), VecDeque::new()],
+            threads: 0,
+            busy: 0,
+            busy_shaky: 0,
+            backlog: 0,
+            bytes: 0,
+            has_roots: false,
+            lacks_thread: false,
+            refused: (0, None),
+            stopping: false,
+        }
+    }
+
+    /// Runs until it is told to stop and nothing is left to be posted.
+    pub(super) fn run(mut self) {
+        loop {
+            let now = Instant::now();
+            self.fire_timers(now);
+            self.serve(now);
+            self.note_load(now);
+            if self.stopping && self.busy == 0 && self.ready.iter().all(VecDeque::is_empty) {
+                return;
+            }
+            let mut next = self.timers.first().map_or(IDLE_MAX, |(at, _)| *at - now);
+            if self.lacks_thread {
+                next = next.min(THREAD_PAUSE);
+            }
+            let inputs = if self.stopping { never() } else { self.inputs.clone() };
+            let outcomes = self.outcomes.1.clone();
+            select! {
+                recv(inputs) -> input => match input {
+                    Ok(input) => self.take_in(input),
+                    // Whoever fed it is gone.
+                    Err(_) => self.stop(),
+                },
+                recv(outcomes) -> done => {
+                    if let Ok(done) = done {
+                        self.finish(&done, Instant::now());
+                    }
+                }
+                default(next) => {}
+            }
+            for input in inputs.try_iter().take(INPUTS_PER_ROUND) {
+                self.take_in(input);
+            }
+            for done in outcomes.try_iter() {
+                self.finish(&done, Instant::now());
+            }
+        }
+    }
+
+    fn take_in(&mut self, input: Input) {
+        match input {
+            Input::Event { hooks, notice } => {
+                self.load.fed_bytes.fetch_sub(notice.bytes(), Relaxed);
+                let notice = Arc::new(notice);
+                let hooks = hooks.iter().flat_map(|some| some.iter());
+                for hook in hooks.filter(|hook| hook.wants() & notice.kind() != 0) {
+                    self.queue(hook, &notice);
+                }
+            }
+            Input::Stop => self.stop(),
+        }
+    }
+
+    fn queue(&mut self, hook: &Arc<Hook>, notice: &Arc<Notice>) {
+        if hook.is_removed() {
+            return;
+        }
+        let id = hook.id();
+        let lane = self.lanes.entry(id).or_insert_with(|| Lane::new(Arc::clone(hook)));
+        lane.push(Arc::clone(notice));
+        self.backlog += 1;
+        self.bytes += notice.bytes();
+        if lane.state == State::Idle {
+            self.set_ready(id);
+        } else if lane.len() > self.config.backlog_max {
+            self.overflow(id);
+        }
+        while self.bytes > self.config.backlog_bytes_max {
+            // The one that has most of what is too much.
+            let spare = self.lanes.values().filter(|lane| lane.spare() > 0);
+            let Some(fattest) = spare.max_by_key(|lane| lane.bytes()) else { break };
+            let fattest = fattest.hook.id();
+            self.overflow(fattest);
+        }
+    }
+
+    /// The oldest event of a lane makes room.
+    fn overflow(&mut self, id: u128) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let before = lane.bytes();
+        if !lane.drop_oldest() {
+            return;
+        }
+        self.backlog -= 1;
+        self.bytes -= before - lane.bytes();
+        lane.hook.note_failed();
+        self.load.dropped.fetch_add(1, Relaxed);
+        if !std::mem::replace(&mut lane.overflowing, true) {
+            (self.config.report)(&Report::Overflow { hook: &lane.hook });
+        }
+        if lane.len() == 0 {
+            self.rest(id, Instant::now());
+        }
+    }
+
+    fn set_ready(&mut self, id: u128) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if let Some(at) = lane.timer.take() {
+            self.timers.remove(&(at, id));
+        }
+        lane.state = State::Ready;
+        self.ready[usize::from(lane.shaky)].push_back(id);
+    }
+
+    fn set_timer(&mut self, id: u128, state: State, at: Instant) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if let Some(at) = lane.timer.replace(at) {
+            self.timers.remove(&(at, id));
+        }
+        lane.state = state;
+        self.timers.insert((at, id));
+    }
+
+    /// A lane has nothing to do.
+    fn rest(&mut self, id: u128, now: Instant) {
+        self.set_timer(id, State::Idle, now + IDLE_MAX);
+    }
+
+    fn fire_timers(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            lane.timer = None;
+            match lane.state {
+                State::Idle => {
+                    self.lanes.remove(&id);
+                }
+                State::Pausing => self.set_ready(id),
+                // A receiver that reads or writes byte by byte can outlive the client's own limits.
+                State::Running => {
+                    if let Some(client) = lane.client.take() {
+                        client.break_off();
+                    }
+                }
+                State::Ready => {}
+            }
+        }
+    }
+
+    /// Hands lanes to threads, as long as there are both. Shaky lanes get no more than half of the
+    /// threads: however many receivers hang, there is room for those that are known to answer.
+    fn serve(&mut self, now: Instant) {
+        while self.busy < self.config.threads_max {
+            let shaky_may = self.busy_shaky < self.config.threads_max.div_ceil(2);
+            let [well, shaky] = &mut self.ready;
+            let next = well.pop_front().or_else(|| shaky.pop_front_if(|_| shaky_may));
+            let Some(id) = next else { return };
+            // Emptied in the meantime, or gone.
+            let Some(lane) = self.lanes.get(&id).filter(|lane| lane.state == State::Ready) else {
+                continue;
+            };
+            if lane.hook.is_removed() {
+                self.forget(id);
+                continue;
+            }
+            let is_shaky = usize::from(lane.shaky);
+            if self.busy == self.threads && !self.start_thread() {
+                self.ready[is_shaky].push_front(id);
+                return;
+            }
+            self.start(id, now);
+        }
+    }
+
+    fn start(&mut self, id: u128, now: Instant) {
+        let secure = self.lanes.get(&id).is_some_and(|lane| lane.hook.target().is_secure());
+        if secure && !self.has_roots {
+            self.load_roots();
+        }
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(notice) = lane.first().cloned() else { return };
+        if lane.attempts == 0 {
+            lane.hook.note_triggered(now_ms());
+        }
+        let client = lane.client.get_or_insert_with(|| Client::new(&self.settings)).clone();
+        let work = Work { hook: Arc::clone(&lane.hook), notice, client };
+        self.busy += 1;
+        self.busy_shaky += usize::from(lane.shaky);
+        self.set_timer(id, State::Running, now + self.config.timeout + OVERDUE);
+        // Its receiver is right here.
+        let _ = self.work.0.send(work);
+    }
+
+    /// The certificates of the system, once somebody needs them.
+    fn load_roots(&mut self) {
+        let (roots, errors) = system_roots();
+        if roots.is_empty() {
+            (self.config.report)(&Report::NoCertificates { errors: &errors });
+        }
+        self.settings.roots = Arc::new(roots);
+        self.has_roots = true;
+        // Clients made before have no roots, which posts without encryption do not need.
+    }
+
+    fn start_thread(&mut self) -> bool {
+        let (work, outcomes) = (self.work.1.clone(), self.outcomes.0.clone());
+        let thread = std::thread::Builder::new().name(format!("webhook-{}", self.threads));
+        let spawned = thread.spawn(move || {
+            for Work { hook, notice, client } in work {
+                let outcome = client.post(&hook, &notice);
+                drop(client);
+                if outcomes.send(Done { hook: hook.id(), outcome }).is_err() {
+                    return;
+                }
+            }
+        });
+        self.lacks_thread = spawned.is_err();
+        match spawned {
+            Ok(_) => self.threads += 1,
+            Err(error) => (self.config.report)(&Report::NoThread { error: &error }),
+        }
+        !self.lacks_thread
+    }
+
+    /// What follows from the outcome of a post.
+    fn finish(&mut self, done: &Done, now: Instant) {
+        self.busy -= 1;
+        let id = done.hook;
+        // A lane that is running is never dropped.
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        self.busy_shaky -= usize::from(lane.shaky);
+        lane.note_outcome(done.outcome.is_ok());
+        let last = lane.attempts >= self.config.attempts_max;
+        match &done.outcome {
+            Ok(()) => {
+                lane.hook.note_delivered();
+                self.load.delivered.fetch_add(1, Relaxed);
+                self.pop(id);
+            }
+            Err(reason) => {
+                self.load.failed_attempts.fetch_add(1, Relaxed);
+                if last && !lane.hook.is_removed() {
+                    let (attempts, notice) = (lane.attempts, lane.first());
+                    if let Some(notice) = notice {
+                        let hook = &lane.hook;
+                        (self.config.report)(&Report::Abandoned { hook, notice, attempts, reason });
+                    }
+                    lane.hook.note_failed();
+                    self.load.abandoned.fetch_add(1, Relaxed);
+                    self.pop(id);
+                }
+            }
+        }
+        self.go_on(id, now);
+    }
+
+    /// The first event of a lane is dealt with.
+    fn pop(&mut self, id: u128) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if let Some(notice) = lane.pop() {
+            self.backlog -= 1;
+            self.bytes -= notice.bytes();
+        }
+        if lane.len() < self.config.backlog_max / 2 {
+            lane.overflowing = false;
+        }
+    }
+
+    /// What a lane does after a post.
+    fn go_on(&mut self, id: u128, now: Instant) {
+        let Some(lane) = self.lanes.get(&id) else { return };
+        if lane.hook.is_removed() || self.stopping && lane.is_failing() {
+            self.forget(id);
+        } else if lane.len() == 0 {
+            self.rest(id, now);
+        } else if lane.attempts > 0 {
+            let pause = self.config.retry_delay.saturating_mul(lane.attempts);
+            self.set_timer(id, State::Pausing, now + pause);
+        } else {
+            self.set_ready(id);
+        }
+    }
+
+    /// Drops a lane that is not running, with all that waits in it.
+    fn forget(&mut self, id: u128) {
+        let Some(lane) = self.lanes.remove(&id) else { return };
+        if let Some(at) = lane.timer {
+            self.timers.remove(&(at, id));
+        }
+        self.backlog -= lane.len();
+        self.bytes -= lane.bytes();
+        if !lane.hook.is_removed() {
+            self.load.undone.fetch_add(lane.len() as u64, Relaxed);
+        }
+    }
+
+    /// From now on lanes go on to their end, but for those whose last post failed.
+    fn stop(&mut self) {
+        if std::mem::replace(&mut self.stopping, true) {
+            return;
+        }
+        // Nobody feeds it any more, but there may be events on their way.
+        let left: Vec<Input> = self.inputs.try_iter().collect();
+        for input in left {
+            self.take_in(input);
+        }
+        let given_up = |lane: &&Lane| lane.is_failing() && lane.state != State::Running;
+        let failing: Vec<u128> =
+            self.lanes.values().filter(given_up).map(|lane| lane.hook.id()).collect();
+        for id in failing {
+            self.forget(id);
+        }
+    }
+
+    /// Shows how it stands, and says so if events have been refused.
+    fn note_load(&mut self, now: Instant) {
+        self.load.backlog.store(self.backlog as u64, Relaxed);
+        self.load.backlog_bytes.store(self.bytes as u64, Relaxed);
+        self.load.threads.store(self.threads as u64, Relaxed);
+        let refused = self.load.refused.load(Relaxed);
+        let quiet = self.refused.1.is_none_or(|at| now.duration_since(at) >= REPORT_PAUSE);
+        if refused > self.refused.0 && quiet {
+            let events = refused - self.refused.0;
+            (self.config.report)(&Report::Refused { events });
+            self.refused = (refused, Some(now));
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::target::Target;
+    use super::*;
+    use std::net::TcpListener;
+
+    /// The fear: a receiver that finds a way around the limits of the client holds its thread for ever.
+    #[test]
+    fn a_post_that_outlives_the_limits_of_the_client_is_broken_off() {
+        let (inputs, taken) = bounded(8);
+        let (say, said) = unbounded();
+        let config = Config {
+            attempts_max: 1,
+            retry_delay: Duration::ZERO,
+            timeout: Duration::from_millis(100),
+            threads_max: 1,
+            backlog_max: 10,
+            backlog_bytes_max: 1000,
+            allow_private: true,
+            lookup: None,
+            report: Arc::new(move |report| say.send(format!("{report:?}")).unwrap()),
+        };
+        let mut dispatcher = Dispatcher::new(config, Arc::default(), taken);
+        dispatcher.settings.timeout = Duration::from_mins(10);
+        std::thread::spawn(|| dispatcher.run());
+        // Takes connections, and never answers.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let hook = Arc::new(Hook::new(1, Target::parse(&url, true).unwrap(), None, 1));
+        let begin = Instant::now();
+        for _ in 0..2 {
+            let notice = Notice::new(1, "e", 1, "j".into(), 1, Vec::new);
+            let hooks = [Arc::from([Arc::clone(&hook)]), Arc::default()];
+            inputs.send(Input::Event { hooks, notice }).unwrap();
+            let report = said.recv_timeout(Duration::from_secs(30)).unwrap();
+            assert!(report.starts_with("Abandoned"), "{report}");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30));
+    }
+}

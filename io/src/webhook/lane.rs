@@ -1,0 +1,143 @@
+//! The events that wait for one webhook, in their order, one of them on its way at a time. A lane has
+//! a limit: the oldest event goes when there is no room. Knows no threads and no clock.
+
+use super::client::Client;
+use super::hook::{Health, Hook, Notice};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a lane is about to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Nothing: it is empty.
+    Idle,
+    /// To be served by the next thread.
+    Ready,
+    /// A thread posts its first event.
+    Running,
+    /// Its first event is tried again later.
+    Pausing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) hook: Arc<Hook>,
+    pub(super) state: State,
+    /// Attempts for the first event that have failed.
+    pub(super) attempts: u32,
+    /// Whether its receiver has yet to show that it answers: such lanes may not take all threads.
+    pub(super) shaky: bool,
+    /// Whether events have gone for want of room since there was some.
+    pub(super) overflowing: bool,
+    /// When [`State`] calls for something.
+    pub(super) timer: Option<Instant>,
+    pub(super) client: Option<Client>,
+    backlog: VecDeque<Arc<Notice>>,
+    bytes: usize,
+}
+
+impl Lane {
+    pub(super) fn new(hook: Arc<Hook>) -> Self {
+        Self {
+            state: State::Idle,
+            attempts: 0,
+            shaky: hook.health() != Health::Well,
+            hook,
+            overflowing: false,
+            timer: None,
+            client: None,
+            backlog: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// A post has ended.
+    pub(super) fn note_outcome(&mut self, taken: bool) {
+        let health = if taken { Health::Well } else { Health::Failing };
+        self.hook.note_health(health);
+        self.shaky = !taken;
+        self.state = State::Idle;
+        self.attempts += 1;
+    }
+
+    /// Whether its last post failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.hook.health() == Health::Failing
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.backlog.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Events that can go for want of room: not the one that is on its way.
+    pub(super) fn spare(&self) -> usize {
+        self.len() - usize::from(self.state == State::Running)
+    }
+
+    pub(super) fn push(&mut self, notice: Arc<Notice>) {
+        self.bytes += notice.bytes();
+        self.backlog.push_back(notice);
+    }
+
+    pub(super) fn first(&self) -> Option<&Arc<Notice>> {
+        self.backlog.front()
+    }
+
+    /// Ends with the first event, however it went.
+    pub(super) fn pop(&mut self) -> Option<Arc<Notice>> {
+        let notice = self.backlog.pop_front()?;
+        self.bytes -= notice.bytes();
+        self.attempts = 0;
+        Some(notice)
+    }
+
+    /// Drops the oldest event that is not on its way.
+    pub(super) fn drop_oldest(&mut self) -> bool {
+        if self.state == State::Running {
+            let Some(notice) = self.backlog.remove(1) else { return false };
+            self.bytes -= notice.bytes();
+            return true;
+        }
+        self.pop().is_some()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::target::Target;
+    use super::*;
+
+    fn lane(events: u64) -> Lane {
+        let target = Target::parse("https://example.com", false).unwrap();
+        let mut lane = Lane::new(Arc::new(Hook::new(1, target, None, 1)));
+        for at_ms in 0..events {
+            lane.push(Arc::new(Notice::new(1, "e", at_ms, "j".into(), 10, Vec::new)));
+        }
+        lane
+    }
+
+    fn left(lane: &Lane) -> Vec<u64> {
+        lane.backlog.iter().map(|notice| notice.at_ms()).collect()
+    }
+
+    #[test]
+    fn the_oldest_event_goes_but_not_the_one_on_its_way() {
+        let mut lane = lane(4);
+        lane.attempts = 2;
+        assert!(lane.drop_oldest());
+        assert_eq!((left(&lane), lane.attempts, lane.bytes()), (vec![1, 2, 3], 0, 30));
+        lane.state = State::Running;
+        lane.attempts = 1;
+        assert!(lane.drop_oldest());
+        assert_eq!((left(&lane), lane.attempts, lane.spare()), (vec![1, 3], 1, 1));
+        assert!(lane.drop_oldest() && !lane.drop_oldest());
+        assert_eq!((left(&lane), lane.bytes()), (vec![1], 10));
+    }
+}

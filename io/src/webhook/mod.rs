@@ -1,0 +1,24 @@
+//! Webhooks: posts to other people's servers, made by threads of their own so that nobody who waits for
+//! such a server holds up a shard.
+//!
+//! ```text
+//! shard --Feed--> dispatcher --> lane of each webhook --> threads --> HTTP
+//!                     ^                                      |
+//!                     +---------------- outcome -------------+
+//! ```
+//!
+//! Which event is for which webhook, and what is posted about it, is known to whoever feeds it.
+
+mod address;
+mod client;
+mod dispatch;
+mod hook;
+mod lane;
+mod pool;
+mod resolve;
+mod target;
+
+pub use hook::{Counts, Hook, Notice};
+pub use pool::{Config, Feed, Hooks, Load, Pool, Report};
+pub use resolve::Lookup;
+pub use target::{Refusal, Target};

@@ -1,0 +1,223 @@
+//! What the rest of the server sees of deliveries: their settings, the way in, and how they stand.
+
+use super::dispatch::Dispatcher;
+use super::hook::{Hook, Notice};
+use super::resolve::Lookup;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::{Duration, Instant};
+
+/// Events on their way from the shards to the dispatcher.
+const FED_MAX: usize = 65_536;
+/// And their memory. One event is always taken.
+const FED_BYTES_MAX: usize = 64 << 20;
+
+/// How to deliver.
+#[derive(Clone)]
+pub struct Config {
+    /// Attempts for one event in all, at least 1.
+    pub attempts_max: u32,
+    /// Attempt n waits n - 1 times this long after the one before.
+    pub retry_delay: Duration,
+    /// Longest time one attempt may take, from the first byte to the last.
+    pub timeout: Duration,
+    /// Threads that post. Started as they are needed.
+    pub threads_max: usize,
+    /// Events that may wait for one webhook.
+    pub backlog_max: usize,
+    /// Memory of all events that wait. The webhook that has most of it loses its oldest.
+    pub backlog_bytes_max: usize,
+    /// Whether webhooks may point into private networks.
+    pub allow_private: bool,
+    /// Where names are looked up, if not with the system.
+    pub lookup: Option<Lookup>,
+    /// What people should know. Called by the dispatcher's thread.
+    pub report: Arc<dyn Fn(&Report<'_>) + Send + Sync>,
+}
+
+/// What people should know.
+#[derive(Debug)]
+pub enum Report<'a> {
+    /// An event was given up.
+    Abandoned {
+        /// Whose.
+        hook: &'a Hook,
+        /// Which.
+        notice: &'a Notice,
+        /// After how many attempts.
+        attempts: u32,
+        /// How the last one failed.
+        reason: &'a str,
+    },
+    /// A webhook has no room for more events and begins to lose its oldest.
+    Overflow {
+        /// Which.
+        hook: &'a Hook,
+    },
+    /// Events were refused at the way in since this was last reported.
+    Refused {
+        /// How many.
+        events: u64,
+    },
+    /// The system has no certificates: posts by HTTPS fail.
+    NoCertificates {
+        /// Why.
+        errors: &'a [String],
+    },
+    /// The system gives no thread.
+    NoThread {
+        /// Why.
+        error: &'a io::Error,
+    },
+}
+
+/// How deliveries stand, and what has become of them since the start.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// Events taken by their webhooks.
+    pub delivered: AtomicU64,
+    /// Attempts that failed.
+    pub failed_attempts: AtomicU64,
+    /// Events given up after the last attempt.
+    pub abandoned: AtomicU64,
+    /// Events that went because the backlog was full.
+    pub dropped: AtomicU64,
+    /// Events that were not taken in.
+    pub refused: AtomicU64,
+    /// Events that wait or are on their way.
+    pub backlog: AtomicU64,
+    /// Their memory.
+    pub backlog_bytes: AtomicU64,
+    /// Threads that post.
+    pub threads: AtomicU64,
+    /// Events that a stop has given up.
+    pub(super) undone: AtomicU64,
+    pub(super) fed_bytes: AtomicUsize,
+}
+
+/// The webhooks that an event may be for: those of all queues and those of its own. Put together when
+/// webhooks come and go, so that an event costs a shard the same however many there are.
+pub type Hooks = [Arc<[Arc<Hook>]>; 2];
+
+/// To the dispatcher.
+pub(super) enum Input {
+    /// An event for those of `hooks` that want its kind.
+    Event { hooks: Hooks, notice: Notice },
+    /// No more events come.
+    Stop,
+}
+
+/// The way in. Never waits.
+#[derive(Clone)]
+pub struct Feed {
+    inputs: Sender<Input>,
+    load: Arc<Load>,
+}
+
+impl Feed {
+    /// Gives an event to those of `hooks` that want it. If there is no room it is lost to all of them,
+    /// which is counted.
+    pub fn offer(&self, hooks: Hooks, notice: Notice) {
+        let bytes = notice.bytes();
+        let fed = self.load.fed_bytes.fetch_add(bytes, Relaxed);
+        if fed > 0 && fed + bytes > FED_BYTES_MAX {
+            self.load.fed_bytes.fetch_sub(bytes, Relaxed);
+            self.refuse(&hooks, notice.kind());
+            return;
+        }
+        let sent = self.inputs.try_send(Input::Event { hooks, notice });
+        if let Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) = sent {
+            self.load.fed_bytes.fetch_sub(bytes, Relaxed);
+            if let Input::Event { hooks, notice } = back {
+                self.refuse(&hooks, notice.kind());
+            }
+        }
+    }
+
+    /// Counts an event that is lost to those of `hooks` that want its kind.
+    pub fn refuse(&self, hooks: &Hooks, kind: u32) {
+        for hook in
+            hooks.iter().flat_map(|some| some.iter()).filter(|hook| hook.wants() & kind != 0)
+        {
+            hook.note_failed();
+            self.load.refused.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How deliveries stand.
+    pub fn load(&self) -> &Load {
+        &self.load
+    }
+}
+
+/// The threads.
+pub struct Pool {
+    feed: Feed,
+    ended: Receiver<()>,
+}
+
+impl Pool {
+    /// Starts the dispatcher; threads that post come when they are needed.
+    pub fn start(config: Config) -> io::Result<Self> {
+        let load = Arc::new(Load::default());
+        let (inputs, taken) = bounded(FED_MAX);
+        let (end, ended) = bounded(1);
+        let dispatcher = Dispatcher::new(config, Arc::clone(&load), taken);
+        std::thread::Builder::new().name("webhooks".into()).spawn(move || {
+            dispatcher.run();
+            // Whoever waited may have given up.
+            let _ = end.send(());
+        })?;
+        Ok(Self { feed: Feed { inputs, load }, ended })
+    }
+
+    /// The way in.
+    pub fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+
+    /// Lets what can be delivered be delivered until `deadline`: posts under way end, and what waits
+    /// for webhooks that are well is posted. Returns how many events are lost.
+    pub fn stop(self, deadline: Instant) -> u64 {
+        let load = &self.feed.load;
+        let sent = self.feed.inputs.send_deadline(Input::Stop, deadline);
+        let ended = sent.is_ok() && self.ended.recv_deadline(deadline).is_ok();
+        let left = if ended { 0 } else { load.backlog.load(Relaxed) };
+        left + load.undone.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::target::Target;
+    use super::*;
+
+    fn event(bytes: usize) -> Notice {
+        Notice::new(1, "e", 1, "j".into(), bytes, Vec::new)
+    }
+
+    /// The fear: a shard that waits, or memory without end, when events come faster than they go.
+    #[test]
+    fn an_event_that_finds_the_way_in_full_is_counted_as_lost_to_those_who_want_it() {
+        let (inputs, taken) = bounded(3);
+        let feed = Feed { inputs, load: Arc::default() };
+        let target = Target::parse("https://example.com", false).unwrap();
+        let hook = |wants| Arc::new(Hook::new(1, target.clone(), None, wants));
+        let (wants, other) = (hook(1), hook(2));
+        let hooks: Hooks = [Arc::from([Arc::clone(&wants)]), Arc::from([Arc::clone(&other)])];
+        let lost = || (wants.counts().failed, other.counts().failed);
+        // One that is larger than all that may wait is taken all the same, and no other beside it.
+        feed.offer(hooks.clone(), event(FED_BYTES_MAX + 1));
+        feed.offer(hooks.clone(), event(1));
+        assert_eq!((taken.len(), lost()), (1, (1, 0)));
+        feed.load.fed_bytes.store(0, Relaxed);
+        (0..3).for_each(|_| feed.offer(hooks.clone(), event(1)));
+        assert_eq!((taken.len(), lost()), (3, (2, 0)));
+        assert_eq!(feed.load.fed_bytes.load(Relaxed), 2);
+        assert_eq!(feed.load.refused.load(Relaxed), 2);
+    }
+}

@@ -1,0 +1,424 @@
+//! Deliveries against receivers on loopback. The fears: an event that is lost, comes out of order or
+//! without its signature; a receiver that holds up others; a way into the network behind the server.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../tests/support/receiver.rs"]
+#[allow(dead_code)]
+mod receiver;
+
+use corq_io::webhook::{Config, Feed, Hook, Lookup, Notice, Pool, Report, Target};
+use receiver::{Habit, Receiver};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    while start.elapsed() < DEADLINE {
+        if let Some(found) = probe() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    panic!("waited in vain: {what}");
+}
+
+/// A pool and what it reported.
+struct Bed {
+    pool: Pool,
+    feed: Feed,
+    reports: Arc<Mutex<Vec<String>>>,
+    next_hook: AtomicUsize,
+    next_event: AtomicUsize,
+}
+
+fn config() -> Config {
+    Config {
+        attempts_max: 3,
+        retry_delay: Duration::from_millis(5),
+        timeout: Duration::from_millis(600),
+        threads_max: 4,
+        backlog_max: 1000,
+        backlog_bytes_max: 1 << 20,
+        allow_private: true,
+        lookup: None,
+        report: Arc::new(|_| {}),
+    }
+}
+
+impl Bed {
+    fn new(change: impl FnOnce(&mut Config)) -> Self {
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&reports);
+        let mut config = config();
+        config.report = Arc::new(move |report: &Report<'_>| {
+            kept.lock().unwrap().push(format!("{report:?}"));
+        });
+        change(&mut config);
+        let pool = Pool::start(config).unwrap();
+        let feed = pool.feed();
+        let (next_hook, next_event) = (AtomicUsize::new(1), AtomicUsize::new(0));
+        Self { pool, feed, reports, next_hook, next_event }
+    }
+
+    fn hook(&self, url: &str, secret: Option<&str>) -> Arc<Hook> {
+        let id = self.next_hook.fetch_add(1, Ordering::Relaxed) as u128;
+        Arc::new(Hook::new(id, Target::parse(url, true).unwrap(), secret, 0b11))
+    }
+
+    /// One event, whose body is its number.
+    fn tell(&self, hooks: &[&Arc<Hook>]) {
+        let number = self.next_event.fetch_add(1, Ordering::Relaxed);
+        self.tell_body(hooks, 1, number as u64, number.to_string().into());
+    }
+
+    fn tell_body(&self, hooks: &[&Arc<Hook>], kind: u32, at_ms: u64, body: Vec<u8>) {
+        let hooks: Arc<[Arc<Hook>]> = hooks.iter().map(|hook| Arc::clone(hook)).collect();
+        let bytes = body.len().max(1);
+        let notice = Notice::new(kind, "job.waiting", at_ms, "j".into(), bytes, move || body);
+        self.feed.offer([hooks, Arc::default()], notice);
+    }
+
+    fn reports(&self) -> Vec<String> {
+        self.reports.lock().unwrap().clone()
+    }
+}
+
+/// The numbers that have come, in their order.
+fn numbers(receiver: &Receiver) -> Vec<u64> {
+    receiver.posts().iter().map(|post| post.text().parse().unwrap()).collect()
+}
+
+#[test]
+fn a_post_has_its_headers_and_its_signature() {
+    let bed = Bed::new(|_| {});
+    let receiver = Receiver::always(Habit::Status(204));
+    let signed = bed.hook(&receiver.url(), Some("Jefe"));
+    bed.tell_body(&[&signed], 1, 1_700_000_000_123, b"what do ya want for nothing?".to_vec());
+    until("a post", || (!receiver.posts().is_empty()).then_some(()));
+    let post = &receiver.posts()[0];
+    assert_eq!(post.line, "POST /hook HTTP/1.1");
+    for (name, value) in [
+        ("Content-Type", "application/json"),
+        ("X-Webhook-Event", "job.waiting"),
+        ("X-Webhook-Timestamp", "1700000000123"),
+        ("X-Webhook-Signature", "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"),
+    ] {
+        assert_eq!(post.header(name), Some(value), "{name}");
+    }
+    let plain = bed.hook(&receiver.url(), None);
+    bed.tell(&[&plain]);
+    until("another", || (receiver.posts().len() == 2).then_some(()));
+    assert_eq!(receiver.posts()[1].header("X-Webhook-Signature"), None);
+    until("the count", || (signed.counts().delivered == 1).then_some(()));
+    assert!(signed.counts().triggered_at_ms > Some(1_700_000_000_000));
+}
+
+#[test]
+fn events_come_in_order_over_one_connection_and_only_those_that_are_wanted() {
+    let bed = Bed::new(|_| {});
+    let receiver = Receiver::always(Habit::Status(200));
+    let hook = bed.hook(&receiver.url(), None);
+    for number in 0..200 {
+        bed.tell(&[&hook]);
+        // Of a kind that it has not asked for.
+        bed.tell_body(&[&hook], 0b100, number, b"never".to_vec());
+    }
+    until("all", || (receiver.posts().len() == 200).then_some(()));
+    assert!(numbers(&receiver).is_sorted());
+    let connections = receiver.posts().iter().map(|post| post.connection).max();
+    assert_eq!(connections, Some(0), "the connection was not kept");
+}
+
+#[test]
+fn a_failed_post_is_tried_again_with_growing_pauses_and_before_those_behind_it() {
+    let bed = Bed::new(|config| config.retry_delay = Duration::from_millis(100));
+    let receiver = Receiver::start(|before, _| Habit::Status(if before < 2 { 500 } else { 200 }));
+    let hook = bed.hook(&receiver.url(), None);
+    (0..3).for_each(|_| bed.tell(&[&hook]));
+    until("all", || (hook.counts().delivered == 3).then_some(()));
+    assert_eq!(numbers(&receiver), [0, 0, 0, 1, 2]);
+    let posts = receiver.posts();
+    let pauses: Vec<u128> =
+        posts.windows(2).map(|two| (two[1].at - two[0].at).as_millis()).collect();
+    assert!(pauses[0] >= 100 && pauses[1] >= 200, "{pauses:?}");
+    assert_eq!((hook.counts().failed, bed.reports()), (0, vec![]));
+    let load = bed.feed.load();
+    assert_eq!(load.failed_attempts.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn after_the_last_attempt_an_event_is_abandoned_and_the_next_one_begins() {
+    let bed = Bed::new(|_| {});
+    let target = Receiver::always(Habit::Status(200));
+    let elsewhere = target.port();
+    for (answer, reason) in [
+        (Habit::Status(500), "it answered 500"),
+        (Habit::Status(404), "it answered 404"),
+        (Habit::Redirect(elsewhere), "it answered 302 Found, and redirects are not followed"),
+        (Habit::Close, ""),
+        (Habit::Hang, "it did not answer within 600 ms"),
+        (Habit::Drip, "it did not answer within 600 ms"),
+    ] {
+        let receiver = Receiver::start(move |before, _| match before {
+            0..3 => answer,
+            _ => Habit::Status(200),
+        });
+        let hook = bed.hook(&receiver.url(), None);
+        bed.tell(&[&hook]);
+        bed.tell(&[&hook]);
+        until("the next", || (hook.counts().delivered == 1).then_some(()));
+        assert_eq!((receiver.posts().len(), hook.counts().failed), (4, 1), "{answer:?}");
+        let last = bed.reports().pop().unwrap();
+        assert!(last.starts_with("Abandoned") && last.contains("attempts: 3"), "{last}");
+        assert!(last.contains(reason), "{answer:?}: {last}");
+    }
+    assert_eq!(target.posts().len(), 0, "a redirect was followed");
+    assert_eq!(bed.feed.load().abandoned.load(Ordering::Relaxed), 6);
+}
+
+#[test]
+fn nobody_listening_is_a_failure_that_is_told() {
+    let bed = Bed::new(|config| config.attempts_max = 1);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hook = bed.hook(&format!("http://{free}/secret-path"), None);
+    bed.tell(&[&hook]);
+    until("the end", || (hook.counts().failed == 1).then_some(()));
+    let said = until("a report", || bed.reports().pop());
+    assert!(said.contains("refused") && !said.contains("secret-path"), "{said}");
+}
+
+/// The fear: limits for each read and write, which a byte now and then satisfies for ever.
+#[test]
+fn a_receiver_that_reads_byte_by_byte_is_cut_off_at_the_limit() {
+    let bed = Bed::new(|config| {
+        config.attempts_max = 1;
+        config.backlog_bytes_max = 64 << 20;
+    });
+    let receiver = Receiver::always(Habit::ReadSlowly);
+    let hook = bed.hook(&receiver.url(), None);
+    let begin = Instant::now();
+    bed.tell_body(&[&hook], 1, 1, vec![b'1'; 30 << 20]);
+    until("the end", || (hook.counts().failed == 1).then_some(()));
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn of_an_answer_only_the_status_counts() {
+    let bed = Bed::new(|config| config.timeout = Duration::from_secs(20));
+    let receiver = Receiver::always(Habit::DripBody);
+    let hook = bed.hook(&receiver.url(), None);
+    let begin = Instant::now();
+    bed.tell(&[&hook]);
+    bed.tell(&[&hook]);
+    until("both", || (hook.counts().delivered == 2).then_some(()));
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn receivers_that_hang_hold_up_nobody_else() {
+    let bed = Bed::new(|config| {
+        config.timeout = Duration::from_millis(1500);
+        config.retry_delay = Duration::ZERO;
+    });
+    let good = Receiver::always(Habit::Status(200));
+    let hook = bed.hook(&good.url(), None);
+    bed.tell(&[&hook]);
+    until("the first delivery", || (hook.counts().delivered == 1).then_some(()));
+    let hanging = Receiver::always(Habit::Hang);
+    let hooks: Vec<_> = (0..8).map(|_| bed.hook(&hanging.url(), None)).collect();
+    for _ in 0..50 {
+        bed.tell(&hooks.iter().collect::<Vec<_>>());
+    }
+    until("a hanging post", || (!hanging.posts().is_empty()).then_some(()));
+    for _ in 0..5 {
+        let begin = Instant::now();
+        let before = hook.counts().delivered;
+        bed.tell(&[&hook]);
+        until("a delivery", || (hook.counts().delivered > before).then_some(()));
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+    assert!(bed.feed.load().threads.load(Ordering::Relaxed) <= 4);
+    // And those that hang are not left out either.
+    let failed = || bed.feed.load().failed_attempts.load(Ordering::Relaxed);
+    until("a failed attempt of each", || (failed() >= 8).then_some(()));
+}
+
+#[test]
+fn a_full_backlog_loses_its_oldest_events_and_counts_them() {
+    let bed = Bed::new(|config| {
+        config.backlog_max = 10;
+        config.timeout = Duration::from_secs(20);
+    });
+    let gate = Arc::new(AtomicUsize::new(0));
+    let closed = Arc::clone(&gate);
+    let receiver = Receiver::start(move |_, _| {
+        until("the gate", || (closed.load(Ordering::Acquire) > 0).then_some(()));
+        Habit::Status(200)
+    });
+    let hook = bed.hook(&receiver.url(), None);
+    let other = bed.hook(&receiver.url(), None);
+    for _ in 0..30 {
+        bed.tell(&[&hook]);
+    }
+    let load = bed.feed.load();
+    until("the loss", || (load.dropped.load(Ordering::Relaxed) == 20).then_some(()));
+    bed.tell(&[&other]);
+    gate.store(1, Ordering::Release);
+    until("the rest", || (hook.counts().delivered == 10).then_some(()));
+    until("the other", || (other.counts().delivered == 1).then_some(()));
+    let mut got = numbers(&receiver);
+    got.retain(|&number| number != 30);
+    // The one that was on its way is never the one that goes.
+    assert!(got == [0, 21, 22, 23, 24, 25, 26, 27, 28, 29] || got == (20..30).collect::<Vec<_>>());
+    assert_eq!(hook.counts().failed, 20);
+    assert_eq!(bed.reports().iter().filter(|one| one.starts_with("Overflow")).count(), 1);
+    until("an empty backlog", || (load.backlog.load(Ordering::Relaxed) == 0).then_some(()));
+    assert_eq!(load.backlog_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn when_memory_is_short_the_webhook_that_has_most_of_it_loses() {
+    let bed = Bed::new(|config| {
+        config.backlog_bytes_max = 100_000;
+        config.timeout = Duration::from_secs(20);
+    });
+    let hanging = Receiver::always(Habit::Hang);
+    let (fat, thin) = (bed.hook(&hanging.url(), None), bed.hook(&hanging.url(), None));
+    for _ in 0..5 {
+        bed.tell(&[&thin]);
+    }
+    for number in 0..20 {
+        bed.tell_body(&[&fat], 1, number, vec![b'1'; 10_000]);
+    }
+    until("the loss", || (fat.counts().failed >= 10).then_some(()));
+    assert_eq!((fat.counts().failed, thin.counts().failed), (11, 0));
+    assert!(bed.feed.load().backlog_bytes.load(Ordering::Relaxed) <= 100_000);
+}
+
+#[test]
+fn a_removed_webhook_gets_nothing_more() {
+    let bed = Bed::new(|config| config.retry_delay = Duration::from_millis(50));
+    let receiver = Receiver::always(Habit::Status(500));
+    let hook = bed.hook(&receiver.url(), None);
+    (0..5).for_each(|_| bed.tell(&[&hook]));
+    until("a post", || (!receiver.posts().is_empty()).then_some(()));
+    hook.remove();
+    let load = bed.feed.load();
+    until("an empty backlog", || (load.backlog.load(Ordering::Relaxed) == 0).then_some(()));
+    assert!(receiver.posts().len() <= 2, "{}", receiver.posts().len());
+    assert_eq!((hook.counts().failed, bed.reports()), (0, vec![]), "that is no failure");
+}
+
+#[test]
+fn a_stop_ends_what_can_be_ended_and_gives_up_the_rest() {
+    let bed = Bed::new(|config| {
+        config.retry_delay = Duration::from_secs(1000);
+        config.timeout = Duration::from_secs(20);
+    });
+    let slow = Receiver::start(|_, _| {
+        std::thread::sleep(Duration::from_millis(50));
+        Habit::Status(200)
+    });
+    let failing = Receiver::always(Habit::Status(500));
+    let (good, bad) = (bed.hook(&slow.url(), None), bed.hook(&failing.url(), None));
+    (0..3).for_each(|_| bed.tell(&[&bad]));
+    until("a failure", || (!failing.posts().is_empty()).then_some(()));
+    until("its count", || {
+        (bed.feed.load().failed_attempts.load(Ordering::Relaxed) == 1).then_some(())
+    });
+    (0..10).for_each(|_| bed.tell(&[&good]));
+    let begin = Instant::now();
+    assert_eq!(bed.pool.stop(Instant::now() + DEADLINE), 3);
+    assert!(begin.elapsed() < DEADLINE / 2);
+    assert_eq!((slow.posts().len(), good.counts().delivered), (10, 10));
+}
+
+#[test]
+fn a_stop_waits_no_longer_than_it_may() {
+    let bed = Bed::new(|config| config.timeout = Duration::from_mins(1));
+    let hanging = Receiver::always(Habit::Hang);
+    let hook = bed.hook(&hanging.url(), None);
+    (0..3).for_each(|_| bed.tell(&[&hook]));
+    until("a post", || (!hanging.posts().is_empty()).then_some(()));
+    let begin = Instant::now();
+    assert_eq!(bed.pool.stop(begin + Duration::from_millis(200)), 3);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+/// Names that lead where `addresses` says.
+fn lookup(addresses: &'static [&'static str]) -> (Lookup, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let lookup = Lookup(Arc::new(move |_, port| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(addresses.iter().map(|it| SocketAddr::new(it.parse().unwrap(), port)).collect())
+    }));
+    (lookup, asked)
+}
+
+#[test]
+fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
+    let receiver = Receiver::always(Habit::Status(200));
+    for (addresses, said) in [
+        (&["127.0.0.1"] as &'static [&'static str], "a loopback address: 127.0.0.1"),
+        (&["10.0.0.1"], "a private address: 10.0.0.1"),
+        (&["169.254.169.254"], "a cloud metadata host: 169.254.169.254"),
+        (&["::ffff:127.0.0.1"], "a loopback address: ::ffff:127.0.0.1"),
+        (&["fd00::1"], "a private address: fd00::1"),
+        // One bad address among good ones.
+        (&["1.1.1.1", "127.0.0.1"], "a loopback address: 127.0.0.1"),
+    ] {
+        let (lookup, _) = lookup(addresses);
+        let bed = Bed::new(|config| {
+            config.allow_private = false;
+            config.lookup = Some(lookup);
+            config.attempts_max = 1;
+        });
+        let url = format!("http://rebound.example:{}/", receiver.port());
+        let target = Target::parse(&url, false).unwrap();
+        bed.tell(&[&Arc::new(Hook::new(1, target, None, 1))]);
+        let report = until("a report", || bed.reports().pop());
+        assert!(report.contains(&format!("rebound.example has {said}")), "{report}");
+    }
+    // Registered under other rules, or before there were any.
+    for (url, said) in [
+        ("http://localhost/", "localhost is this machine (localhost)"),
+        ("http://db.internal/", "db.internal is an internal host (*.internal)"),
+        ("http://127.0.0.1/", "127.0.0.1 has a loopback address: 127.0.0.1"),
+        ("http://[::1]/", "[::1] has a loopback address: ::1"),
+    ] {
+        let bed = Bed::new(|config| {
+            config.allow_private = false;
+            config.attempts_max = 1;
+        });
+        bed.tell(&[&bed.hook(url, None)]);
+        let report = until("a report", || bed.reports().pop());
+        assert!(report.contains(said), "{report}");
+    }
+    assert_eq!(receiver.posts().len(), 0);
+}
+
+/// What is checked is what is connected to: nothing looks a name up between the two.
+#[test]
+fn a_name_is_looked_up_once_for_each_post() {
+    let (lookup, asked) = lookup(&["127.0.0.1"]);
+    let bed = Bed::new(|config| config.lookup = Some(lookup));
+    let receiver =
+        Receiver::start(|before, _| if before < 2 { Habit::Status(200) } else { Habit::Close });
+    let hook = bed.hook(&format!("http://anything.example:{}/", receiver.port()), None);
+    for posts in 1..=2 {
+        bed.tell(&[&hook]);
+        until("a post", || (hook.counts().delivered == posts).then_some(()));
+    }
+    let posts = receiver.posts();
+    assert_eq!(posts.iter().map(|post| post.connection).collect::<Vec<_>>(), [0, 0]);
+    let host = posts[0].header("Host");
+    assert_eq!(host, Some(&*format!("anything.example:{}", receiver.port())));
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}

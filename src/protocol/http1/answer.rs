@@ -1,0 +1,119 @@
+//! Answers: status line, headers and body, written straight into a connection's output.
+
+use std::io::Write;
+
+/// The type of most answers.
+pub const JSON: &str = "application/json";
+/// The type of plain words.
+pub const TEXT: &str = "text/plain";
+/// The type of the text that Prometheus reads.
+pub const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Tells a client that it may send its body.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// One answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// The status.
+    pub status: u16,
+    /// The type of the body.
+    pub kind: &'static str,
+    /// Headers of this answer alone, each with its line's end.
+    pub extra: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// How an answer is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manner {
+    /// Whether the body is left out, as HEAD wants it.
+    pub bodiless: bool,
+    /// Whether the connection goes on.
+    pub stay: bool,
+}
+
+/// The headers that every answer has.
+#[derive(Debug)]
+pub struct Standing {
+    lines: Box<str>,
+}
+
+impl Standing {
+    /// With answers open to the pages of `origin`, which is one origin or `*`.
+    pub fn new(origin: &str) -> Self {
+        let vary = if origin == "*" { "" } else { "Vary: Origin\r\n" };
+        let lines = format!(
+            "Access-Control-Allow-Origin: {origin}\r\n{vary}\
+             X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
+             Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\n\
+             Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
+        );
+        Self { lines: lines.into() }
+    }
+
+    /// Their lines.
+    pub fn lines(&self) -> &str {
+        &self.lines
+    }
+}
+
+/// Writes an answer. `date` is the value of that header.
+pub fn write(
+    out: &mut Vec<u8>,
+    standing: &Standing,
+    date: &str,
+    answer: &Answer<'_>,
+    manner: Manner,
+) {
+    let Answer { status, kind, extra, body } = *answer;
+    let body_bytes = if manner.bodiless { 0 } else { body.len() };
+    out.reserve(512 + standing.lines.len() + extra.len() + body_bytes);
+    begin(out, status);
+    if status != 204 {
+        put(out, &["Content-Type: ", kind, "\r\nContent-Length: "]);
+        // Writing to a vector cannot fail.
+        let _ = write!(out, "{}", body.len());
+        put(out, &["\r\n"]);
+    }
+    let connection = if manner.stay { "keep-alive" } else { "close" };
+    put(out, &[&standing.lines, extra, "Date: ", date, "\r\nConnection: ", connection, "\r\n\r\n"]);
+    if !manner.bodiless {
+        out.extend_from_slice(body);
+    }
+}
+
+/// The status line.
+pub fn begin(out: &mut Vec<u8>, status: u16) {
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason(status));
+}
+
+fn put(out: &mut Vec<u8>, parts: &[&str]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        101 => "Switching Protocols",
+        200 => "OK",
+        204 => "No Content",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        404 => "Not Found",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        417 => "Expectation Failed",
+        426 => "Upgrade Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}

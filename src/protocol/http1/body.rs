@@ -1,0 +1,150 @@
+//! The body of a request, gathered as it comes: by its length, or in chunks.
+
+use super::head::Length;
+use super::{BODY_BYTES_MAX, Problem};
+
+/// Longest line of a chunk's size with its extensions, and longest trailer, in bytes.
+const LINE_BYTES_MAX: usize = 1024;
+
+/// Most trailers, which nobody here reads.
+const TRAILERS_MAX: u32 = 100;
+
+const TOO_LARGE: Problem = Problem { status: 413, text: "The body must be at most 12 MB" };
+const GARBLED: Problem = Problem::bad("The chunks of the body are garbled");
+
+/// A body on its way.
+#[derive(Debug)]
+pub struct Body {
+    bytes: Vec<u8>,
+    part: Part,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// So many bytes, and that is all.
+    Rest(usize),
+    /// The line with the size of a chunk.
+    Size,
+    /// So many bytes of a chunk.
+    Chunk(usize),
+    /// The end of the line behind a chunk.
+    ChunkEnd,
+    /// Trailers, so many by now, up to an empty line.
+    Trailers(u32),
+    /// Nothing.
+    Over,
+}
+
+/// Refuses a body that is known to be too long before any of it has come.
+pub fn check(length: Length) -> Result<(), Problem> {
+    match length {
+        Length::Bytes(bytes) if bytes > BODY_BYTES_MAX as u64 => Err(TOO_LARGE),
+        _ => Ok(()),
+    }
+}
+
+impl Body {
+    /// A body of which nothing has come. Its memory grows with what comes, not with what is announced.
+    pub fn new(length: Length) -> Self {
+        let part = match length {
+            Length::Bytes(0) => Part::Over,
+            Length::Bytes(bytes) => Part::Rest(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            Length::Chunked => Part::Size,
+        };
+        Self { bytes: Vec::new(), part }
+    }
+
+    /// Whether all of it has come.
+    pub fn is_whole(&self) -> bool {
+        self.part == Part::Over
+    }
+
+    /// What has come.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Takes what of `input` belongs to the body, and says how many bytes that was. Half a line is
+    /// left for the next time.
+    pub fn take(&mut self, input: &[u8]) -> Result<usize, Problem> {
+        let mut at = 0;
+        loop {
+            let left = &input[at..];
+            match self.part {
+                Part::Over => return Ok(at),
+                Part::Rest(bytes) | Part::Chunk(bytes) => {
+                    let taken = bytes.min(left.len());
+                    self.bytes.extend_from_slice(&left[..taken]);
+                    at += taken;
+                    let rest = bytes - taken;
+                    self.part = match (self.part, rest) {
+                        (Part::Rest(_), 0) => Part::Over,
+                        (Part::Rest(_), _) => Part::Rest(rest),
+                        (_, 0) => Part::ChunkEnd,
+                        _ => Part::Chunk(rest),
+                    };
+                    if rest > 0 {
+                        return Ok(at);
+                    }
+                }
+                Part::Size | Part::ChunkEnd | Part::Trailers(_) => {
+                    let Some(line) = line(left)? else { return Ok(at) };
+                    at += line.len() + 2;
+                    self.part = self.after_line(line)?;
+                }
+            }
+        }
+    }
+
+    fn after_line(&self, line: &[u8]) -> Result<Part, Problem> {
+        match self.part {
+            Part::Size => match size(line)? {
+                0 => Ok(Part::Trailers(0)),
+                bytes if self.bytes.len() + bytes > BODY_BYTES_MAX => Err(TOO_LARGE),
+                bytes => Ok(Part::Chunk(bytes)),
+            },
+            Part::ChunkEnd if line.is_empty() => Ok(Part::Size),
+            Part::Trailers(_) if line.is_empty() => Ok(Part::Over),
+            Part::Trailers(count) if count < TRAILERS_MAX && is_field(line) => {
+                Ok(Part::Trailers(count + 1))
+            }
+            _ => Err(GARBLED),
+        }
+    }
+}
+
+/// The line at the front, without its end; `None` if that has not come.
+fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Problem> {
+    let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
+    match memchr::memchr(b'\n', window) {
+        Some(at) if at > 0 && bytes[at - 1] == b'\r' && !bytes[..at - 1].contains(&b'\r') => {
+            Ok(Some(&bytes[..at - 1]))
+        }
+        None if bytes.len() < LINE_BYTES_MAX => Ok(None),
+        _ => Err(GARBLED),
+    }
+}
+
+/// The size of a chunk: hexadecimal digits, then extensions that nobody here knows.
+fn size(line: &[u8]) -> Result<usize, Problem> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let behind = line[digits..].trim_ascii_start();
+    let ends =
+        behind.first().is_none_or(|byte| *byte == b';') && line[digits..].first() != Some(&b'\t');
+    // Sixteen digits would overflow; a size that needs eight is refused for itself.
+    if !(1..=15).contains(&digits) || !ends || behind.iter().any(u8::is_ascii_control) {
+        return Err(GARBLED);
+    }
+    let value = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as usize;
+    Ok(line[..digits].iter().fold(0, |sum, &byte| sum << 4 | value(byte)))
+}
+
+/// A name, a colon and a value.
+fn is_field(line: &[u8]) -> bool {
+    let is_name = |byte: &u8| byte.is_ascii_graphic() && *byte != b':';
+    let name = line.iter().take_while(|byte| is_name(byte)).count();
+    name > 0
+        && line.get(name) == Some(&b':')
+        && line[name..].iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control())
+}

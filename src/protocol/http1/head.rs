@@ -1,0 +1,244 @@
+//! The head of a request: the request line and the headers, read by `httparse` once they are whole.
+//!
+//! Stricter than the grammar's tolerances wherever these let two readers disagree about where a
+//! request ends. What a path or a header's value asks for is not known here.
+
+use std::mem::MaybeUninit;
+
+use super::{HEAD_BYTES_MAX, HEADERS_MAX, Problem};
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the methods of HTTP")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Delete,
+    Options,
+    /// Any other token.
+    Other,
+}
+
+/// How long the body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Length {
+    /// So many bytes; none, if the head does not say.
+    Bytes(u64),
+    /// It comes in chunks.
+    Chunked,
+}
+
+/// A head that is whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// All of it, to the empty line that ends it.
+    pub raw: &'a [u8],
+    /// What is to be done.
+    pub method: Method,
+    /// With what.
+    pub target: &'a str,
+    /// The minor version: 0 or 1.
+    pub minor: u8,
+    /// Whether the client wants to go on after the answer.
+    pub keep_alive: bool,
+    /// The body that follows.
+    pub length: Length,
+    /// Whether the client waits before it sends the body: `Some(false)` if it expects something that
+    /// nobody knows.
+    pub expects: Option<bool>,
+    /// Who it says it is.
+    pub authorization: Option<&'a [u8]>,
+    /// On whose behalf it comes, as proxies tell.
+    pub forwarded_for: Option<&'a [u8]>,
+    /// The same, as other proxies tell.
+    pub real_ip: Option<&'a [u8]>,
+}
+
+const GARBLED: Problem = Problem::bad("Bad request");
+const LINE_ENDS: Problem = Problem::bad("Lines must end with CR LF");
+const TOO_LARGE: Problem =
+    Problem { status: 431, text: "The head must be at most 32 KB with at most 100 headers" };
+const VERSION: Problem = Problem { status: 505, text: "The version must be HTTP/1.1 or HTTP/1.0" };
+const LENGTHS: Problem = Problem::bad("Content-Length must be given once, as a number");
+const BOTH_LENGTHS: Problem =
+    Problem::bad("Content-Length and Transfer-Encoding must not both be given");
+const CODING: Problem = Problem { status: 501, text: "Transfer-Encoding must be chunked" };
+const CODINGS: Problem = Problem::bad("Transfer-Encoding must be given once, to HTTP/1.1");
+const HOST: Problem = Problem::bad("Host must be given once");
+
+/// Bytes of empty lines at the front, which some clients leave behind a body.
+pub fn empty_lines(bytes: &[u8]) -> usize {
+    bytes.chunks_exact(2).take_while(|pair| pair == b"\r\n").count() * 2
+}
+
+/// Reads the head at the front of `bytes`; `None` if it is not whole yet. `seen` says how much has
+/// been looked through in vain before, and is to be kept for the next try.
+pub fn read<'a>(bytes: &'a [u8], seen: &mut usize) -> Result<Option<Head<'a>>, Problem> {
+    // What begins like no method never becomes a request, however long one waits.
+    let strange = |first: &u8| !first.is_ascii_alphabetic() && *first != b'\r';
+    if bytes.first().is_some_and(strange) {
+        return Err(GARBLED);
+    }
+    let Some(end) = find_end(bytes, seen)? else { return Ok(None) };
+    let raw = &bytes[..end];
+    // Each LF has a CR before it, so a CR too many stands alone.
+    if memchr::memchr_iter(b'\r', raw).count() != memchr::memchr_iter(b'\n', raw).count() {
+        return Err(LINE_ENDS);
+    }
+    let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(raw, &mut headers) {
+        Ok(httparse::Status::Complete(length)) if length == end => {
+            understand(raw, &request).map(Some)
+        }
+        Err(httparse::Error::TooManyHeaders) => Err(TOO_LARGE),
+        Err(httparse::Error::Version) if names_version(raw) => Err(VERSION),
+        _ => Err(GARBLED),
+    }
+}
+
+/// Whether what stands where the version should is one.
+fn names_version(raw: &[u8]) -> bool {
+    let third = raw.splitn(3, |byte| *byte == b' ').nth(2);
+    third.is_some_and(|version| version.starts_with(b"HTTP/"))
+}
+
+/// Where the head ends: behind the first empty line. What lies beyond the limit is not looked at, so
+/// that it does not matter in which pieces it comes.
+fn find_end(bytes: &[u8], seen: &mut usize) -> Result<Option<usize>, Problem> {
+    let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let from = (*seen).min(window.len());
+    for found in memchr::memchr_iter(b'\n', &window[from..]) {
+        let lines = &window[..=from + found];
+        if lines.ends_with(b"\r\n\r\n") {
+            *seen = 0;
+            return Ok(Some(lines.len()));
+        }
+        if !lines.ends_with(b"\r\n") {
+            return Err(LINE_ENDS);
+        }
+    }
+    if bytes.len() >= HEAD_BYTES_MAX {
+        return Err(TOO_LARGE);
+    }
+    *seen = bytes.len();
+    Ok(None)
+}
+
+/// What of the headers counts here.
+#[derive(Default)]
+struct Headers<'a> {
+    length: Option<u64>,
+    coding: Option<&'a [u8]>,
+    host: bool,
+    close: bool,
+    keep_alive: bool,
+    expects: Option<bool>,
+    authorization: Option<&'a [u8]>,
+    forwarded_for: Option<&'a [u8]>,
+    real_ip: Option<&'a [u8]>,
+}
+
+fn understand<'a>(raw: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<Head<'a>, Problem> {
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version)
+    else {
+        return Err(GARBLED);
+    };
+    let mut headers = Headers::default();
+    for header in request.headers.iter() {
+        headers.note(header.name, header.value.trim_ascii())?;
+    }
+    if minor == 1 && !headers.host {
+        return Err(HOST);
+    }
+    let length = match (headers.length, headers.coding) {
+        (Some(_), Some(_)) => return Err(BOTH_LENGTHS),
+        (length, None) => Length::Bytes(length.unwrap_or(0)),
+        (None, Some(_)) if minor == 0 => return Err(CODINGS),
+        (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Length::Chunked,
+        (None, Some(_)) => return Err(CODING),
+    };
+    Ok(Head {
+        raw,
+        method: match method {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            "POST" => Method::Post,
+            "DELETE" => Method::Delete,
+            "OPTIONS" => Method::Options,
+            _ => Method::Other,
+        },
+        target,
+        minor,
+        keep_alive: !headers.close && (minor == 1 || headers.keep_alive),
+        length,
+        // A client of HTTP/1.0 cannot expect anything.
+        expects: headers.expects.filter(|_| minor == 1),
+        authorization: headers.authorization,
+        forwarded_for: headers.forwarded_for,
+        real_ip: headers.real_ip,
+    })
+}
+
+impl<'a> Headers<'a> {
+    fn note(&mut self, name: &str, value: &'a [u8]) -> Result<(), Problem> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is("host") => {
+                let again = std::mem::replace(&mut self.host, true);
+                return if again || !is_host(value) { Err(HOST) } else { Ok(()) };
+            }
+            6 if is("expect") => {
+                let known = value.eq_ignore_ascii_case(b"100-continue");
+                self.expects = Some(known && self.expects != Some(false));
+            }
+            9 if is("x-real-ip") => self.real_ip = Some(value),
+            10 if is("connection") => {
+                for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            13 if is("authorization") => {
+                // Which of two counts is not for the server to guess: neither fits any token.
+                let twice = self.authorization.is_some();
+                self.authorization = Some(if twice { b"" } else { value });
+            }
+            14 if is("content-length") => {
+                let digits =
+                    (1..=18).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+                if self.length.is_some() || !digits {
+                    return Err(LENGTHS);
+                }
+                let number = value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+                self.length = Some(number);
+            }
+            15 if is("x-forwarded-for") => {
+                // The first names the client; the others are proxies on the way.
+                self.forwarded_for.get_or_insert(value);
+            }
+            17 if is("transfer-encoding") && self.coding.replace(value).is_some() => {
+                return Err(CODINGS);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A name or address with or without a port; empty is allowed.
+fn is_host(value: &[u8]) -> bool {
+    value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]%~".contains(byte))
+}
+
+impl<'a> Head<'a> {
+    /// The value of any header by its name in lower case; the first, if it stands more than once.
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.raw.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
+            let at = memchr::memchr(b':', line)?;
+            let fits = line[..at].eq_ignore_ascii_case(name.as_bytes());
+            fits.then(|| line[at + 1..].trim_ascii())
+        })
+    }
+}

@@ -1,0 +1,34 @@
+//! HTTP/1.1 as far as bytes go: no sockets, no clock, and no path that means anything.
+//!
+//! [`head`] reads the head of a request, [`body`] what follows it, [`target`] takes its path apart,
+//! [`answer`] writes what goes back. Whatever two readers could take for two different requests is
+//! refused, and the connection with it.
+
+pub mod answer;
+pub mod body;
+pub mod head;
+pub mod target;
+
+/// Largest head of a request, in bytes: the request line and all headers.
+pub const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// Most headers of a request.
+pub const HEADERS_MAX: usize = 100;
+
+/// Largest body of a request, in bytes.
+pub const BODY_BYTES_MAX: usize = 12 * 1024 * 1024;
+
+/// Why bytes are no request. Nothing after them can be understood, so the connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The status of the answer.
+    pub status: u16,
+    /// The text for the client.
+    pub text: &'static str,
+}
+
+impl Problem {
+    const fn bad(text: &'static str) -> Self {
+        Self { status: 400, text }
+    }
+}

@@ -1,0 +1,94 @@
+//! Fields that hold objects with fields of their own: `backoff`, `repeat`, `jobs`.
+//!
+//! What is wrong inside is told with the way to it in front. Which command they belong to is not
+//! known here.
+
+use corq_shards::command::Repeat;
+
+use crate::api::spec::{
+    BACKOFF_FIELDS, BACKOFF_REQUIRED, FieldSpec, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS,
+    REPEAT_REQUIRED,
+};
+
+use super::decode::take_job;
+use super::fields::{Aside, Complaint, Fields, Value, batch, integer};
+use super::msgpack::Reader;
+
+/// Reads an object within a field into `fields`; `false` if another type stands here.
+#[inline]
+fn object<'a>(
+    fields: &mut Fields<'a>,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<bool, Complaint> {
+    let Some(entries) = reader.map()? else { return Ok(false) };
+    for _ in 0..entries {
+        let key = reader.key()?;
+        fields.read(key, reader, aside)?;
+    }
+    fields.complete()?;
+    Ok(true)
+}
+
+/// Puts the name of the field that holds an object in front of what is wrong inside it.
+#[cold]
+fn inside(path: &str, complaint: &str) -> Complaint {
+    if complaint.starts_with("Invalid frame") {
+        return complaint.into();
+    }
+    format!("{path}{complaint}").into()
+}
+
+pub(super) fn read_backoff<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(BACKOFF_FIELDS, BACKOFF_REQUIRED);
+    if object(&mut fields, reader, aside).map_err(|complaint| inside("backoff.", &complaint))? {
+        return Ok(Value::Integer(fields.integer("delay")));
+    }
+    let Kind::Integer { min, max } = BACKOFF_FIELDS[0].kind else { return Err(spec.wrong_type()) };
+    integer(spec, reader, min, max).map(Value::Integer)
+}
+
+pub(super) fn read_repeat<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(REPEAT_FIELDS, REPEAT_REQUIRED);
+    if !object(&mut fields, reader, aside).map_err(|complaint| inside("repeat.", &complaint))? {
+        return Err(spec.wrong_type());
+    }
+    aside.repeat = Some(Repeat {
+        every_ms: fields.integer("every") as u64,
+        limit: fields.integer_or_none("limit"),
+        count: fields.integer("count") as u64,
+    });
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_jobs<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let count = batch(spec, reader)?;
+    let mut jobs = Vec::with_capacity(count);
+    let mut fields = Fields::new(JOB_FIELDS, JOB_REQUIRED);
+    for index in 0..count {
+        fields.reset();
+        let job = match object(&mut fields, reader, aside) {
+            Ok(true) => take_job(&mut fields, aside, true),
+            Ok(false) => return Err(spec.wrong_item(index)),
+            Err(complaint) => Err(complaint),
+        };
+        match job {
+            Ok(job) => jobs.push(job),
+            Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
+        }
+    }
+    aside.jobs = jobs;
+    Ok(Value::Aside)
+}

@@ -1,0 +1,262 @@
+//! WebSocket (RFC 6455) without a socket: the handshake, the frames of a client, and what goes back.
+//!
+//! Heads of frames are read and written by `tungstenite`; the rules for sequences of frames are here,
+//! since its own state machine wants buffers for each connection, and an idle one shall hold none. What
+//! the messages say is not known here.
+
+use std::io::Cursor;
+
+use data_encoding::BASE64;
+use ring::digest;
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
+
+/// Largest message, in one frame or in several, and as much as the other surfaces take.
+pub const MESSAGE_BYTES_MAX: usize = super::frame::FRAME_BYTES_MAX;
+
+/// Largest payload of a frame that is no part of a message.
+const CONTROL_BYTES_MAX: usize = 125;
+
+/// What the standard appends to a client's key.
+const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Bytes of a client's key, as text and decoded.
+const KEY_CHARS: usize = 24;
+const KEY_BYTES: usize = 16;
+
+/// Why a connection is closed, as told to the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Closing {
+    /// One of the codes of RFC 6455, section 7.4.1.
+    pub code: u16,
+    /// For people; at most 123 bytes.
+    pub reason: &'static str,
+}
+
+impl Closing {
+    /// The server stops.
+    pub const GOING_AWAY: Self = Self { code: 1001, reason: "the server stops" };
+    /// A message in binary.
+    pub const NOT_TEXT: Self = Self { code: 1003, reason: "messages must be text" };
+    /// A text that is not UTF-8.
+    pub const NOT_UTF8: Self = Self { code: 1007, reason: "a text is not valid UTF-8" };
+    /// A message beyond [`MESSAGE_BYTES_MAX`].
+    pub const TOO_LARGE: Self = Self { code: 1009, reason: "a message exceeds 64 MB" };
+    /// Somebody who has lost his right sends more than he may.
+    pub const STRANGER: Self = Self { code: 1008, reason: "Not authenticated" };
+    /// Two pings in a row without an answer.
+    pub const SILENT: Self = Self { code: 1001, reason: "pings were not answered" };
+
+    const fn protocol(reason: &'static str) -> Self {
+        Self { code: 1002, reason }
+    }
+}
+
+/// Why a request to change to WebSocket is refused: a status of HTTP and a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// 400, or 426 if another version of the protocol is asked for (the answer then names the one that
+    /// is spoken: `Sec-WebSocket-Version: 13`).
+    pub status: u16,
+    /// What is wrong.
+    pub error: &'static str,
+}
+
+/// What must be sent with a key to prove that it was read. `header` gives the value of a header by
+/// its name in lower case.
+pub fn accept_key<'a>(header: impl Fn(&str) -> Option<&'a [u8]>) -> Result<String, Refusal> {
+    let refuse = |error| Err(Refusal { status: 400, error });
+    if !header("upgrade").is_some_and(|value| has_word(value, b"websocket")) {
+        return refuse("Upgrade must be websocket");
+    }
+    if !header("connection").is_some_and(|value| has_word(value, b"upgrade")) {
+        return refuse("Connection must be Upgrade");
+    }
+    if header("sec-websocket-version") != Some(b"13") {
+        return Err(Refusal { status: 426, error: "Sec-WebSocket-Version must be 13" });
+    }
+    let key = header("sec-websocket-key").unwrap_or_default();
+    let decoded = BASE64.decode(key);
+    if key.len() != KEY_CHARS || !decoded.is_ok_and(|bytes| bytes.len() == KEY_BYTES) {
+        return refuse("Sec-WebSocket-Key must be 16 bytes in base64");
+    }
+    let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    context.update(key);
+    context.update(KEY_SUFFIX);
+    Ok(BASE64.encode(context.finish().as_ref()))
+}
+
+/// Whether a list of words has this one, in any case.
+fn has_word(value: &[u8], word: &[u8]) -> bool {
+    value.split(|&byte| byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(word))
+}
+
+/// The answer that ends HTTP on the connection. No extension is offered, compression least of all: it
+/// would cost memory for every connection and let secrets be guessed. `headers` are the header lines
+/// that every answer carries, each with its CRLF.
+pub fn switch(out: &mut Vec<u8>, accept: &str, headers: &str) {
+    out.extend_from_slice(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n",
+    );
+    out.extend_from_slice(format!("Sec-WebSocket-Accept: {accept}\r\n{headers}\r\n").as_bytes());
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The beginning of a message, or all of it: a text, or not.
+    First {
+        /// A text.
+        text: bool,
+    },
+    /// A further piece of a message.
+    Next,
+    /// The peer wants to end.
+    Close,
+    /// The peer wants to see its bytes again.
+    Ping,
+    /// The peer has seen a ping.
+    Pong,
+}
+
+/// One frame of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// Whether it is the last of its message.
+    pub last: bool,
+    /// Its payload, as it came.
+    pub masked: &'a [u8],
+    /// How it is masked.
+    pub mask: [u8; 4],
+}
+
+impl Frame<'_> {
+    /// Whether it is one of those that may stand within a message.
+    pub fn is_control(&self) -> bool {
+        matches!(self.kind, Kind::Close | Kind::Ping | Kind::Pong)
+    }
+
+    /// Appends the payload as it was meant.
+    pub fn unmask(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(self.masked);
+        let (whole, rest) = out[start..].as_chunks_mut::<4>();
+        for chunk in whole {
+            *chunk = (u32::from_ne_bytes(*chunk) ^ u32::from_ne_bytes(self.mask)).to_ne_bytes();
+        }
+        rest.iter_mut().zip(self.mask).for_each(|(byte, mask)| *byte ^= mask);
+    }
+}
+
+/// Looks for a frame at the front of `bytes` and says how many it takes; `None` if its end has not
+/// come. `open` is how many bytes of a message have come in frames before it, if one is open.
+pub fn split(bytes: &[u8], open: Option<usize>) -> Result<Option<(Frame<'_>, usize)>, Closing> {
+    let mut cursor = Cursor::new(bytes);
+    let Ok(parsed) = FrameHeader::parse(&mut cursor) else {
+        return Err(Closing::protocol("unknown kind of frame"));
+    };
+    let Some((head, length)) = parsed else { return Ok(None) };
+    if head.rsv1 || head.rsv2 || head.rsv3 {
+        return Err(Closing::protocol("reserved bits are set"));
+    }
+    let Some(mask) = head.mask else {
+        return Err(Closing::protocol("frames of a client must be masked"));
+    };
+    let (kind, room) = match (head.opcode, open) {
+        (OpCode::Data(Data::Text), None) => (Kind::First { text: true }, MESSAGE_BYTES_MAX),
+        (OpCode::Data(Data::Binary), None) => (Kind::First { text: false }, MESSAGE_BYTES_MAX),
+        (OpCode::Data(Data::Continue), Some(before)) => (Kind::Next, MESSAGE_BYTES_MAX - before),
+        (OpCode::Data(Data::Continue), None) => {
+            return Err(Closing::protocol("a piece of no message"));
+        }
+        (OpCode::Data(_), _) => return Err(Closing::protocol("a message within a message")),
+        (OpCode::Control(_), _) if !head.is_final || length > CONTROL_BYTES_MAX as u64 => {
+            return Err(Closing::protocol("a control frame must be small and whole"));
+        }
+        (OpCode::Control(Control::Ping), _) => (Kind::Ping, CONTROL_BYTES_MAX),
+        (OpCode::Control(Control::Pong), _) => (Kind::Pong, CONTROL_BYTES_MAX),
+        (OpCode::Control(_), _) => (Kind::Close, CONTROL_BYTES_MAX),
+    };
+    if length > room as u64 {
+        return Err(Closing::TOO_LARGE);
+    }
+    // The position is within the bytes, and the length within the largest message.
+    let (start, end) = (cursor.position() as usize, cursor.position() as usize + length as usize);
+    let Some(masked) = bytes.get(start..end) else { return Ok(None) };
+    Ok(Some((Frame { kind, last: head.is_final, masked, mask }, end)))
+}
+
+/// How many bytes the frame at the front of `bytes` announces, once its head is there.
+pub fn announced(bytes: &[u8]) -> u64 {
+    let head = FrameHeader::parse(&mut Cursor::new(bytes));
+    head.ok().flatten().map_or(0, |(_, length)| length)
+}
+
+/// The answer to a peer's wish to end: its own code, or what is wrong with its wish. `None` if it gave
+/// no code.
+pub fn answer_to_close(payload: &[u8]) -> Option<Closing> {
+    let (code, reason) = match payload.split_first_chunk() {
+        Some((code, reason)) => (u16::from_be_bytes(*code), reason),
+        None if payload.is_empty() => return None,
+        None => return Some(Closing::protocol("half a close code")),
+    };
+    if !CloseCode::from(code).is_allowed() {
+        return Some(Closing::protocol("no such close code"));
+    }
+    if std::str::from_utf8(reason).is_err() {
+        return Some(Closing::NOT_UTF8);
+    }
+    Some(Closing { code, reason: "" })
+}
+
+/// The head of a frame for a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    bytes: [u8; 10],
+    length: usize,
+}
+
+impl Head {
+    /// Of a frame that is a whole message, or a control frame.
+    fn of(opcode: OpCode, payload_bytes: usize) -> Self {
+        let mut head = Self { bytes: [0; 10], length: 0 };
+        let header = FrameHeader { opcode, ..FrameHeader::default() };
+        head.length = header.len(payload_bytes as u64);
+        // Ten bytes are room for the longest head without a mask.
+        let _ = header.format(payload_bytes as u64, &mut &mut head.bytes[..]);
+        head
+    }
+
+    /// Of a text of so many bytes.
+    pub fn of_text(text_bytes: usize) -> Self {
+        Self::of(OpCode::Data(Data::Text), text_bytes)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// Appends a ping without a payload.
+pub fn ping(out: &mut Vec<u8>) {
+    out.extend_from_slice(Head::of(OpCode::Control(Control::Ping), 0).bytes());
+}
+
+/// Appends the answer to a ping.
+pub fn pong(out: &mut Vec<u8>, payload: &[u8]) {
+    out.extend_from_slice(Head::of(OpCode::Control(Control::Pong), payload.len()).bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Appends the last frame; `None` gives no reason.
+pub fn close(out: &mut Vec<u8>, closing: Option<Closing>) {
+    let bytes = closing.map_or(0, |closing| 2 + closing.reason.len());
+    out.extend_from_slice(Head::of(OpCode::Control(Control::Close), bytes).bytes());
+    if let Some(Closing { code, reason }) = closing {
+        out.extend_from_slice(&code.to_be_bytes());
+        out.extend_from_slice(reason.as_bytes());
+    }
+}

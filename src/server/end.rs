@@ -1,0 +1,45 @@
+//! The end of a shard: no more commands, and everybody who has asked something gets an answer.
+
+use super::core::Core;
+use super::message::Batch;
+use corq_io::net::{ConnId, Connections};
+use corq_shards::Caller;
+use corq_shards::command::Command;
+
+impl Core {
+    /// Takes no more commands; pulls that wait get their empty answer.
+    pub fn begin_to_end(&mut self, conns: &mut Connections) {
+        self.stopping = true;
+        self.apply(conns, Caller::default(), &Command::EndWaits);
+        self.end_streams(conns);
+    }
+
+    /// Whether everybody here has an answer. `sent` tells of a connection's output.
+    pub fn is_quiet(&self, sent: impl Fn(ConnId) -> bool) -> bool {
+        self.tasks.is_empty()
+            && self.cold.is_empty()
+            && self.lookings.is_empty()
+            && self.webhooks.outbox.is_empty()
+            && self.parked.is_empty()
+            && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
+    }
+
+    /// What still keeps [`Core::is_quiet`] from being true, for people.
+    pub fn unfinished(&self) -> String {
+        let unanswered: u32 = self.sessions.iter().map(|session| session.in_flight).sum();
+        format!(
+            "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine",
+            self.me,
+            self.tasks.len(),
+            self.parked.len(),
+        )
+    }
+
+    /// Makes the other shards look around, by mail that says nothing.
+    pub fn wake_others(&mut self) {
+        for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {
+            self.post.send(dest, Batch::default());
+        }
+        self.post.flush();
+    }
+}

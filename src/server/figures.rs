@@ -1,0 +1,266 @@
+//! What only HTTP asks for: how the server is, whether it can take jobs, what it holds in memory. Each
+//! shard adds its figures, the one that was asked writes the sum.
+
+use super::all::write_stats;
+use super::core::Core;
+use super::http::{Limiter, megabytes};
+use super::message::{Question, Share};
+use super::session::Speech;
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::memory::{self, Memory};
+use corq_shards::stats::Census;
+
+/// The most types of objects that are listed.
+const TYPES_SHOWN_MAX: usize = 20;
+
+/// Why the server is not ready.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Trouble {
+    /// The next log file cannot be made.
+    NoSpace,
+    /// More waits for the disk than may.
+    DiskBehind,
+    /// It ends.
+    Stopping,
+}
+
+impl Trouble {
+    fn text(self) -> &'static str {
+        match self {
+            Self::NoSpace => "The disk has no room for the next log file",
+            Self::DiskBehind => "The disk is too far behind",
+            Self::Stopping => "The server is stopping",
+        }
+    }
+
+    fn status(self) -> &'static str {
+        if self == Self::Stopping { "stopping" } else { "degraded" }
+    }
+}
+
+/// The types of objects that are counted.
+const TYPES: [&str; 19] = [
+    "Job",
+    "Queue",
+    "Lease",
+    "Timer",
+    "WaitingPull",
+    "UniqueKey",
+    "Cron",
+    "DependencyWatch",
+    "ForgottenJob",
+    "CustomId",
+    "Worker",
+    "TcpConnection",
+    "HttpConnection",
+    "WebSocketConnection",
+    "EventStream",
+    "ParkedCommand",
+    "CommandInSteps",
+    "RateLimitedClient",
+    "LogCacheMegabyte",
+];
+
+/// Those that something outside of the server holds on to: workers and clients.
+const HELD: [&str; 7] = [
+    "Lease",
+    "WaitingPull",
+    "Worker",
+    "TcpConnection",
+    "HttpConnection",
+    "WebSocketConnection",
+    "EventStream",
+];
+
+/// The figures of one shard, or of all together.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    shards: usize,
+    objects: [u64; TYPES.len()],
+    log_memory_bytes: u64,
+    trouble: Option<Trouble>,
+}
+
+/// What is known of the whole server beside them.
+pub struct OfServer<'a> {
+    /// Jobs by state, totals and rates.
+    pub census: &'a Census,
+    /// Time since the start.
+    pub uptime_ms: u64,
+    /// Shards there are.
+    pub shards: usize,
+}
+
+impl Core {
+    /// This shard's figures.
+    pub(super) fn share_of_figures(&self) -> Share {
+        let held = self.engine.shard.holdings();
+        let log = &self.engine.book.0;
+        let log_memory_bytes = log.memory_bytes() as u64;
+        let objects = [
+            held.jobs,
+            held.queues,
+            held.leases,
+            held.timers,
+            held.waiters,
+            held.unique_keys,
+            held.crons,
+            held.watches,
+            held.past,
+            self.directory.len(),
+            self.workers.len(),
+            self.sessions.count(Speech::Frames),
+            self.sessions.count(Speech::Http),
+            self.sessions.count(Speech::WebSocket),
+            self.sessions.count(Speech::Events),
+            self.parked.len(),
+            self.tasks.len(),
+            self.http.limiter.as_ref().map_or(0, Limiter::len),
+            log.memory_bytes() >> 20,
+        ];
+        let troubles = [
+            (self.stopping, Trouble::Stopping),
+            (self.saturated, Trouble::DiskBehind),
+            (log.lacks_space(), Trouble::NoSpace),
+        ];
+        let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
+        let objects = objects.map(|count| count as u64);
+        Share::Figures(Box::new(Figures { shards: 1, objects, log_memory_bytes, trouble }))
+    }
+}
+
+impl Figures {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &Self) {
+        self.shards += other.shards;
+        self.log_memory_bytes += other.log_memory_bytes;
+        self.trouble = self.trouble.max(other.trouble);
+        for (sum, count) in self.objects.iter_mut().zip(other.objects) {
+            *sum += count;
+        }
+    }
+
+    /// Whether any have been added.
+    pub fn are_there(&self) -> bool {
+        self.shards > 0
+    }
+
+    fn count(&self, kind: &str) -> u64 {
+        TYPES.iter().position(|name| *name == kind).map_or(0, |place| self.objects[place])
+    }
+
+    /// Writes the reply to a question.
+    pub fn write(&self, out: &mut Vec<u8>, question: Question, of_server: &OfServer<'_>) {
+        match question {
+            Question::Health => self.write_health(out, of_server),
+            Question::Ready => self.write_ready(out),
+            Question::ServerStats => {
+                let mut writer = reply::head(out, true, None, 3);
+                write_stats(&mut writer, of_server.census, of_server.uptime_ms);
+                self.write_memory(&mut writer, true);
+                self.write_collections(&mut writer, of_server.census);
+            }
+            _ => self.write_heap(out, of_server),
+        }
+    }
+
+    fn write_health(&self, out: &mut Vec<u8>, of_server: &OfServer<'_>) {
+        let mut writer = reply::head(out, true, None, 6);
+        writer.str("status");
+        writer.str(self.trouble.map_or("healthy", Trouble::status));
+        writer.str("uptime");
+        writer.uint(of_server.uptime_ms / 1000);
+        writer.str("version");
+        writer.str(env!("CARGO_PKG_VERSION"));
+        let census = of_server.census;
+        let queues = [
+            ("waiting", census.waiting),
+            ("active", census.active),
+            ("delayed", census.delayed),
+            ("completed", census.completed),
+            ("dlq", census.failed),
+        ];
+        write_counts(&mut writer, "queues", &queues);
+        let connections = [
+            ("tcp", self.count("TcpConnection")),
+            ("ws", self.count("WebSocketConnection")),
+            ("sse", self.count("EventStream")),
+        ];
+        write_counts(&mut writer, "connections", &connections);
+        self.write_memory(&mut writer, false);
+    }
+
+    fn write_ready(&self, out: &mut Vec<u8>) {
+        let ready = self.trouble.is_none();
+        let mut writer = reply::head(out, ready, None, 1 + usize::from(!ready));
+        writer.str("ready");
+        writer.bool(ready);
+        if let Some(trouble) = self.trouble {
+            writer.str("error");
+            writer.str(trouble.text());
+        }
+    }
+
+    /// With what lies beside the allocator's heap, if `more`.
+    fn write_memory(&self, writer: &mut Writer<'_>, more: bool) {
+        let Memory { heap_used, heap_total, resident, shared } = memory::measure();
+        writer.str("memory");
+        writer.map(if more { 5 } else { 3 });
+        let mut field = |name: &str, bytes: u64| {
+            writer.str(name);
+            writer.number(megabytes(bytes));
+        };
+        field("heapUsed", heap_used);
+        field("heapTotal", heap_total);
+        field("rss", resident);
+        if more {
+            field("external", shared);
+            field("arrayBuffers", self.log_memory_bytes);
+        }
+    }
+
+    fn write_collections(&self, writer: &mut Writer<'_>, census: &Census) {
+        let collections = [
+            ("jobIndex", self.count("Job")),
+            ("completedJobs", census.completed),
+            ("processingTotal", census.active),
+            ("queuedTotal", census.waiting),
+            ("temporalIndexTotal", self.count("Timer")),
+        ];
+        write_counts(writer, "collections", &collections);
+    }
+
+    fn write_heap(&self, out: &mut Vec<u8>, of_server: &OfServer<'_>) {
+        let mut writer = reply::head(out, true, None, 4);
+        self.write_memory(&mut writer, false);
+        let heap = [
+            ("objectCount", self.objects.iter().sum()),
+            ("protectedCount", HELD.iter().map(|kind| self.count(kind)).sum()),
+            ("globalCount", of_server.shards as u64),
+        ];
+        write_counts(&mut writer, "heap", &heap);
+        self.write_collections(&mut writer, of_server.census);
+        let mut types: Vec<(&str, u64)> = TYPES.into_iter().zip(self.objects).collect();
+        types.sort_by_key(|&(kind, count)| (std::cmp::Reverse(count), kind));
+        types.truncate(TYPES_SHOWN_MAX);
+        writer.str("topObjectTypes");
+        writer.array(types.len());
+        for (kind, count) in types {
+            writer.map(2);
+            writer.str("type");
+            writer.str(kind);
+            writer.str("count");
+            writer.uint(count);
+        }
+    }
+}
+
+fn write_counts(writer: &mut Writer<'_>, name: &str, counts: &[(&str, u64)]) {
+    writer.str(name);
+    writer.map(counts.len());
+    for (name, count) in counts {
+        writer.str(name);
+        writer.uint(*count);
+    }
+}

@@ -1,0 +1,263 @@
+//! From the reply of a command to the answer of a request.
+
+use super::super::core::Core;
+use super::super::execute::{DAMAGED, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE};
+use super::{
+    Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
+    memory, slimmed,
+};
+use crate::protocol::frame::PREFIX_BYTES;
+use crate::protocol::http1::answer::{self, Standing};
+use crate::protocol::json;
+use crate::protocol::msgpack::Reader;
+use chrono::{DateTime, Datelike, Timelike};
+
+/// How far a request of more than one command is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Its only command is under way.
+    Only,
+    /// This job is to be cancelled.
+    Cancelling(Box<str>),
+    /// The job could not be cancelled, and its state is asked for to tell why.
+    WhyNot,
+}
+
+/// The headers of an answer to a preflight.
+const PREFLIGHT: &str = "Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n\
+    Access-Control-Allow-Headers: Content-Type, Authorization\r\n\
+    Access-Control-Max-Age: 86400\r\n";
+
+/// The answer to a pull that found nothing, or was never made.
+const NO_JOB: &[u8] = br#"{"ok":true,"job":null,"token":null}"#;
+
+/// What went wrong when a request got no reply at all.
+const LOST: &str = "Internal server error";
+
+impl Core {
+    /// Makes an answer of the reply frame to the request under way.
+    pub(in super::super) fn answer_http(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        frame: &[u8],
+    ) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let Some(exchange) = &mut session.dialogue.exchange else { return };
+        let payload = &frame[PREFIX_BYTES..];
+        let error = error_of(payload);
+        match (exchange.endpoint, &mut exchange.stage, error) {
+            (_, Stage::Cancelling(job), Some(NOT_CANCELLABLE)) => {
+                let job = std::mem::take(job);
+                exchange.stage = Stage::WhyNot;
+                let mut frame = Vec::new();
+                ask::bare(&mut frame, "GetState", "id", &job);
+                self.begin(conns, conn, &frame);
+            }
+            (_, Stage::WhyNot, _) => match text_field(payload, "state") {
+                Some("unknown") => self.conclude_error(conns, conn, 404, NOT_FOUND),
+                _ => self.conclude_error(conns, conn, 400, NOT_CANCELLABLE),
+            },
+            (Endpoint::PeekPull, _, None) => self.conclude(conns, conn, 200, JSON, NO_JOB),
+            (Endpoint::Prometheus, _, None) => {
+                let text = data_of(payload).and_then(|data| text_field(data, "metrics"));
+                let text = text.unwrap_or_default().as_bytes();
+                self.conclude(conns, conn, 200, EXPOSITION, text);
+            }
+            (endpoint, ..) => {
+                let mut text = std::mem::take(&mut self.http.json);
+                text.clear();
+                match json::from_reply(payload, &mut text) {
+                    Ok(()) => {
+                        let status = error.map_or(200, |error| status_of(endpoint, error));
+                        self.conclude(conns, conn, status, JSON, &text);
+                    }
+                    Err(_) => self.conclude_error(conns, conn, 500, DAMAGED),
+                }
+                self.http.json = slimmed(text);
+            }
+        }
+    }
+
+    /// A request whose answer will not come any more, as what it asked for was given up with its
+    /// client's half of the connection.
+    pub(in super::super) fn answer_dropped(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let Some(exchange) = &session.dialogue.exchange else { return };
+        if session.in_flight > 0 {
+            return;
+        }
+        match exchange.endpoint {
+            Endpoint::Pull => self.conclude(conns, conn, 200, JSON, NO_JOB),
+            _ => self.conclude_error(conns, conn, 500, LOST),
+        }
+    }
+
+    /// Answers the request under way.
+    pub(super) fn conclude(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        status: u16,
+        kind: &'static str,
+        body: &[u8],
+    ) {
+        self.conclude_with(conns, conn, &Answer { status, kind, extra: "", body });
+    }
+
+    pub(super) fn conclude_error(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        status: u16,
+        text: &str,
+    ) {
+        self.conclude(conns, conn, status, JSON, error_body(text).as_bytes());
+    }
+
+    fn conclude_with(&mut self, conns: &mut Connections, conn: ConnId, answer: &Answer<'_>) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let Some(Exchange { manner, .. }) = session.dialogue.exchange.take() else { return };
+        if session.blocked || session.half_closed {
+            self.unblocked.push(conn);
+        }
+        self.write_answer(conns, conn, answer, manner);
+    }
+
+    /// Answers a request that goes nowhere.
+    pub(super) fn object(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        objection: &Objection,
+        manner: Manner,
+    ) {
+        let Objection { status, text, extra } = objection;
+        let body = error_body(text);
+        let answer = Answer { status: *status, kind: JSON, extra, body: body.as_bytes() };
+        self.write_answer(conns, conn, &answer, manner);
+    }
+
+    fn write_answer(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        answer: &Answer<'_>,
+        manner: Manner,
+    ) {
+        let Some(out) = conns.output(conn) else { return };
+        let (standing, date) = self.http.standing_at(self.now_ms);
+        answer::write(out, standing, date, answer, manner);
+        self.touch(conn);
+        if !manner.stay
+            && let Some(session) = self.sessions.get(conn)
+        {
+            // Ended once whatever led here is done with its effects.
+            session.dialogue.over = true;
+            self.unblocked.push(conn);
+        }
+    }
+
+    /// Ends a connection whose last answer is written.
+    pub(in super::super) fn finish_if_over(&mut self, conns: &mut Connections, conn: ConnId) {
+        if self.sessions.get(conn).is_some_and(|session| session.dialogue.over) {
+            self.finish_connection(conns, conn);
+        }
+    }
+
+    pub(super) fn preflight(&mut self, conns: &mut Connections, conn: ConnId) {
+        let answer = Answer { status: 204, kind: JSON, extra: PREFLIGHT, body: b"" };
+        self.conclude_with(conns, conn, &answer);
+    }
+
+    /// Gives memory back to the system and shows what that has brought.
+    pub(super) fn give_memory_back(&mut self, conns: &mut Connections, conn: ConnId) {
+        let before = memory::measure();
+        memory::give_back();
+        let after = memory::measure();
+        let shown = |memory: &memory::Memory| {
+            let memory::Memory { heap_used, heap_total, resident, .. } = memory;
+            let [used, total, resident] =
+                [heap_used, heap_total, resident].map(|&bytes| megabytes(bytes));
+            format!(r#"{{"heapUsed":{used},"heapTotal":{total},"rss":{resident}}}"#)
+        };
+        let body =
+            format!(r#"{{"ok":true,"before":{},"after":{}}}"#, shown(&before), shown(&after));
+        self.conclude(conns, conn, 200, JSON, body.as_bytes());
+    }
+}
+
+impl super::Desk {
+    /// What every answer says, and the date, which is made once a second.
+    pub fn standing_at(&mut self, now_ms: u64) -> (&Standing, &str) {
+        let now_s = now_ms / 1000;
+        if now_s != self.date_of_s {
+            self.date_of_s = now_s;
+            let now = DateTime::from_timestamp_secs(now_s.cast_signed()).unwrap_or_default();
+            self.date = format!(
+                "{}, {:02} {} {} {:02}:{:02}:{:02} GMT",
+                now.weekday(),
+                now.day(),
+                MONTHS[now.month0() as usize],
+                now.year(),
+                now.hour(),
+                now.minute(),
+                now.second(),
+            );
+        }
+        (&self.standing, &self.date)
+    }
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Two decimals are all that anybody reads.
+pub fn megabytes(bytes: u64) -> f64 {
+    (bytes as f64 / f64::from(1 << 20) * 100.0).round() / 100.0
+}
+
+/// `text` is one of the server's own, with nothing in it to be escaped.
+fn error_body(text: &str) -> String {
+    format!(r#"{{"ok":false,"error":"{text}"}}"#)
+}
+
+fn status_of(endpoint: Endpoint, error: &str) -> u16 {
+    match (endpoint, error) {
+        (Endpoint::Ready, _) => 503,
+        (Endpoint::Get, NOT_FOUND) => 404,
+        (_, DAMAGED | TOO_LARGE) => 500,
+        _ => 400,
+    }
+}
+
+/// Why a reply says no. A reply that says yes says so first, and is not looked through.
+fn error_of(reply: &[u8]) -> Option<&str> {
+    let mut ok = field(reply, "ok")?;
+    match ok.flag() {
+        Ok(Some(true)) => None,
+        _ => text_field(reply, "error"),
+    }
+}
+
+/// The text of a field at the top of a reply.
+fn text_field<'a>(reply: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut reader = field(reply, name)?;
+    reader.text().ok()?
+}
+
+fn data_of(reply: &[u8]) -> Option<&[u8]> {
+    field(reply, "data").map(|reader| reader.rest())
+}
+
+/// Looks through the fields of a map. `ok` and what comes before the wanted one are passed over.
+fn field<'a>(map: &'a [u8], name: &str) -> Option<Reader<'a>> {
+    let mut reader = Reader::new(map);
+    for _ in 0..reader.map().ok()?? {
+        if reader.pass_key().ok()? == name.as_bytes() {
+            return Some(reader);
+        }
+        reader.pass().ok()?;
+    }
+    None
+}

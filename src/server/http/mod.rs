@@ -1,0 +1,506 @@
+//! The HTTP port. A request becomes the frame that a client over TCP would send, goes the way of all
+//! frames, and its reply becomes JSON on the connection's own shard. What only HTTP has (health,
+//! memory, readiness) is asked of all shards.
+//!
+//! ```text
+//! endpoint  method and path to meaning      ask     requests to frames    answer  replies to answers
+//! patience  who is waited for how long      limit   windows of requests   toll    the keeper of a client
+//! ```
+//!
+//! One request of a connection is under way at a time: the next is read once the answer is written.
+
+mod answer;
+mod ask;
+mod endpoint;
+mod limit;
+mod patience;
+mod toll;
+
+use super::core::Core;
+use super::message::Question;
+use super::session::{CHOKING_BYTES, Session, Speech};
+use crate::protocol::fields::is_queue_name;
+use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
+use crate::protocol::http1::body::{self, Body};
+use crate::protocol::http1::head::{self, Head, Length, Method};
+use crate::protocol::http1::target::Target;
+use crate::protocol::http1::{Problem, answer::EXPOSITION};
+use crate::protocol::websocket;
+use answer::Stage;
+pub use answer::megabytes;
+use corq_io::memory;
+use corq_io::net::{ConnId, Connections};
+use endpoint::{Endpoint, Miss};
+pub use limit::{Limiter, Rule, TooMany, Window};
+pub use patience::Phase;
+use patience::{Alarms, Patience};
+use std::borrow::Cow;
+pub use toll::Toll;
+
+/// What follows the head of such a request is the stream.
+const STREAM_BODY: Problem = Problem { status: 400, text: "A stream is asked for without a body" };
+
+/// Scratch memory beyond this is given back after the request that needed it.
+const SCRATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// What a shard is told about HTTP.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whose pages may read answers.
+    pub cors_origin: String,
+    /// Longest time a request may take to come.
+    pub request_timeout_ms: u64,
+    /// Longest time between requests.
+    pub idle_timeout_ms: u64,
+    /// How often a client may come.
+    pub client_rule: Option<Rule>,
+    /// How often clients that do not come are forgotten.
+    pub cleanup_ms: u64,
+    /// How often a connection may send a frame.
+    pub frame_rule: Option<Rule>,
+    /// Whether the text for Prometheus needs a token.
+    pub metrics_are_guarded: bool,
+}
+
+/// What has been done, for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HttpCounters {
+    /// Requests whose head was understood.
+    pub requests: u64,
+    /// Requests that were cut off because they did not come in time.
+    pub timeouts: u64,
+    /// Requests and frames refused because there were too many.
+    pub limited: u64,
+}
+
+/// What a shard needs for its HTTP connections, beside their sessions.
+pub struct Desk {
+    /// See there.
+    pub settings: Settings,
+    /// See there.
+    pub counters: HttpCounters,
+    /// Who of the clients that this shard keeps has come how often.
+    pub limiter: Option<Limiter>,
+    standing: Standing,
+    date: String,
+    date_of_s: u64,
+    alarms: Alarms,
+    frame: Vec<u8>,
+    reply: Vec<u8>,
+    json: Vec<u8>,
+}
+
+impl Desk {
+    /// Before the first connection.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            standing: Standing::new(&settings.cors_origin),
+            limiter: settings.client_rule.map(|rule| Limiter::new(rule, settings.cleanup_ms)),
+            counters: HttpCounters::default(),
+            date: String::new(),
+            date_of_s: u64::MAX,
+            alarms: Alarms::default(),
+            frame: Vec::new(),
+            reply: Vec::new(),
+            json: Vec::new(),
+            settings,
+        }
+    }
+
+    /// Where to write a reply that becomes an answer.
+    pub fn take_reply(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.reply)
+    }
+
+    /// The reply has become one.
+    pub fn keep_reply(&mut self, mut reply: Vec<u8>) {
+        reply.clear();
+        self.reply = slimmed(reply);
+    }
+}
+
+/// What is remembered of a connection that speaks HTTP.
+#[derive(Debug, Default)]
+pub struct Dialogue {
+    /// How much of the next head has been looked through in vain.
+    seen: usize,
+    /// A request whose head is there and whose body is not.
+    reading: Option<Box<Reading>>,
+    /// The request under way.
+    exchange: Option<Exchange>,
+    /// Whether its last answer has been written.
+    over: bool,
+    /// Whether the next request may pass.
+    toll: Toll,
+    patience: Patience,
+}
+
+/// A request that is not there yet.
+#[derive(Debug)]
+struct Reading {
+    plan: Plan<'static>,
+    body: Body,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Debug)]
+struct Exchange {
+    endpoint: Endpoint,
+    stage: Stage,
+    manner: Manner,
+}
+
+/// A request that is understood but for its body.
+#[derive(Clone, Debug)]
+struct Plan<'a> {
+    endpoint: Endpoint,
+    /// The queue or job in its path.
+    name: Cow<'a, str>,
+    /// What a pull says of itself.
+    timeout: Option<Cow<'a, str>>,
+    lock_ttl: Option<Cow<'a, str>>,
+    manner: Manner,
+}
+
+impl Plan<'_> {
+    fn into_owned(self) -> Plan<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Plan {
+            name: own(self.name),
+            timeout: self.timeout.map(own),
+            lock_ttl: self.lock_ttl.map(own),
+            ..self
+        }
+    }
+}
+
+/// Why a request goes nowhere.
+struct Objection {
+    status: u16,
+    text: &'static str,
+    extra: String,
+}
+
+impl Objection {
+    fn new(status: u16, text: &'static str) -> Self {
+        Self { status, text, extra: String::new() }
+    }
+}
+
+/// How far a piece of input has brought a connection.
+enum Progress {
+    /// So many bytes are done with.
+    Took(usize),
+    /// More bytes are needed, or an answer first.
+    Wants,
+    /// The connection is.
+    Over,
+}
+
+impl Core {
+    /// Handles whole requests at the front of `bytes`; returns how many bytes they took.
+    pub(super) fn handle_http(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        bytes: &[u8],
+    ) -> usize {
+        let mut used = 0;
+        loop {
+            match self.read_on(conns, conn, &bytes[used..]) {
+                Progress::Took(taken) => used += taken,
+                Progress::Wants => break,
+                Progress::Over => return bytes.len(),
+            }
+        }
+        self.note_phase(conn, used < bytes.len());
+        used
+    }
+
+    fn read_on(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
+        let busy = self.stopping || self.saturated;
+        let Some(session) = self.sessions.get(conn) else { return Progress::Over };
+        if session.dialogue.over {
+            return Progress::Over;
+        }
+        if session.speech != Speech::Http {
+            // What follows is no HTTP.
+            return Progress::Wants;
+        }
+        session.choked = conns.unsent(conn) > CHOKING_BYTES;
+        let Session { dialogue, choked, blocked, habit, .. } = session;
+        let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
+        let waits = waits || habit.is_leaving();
+        *blocked = waits || *choked || busy && dialogue.reading.is_some();
+        if *blocked || bytes.is_empty() {
+            return Progress::Wants;
+        }
+        if dialogue.reading.is_some() {
+            return self.read_body(conns, conn, bytes);
+        }
+        let empty = head::empty_lines(bytes);
+        if empty > 0 {
+            return Progress::Took(empty);
+        }
+        match head::read(bytes, &mut dialogue.seen) {
+            Ok(None) => Progress::Wants,
+            Ok(Some(head)) => {
+                let behind = &bytes[head.raw.len()..];
+                self.begin_request(conns, conn, &head, behind, busy)
+            }
+            Err(problem) => self.give_up(conns, conn, problem),
+        }
+    }
+
+    /// Answers that what came is no request, and ends the connection.
+    fn give_up(&mut self, conns: &mut Connections, conn: ConnId, problem: Problem) -> Progress {
+        let Problem { status, text } = problem;
+        let manner = Manner { bodiless: false, stay: false };
+        self.object(conns, conn, &Objection::new(status, text), manner);
+        Progress::Over
+    }
+
+    /// A head is there.
+    fn begin_request(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        head: &Head<'_>,
+        behind: &[u8],
+        busy: bool,
+    ) -> Progress {
+        let target = Target::of(head.target);
+        let found = endpoint::find(head.method, target.path);
+        let vital = found.as_ref().is_ok_and(|(endpoint, _)| endpoint.is_vital());
+        if busy && !vital {
+            if let Some(session) = self.sessions.get(conn) {
+                session.blocked = true;
+            }
+            return Progress::Wants;
+        }
+        let limited = found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_limited());
+        let passed = if limited { self.pay_toll(conn, head) } else { Ok(true) };
+        if passed == Ok(false) {
+            return Progress::Wants;
+        }
+        self.http.counters.requests += 1;
+        let mut manner = Manner {
+            bodiless: head.method == Method::Head,
+            stay: head.keep_alive && !self.stopping,
+        };
+        let plan = self.plan(head, target, found, passed, manner);
+        let whole = match head.length {
+            Length::Bytes(bytes) if bytes <= behind.len() as u64 => Some(bytes as usize),
+            _ => None,
+        };
+        match (plan, whole) {
+            (Ok(Plan { endpoint: Endpoint::Stream { upgrade, of_queue }, name, .. }), whole) => {
+                let queue = of_queue.then_some(&*name);
+                if whole.is_none() {
+                    return self.give_up(conns, conn, STREAM_BODY);
+                }
+                self.begin_stream(conns, conn, head, (upgrade, queue), manner);
+                Progress::Took(head.raw.len() + whole.unwrap_or(0))
+            }
+            (Ok(plan), Some(body_bytes)) => {
+                self.carry_out(conns, conn, &plan, &behind[..body_bytes]);
+                Progress::Took(head.raw.len() + body_bytes)
+            }
+            (Ok(plan), None) => {
+                self.await_body(conns, conn, head, plan, behind.is_empty());
+                Progress::Took(head.raw.len())
+            }
+            (Err(objection), whole) => {
+                // A body that nobody reads would be taken for the next request.
+                manner.stay &= whole.is_some();
+                self.object(conns, conn, &objection, manner);
+                Progress::Took(head.raw.len() + whole.unwrap_or(0))
+            }
+        }
+    }
+
+    /// Whether a request may go on, decided before any of its body has come.
+    fn plan<'a>(
+        &self,
+        head: &Head<'_>,
+        target: Target<'a>,
+        found: Result<(Endpoint, Cow<'a, str>), Miss>,
+        passed: Result<bool, TooMany>,
+        manner: Manner,
+    ) -> Result<Plan<'a>, Objection> {
+        if let Err(TooMany { wait_ms }) = passed {
+            let extra = format!("Retry-After: {}\r\n", wait_ms.div_ceil(1000).max(1));
+            return Err(Objection { status: 429, text: "Rate limit exceeded", extra });
+        }
+        let metrics_are_guarded = self.http.settings.metrics_are_guarded;
+        let guarded =
+            found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_guarded(metrics_are_guarded));
+        if guarded && !self.accepts(head.authorization) {
+            let extra = "WWW-Authenticate: Bearer\r\n".to_string();
+            return Err(Objection { status: 401, text: "Unauthorized", extra });
+        }
+        let (endpoint, name) = found.map_err(|miss| match miss {
+            Miss::Unknown => Objection::new(404, "Not found"),
+            Miss::BadPath => Objection::new(400, "The path must be percent-encoded UTF-8"),
+        })?;
+        if head.expects == Some(false) {
+            return Err(Objection::new(417, "Expect must be 100-continue"));
+        }
+        body::check(head.length)
+            .map_err(|Problem { status, text }| Objection::new(status, text))?;
+        let value = |name| match endpoint {
+            Endpoint::Pull => {
+                let value = target
+                    .value(name)
+                    .map_err(|_| Objection::new(400, "The query must be percent-encoded UTF-8"))?;
+                Ok(value.filter(|text| !text.is_empty()))
+            }
+            _ => Ok(None),
+        };
+        let (timeout, lock_ttl) = (value("timeout")?, value("lockTtl")?);
+        Ok(Plan { endpoint, name, timeout, lock_ttl, manner })
+    }
+
+    fn accepts(&self, authorization: Option<&[u8]>) -> bool {
+        if !self.guard.is_on() {
+            return true;
+        }
+        let words = authorization.and_then(|value| std::str::from_utf8(value).ok());
+        let Some((scheme, token)) = words.and_then(|words| words.split_once(' ')) else {
+            return false;
+        };
+        scheme.eq_ignore_ascii_case("bearer") && self.guard.accepts(token.trim_start())
+    }
+
+    /// Makes the connection a stream of events, of one queue or of all.
+    fn begin_stream(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        head: &Head<'_>,
+        (upgrade, queue): (bool, Option<&str>),
+        mut manner: Manner,
+    ) {
+        if queue.is_some_and(|queue| !is_queue_name(queue)) {
+            let text = "queue must be 1 to 256 characters: letters, digits, _ - . :";
+            self.object(conns, conn, &Objection::new(400, text), manner);
+            return;
+        }
+        let accept = upgrade.then(|| websocket::accept_key(|name| head.header(name))).transpose();
+        match accept {
+            Err(websocket::Refusal { status, error }) => {
+                manner.stay = false;
+                self.object(conns, conn, &Objection::new(status, error), manner);
+            }
+            Ok(accept) => {
+                self.await_conn(conn, Phase::Answering);
+                let standing = self.http.standing_at(self.now_ms).0.lines().to_string();
+                match accept {
+                    Some(accept) => self.begin_websocket(conns, conn, queue, &accept, &standing),
+                    None => self.begin_events(conns, conn, queue, &standing),
+                }
+            }
+        }
+    }
+
+    /// A head is there whose body is not.
+    fn await_body(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        head: &Head<'_>,
+        plan: Plan<'_>,
+        none_came: bool,
+    ) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let body = Body::new(head.length);
+        session.dialogue.reading = Some(Box::new(Reading { plan: plan.into_owned(), body }));
+        if head.expects == Some(true)
+            && none_came
+            && let Some(out) = conns.output(conn)
+        {
+            out.extend_from_slice(CONTINUE);
+            self.touch(conn);
+        }
+    }
+
+    fn read_body(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
+        let Some(session) = self.sessions.get(conn) else { return Progress::Over };
+        let Some(reading) = &mut session.dialogue.reading else { return Progress::Wants };
+        match reading.body.take(bytes) {
+            Err(problem) => self.give_up(conns, conn, problem),
+            Ok(taken) if reading.body.is_whole() => {
+                if let Some(reading) = session.dialogue.reading.take() {
+                    let Reading { plan, body } = *reading;
+                    self.carry_out(conns, conn, &plan, &body.into_bytes());
+                }
+                Progress::Took(taken)
+            }
+            Ok(0) => Progress::Wants,
+            Ok(taken) => Progress::Took(taken),
+        }
+    }
+
+    /// A request is whole.
+    fn carry_out(&mut self, conns: &mut Connections, conn: ConnId, plan: &Plan<'_>, body: &[u8]) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let Plan { endpoint, manner, .. } = *plan;
+        let stage = match endpoint {
+            Endpoint::Cancel => Stage::Cancelling(plan.name.as_ref().into()),
+            _ => Stage::Only,
+        };
+        session.dialogue.exchange = Some(Exchange { endpoint, stage, manner });
+        match endpoint {
+            Endpoint::Alive => self.conclude(conns, conn, 200, TEXT, b"OK"),
+            Endpoint::Preflight => self.preflight(conns, conn),
+            Endpoint::Gc => self.give_memory_back(conns, conn),
+            Endpoint::Health => self.ask_all_for_http(conn, Question::Health),
+            Endpoint::Ready => self.ask_all_for_http(conn, Question::Ready),
+            Endpoint::Stats => self.ask_all_for_http(conn, Question::ServerStats),
+            Endpoint::Heap => self.ask_all_for_http(conn, Question::Heap),
+            _ => self.command(conns, conn, plan, body),
+        }
+    }
+
+    /// Sends a request on its way as the frame of a command.
+    fn command(&mut self, conns: &mut Connections, conn: ConnId, plan: &Plan<'_>, body: &[u8]) {
+        let mut scratch = std::mem::take(&mut self.http.frame);
+        let name = &*plan.name;
+        let fields = |cmd, key| (cmd, key, name);
+        let frame = match plan.endpoint {
+            Endpoint::Push => ask::with_fields(&mut scratch, fields("PUSH", "queue"), body, false),
+            Endpoint::Ack => ask::with_fields(&mut scratch, fields("ACK", "id"), body, true),
+            Endpoint::Fail => ask::with_fields(&mut scratch, fields("FAIL", "id"), body, true),
+            endpoint => {
+                match endpoint {
+                    Endpoint::Pull => {
+                        let timeout = ("timeout", plan.timeout.as_deref());
+                        let lock_ttl = ("lockTtl", plan.lock_ttl.as_deref());
+                        ask::pull(&mut scratch, name, &[timeout, lock_ttl]);
+                    }
+                    Endpoint::PeekPull => ask::bare(&mut scratch, "IsPaused", "queue", name),
+                    Endpoint::Get => ask::bare(&mut scratch, "GetJob", "id", name),
+                    Endpoint::Cancel => ask::bare(&mut scratch, "Cancel", "id", name),
+                    Endpoint::Metrics => ask::plain(&mut scratch, "Metrics"),
+                    _ => ask::plain(&mut scratch, "Prometheus"),
+                }
+                Ok(&*scratch)
+            }
+        };
+        match frame {
+            Ok(frame) => self.begin(conns, conn, frame),
+            Err(bad) => self.conclude_error(conns, conn, 400, bad.text()),
+        }
+        self.http.frame = slimmed(scratch);
+    }
+
+    fn ask_all_for_http(&mut self, conn: ConnId, question: Question) {
+        let origin = self.origin(conn);
+        self.ask_question(origin, None, question);
+    }
+}
+
+/// Scratch memory for the next request.
+fn slimmed(scratch: Vec<u8>) -> Vec<u8> {
+    if scratch.capacity() > SCRATCH_BYTES_MAX { Vec::new() } else { scratch }
+}

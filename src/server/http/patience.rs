@@ -1,0 +1,142 @@
+//! How long an HTTP connection is waited for: for the first request and for the rest of one that has
+//! begun, and, longer, between requests. Nobody is waited for who waits for an answer.
+//!
+//! A connection has at most a few alarms, whatever it does: one that rings early looks at the time
+//! that counts by now and is set again. So neither a request nor a turn looks at other connections.
+
+use super::super::core::Core;
+use super::super::session::Speech;
+use crate::protocol::http1::Problem;
+use corq_io::net::{ConnId, Connections};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Alarms of a shard by time.
+pub type Alarms = BinaryHeap<Reverse<(u64, ConnId)>>;
+
+/// What a connection is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    /// Nothing: it waits for the server.
+    #[default]
+    Answering,
+    /// The first request of all.
+    Fresh,
+    /// The rest of a request.
+    Reading,
+    /// The next request, or that it reads its answers.
+    Idle,
+}
+
+/// The patience with one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    phase: Phase,
+    /// When it ends.
+    due_ms: u64,
+    /// The alarm that counts; others that ring are stale.
+    alarm_ms: u64,
+    /// What was unsent when its time was over the last time.
+    unsent: usize,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { phase: Phase::Answering, due_ms: u64::MAX, alarm_ms: u64::MAX, unsent: usize::MAX }
+    }
+}
+
+const TOO_SLOW: Problem = Problem { status: 408, text: "The request did not come in time" };
+
+impl Core {
+    /// Notes what a connection is waited for after its input has been looked at. `begun` if some of it
+    /// is left.
+    pub(super) fn note_phase(&mut self, conn: ConnId, begun: bool) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        if session.dialogue.over || session.speech != Speech::Http {
+            return;
+        }
+        let unread = session.choked && session.dialogue.exchange.is_none();
+        let phase = if session.blocked && !unread {
+            Phase::Answering
+        } else if !unread && (begun || session.dialogue.reading.is_some()) {
+            Phase::Reading
+        } else {
+            Phase::Idle
+        };
+        self.await_conn(conn, phase);
+    }
+
+    /// Begins to wait. A request that comes in pieces gets no more time with each.
+    pub(in super::super) fn await_conn(&mut self, conn: ConnId, phase: Phase) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let patience = &mut session.dialogue.patience;
+        if patience.phase == Phase::Reading && phase == Phase::Reading {
+            return;
+        }
+        let settings = &self.http.settings;
+        patience.phase = phase;
+        patience.due_ms = match phase {
+            Phase::Answering => u64::MAX,
+            Phase::Fresh | Phase::Reading => self.now_ms + settings.request_timeout_ms,
+            Phase::Idle => self.now_ms + settings.idle_timeout_ms,
+        };
+        if patience.due_ms < patience.alarm_ms {
+            patience.alarm_ms = patience.due_ms;
+            self.http.alarms.push(Reverse((patience.due_ms, conn)));
+        }
+    }
+
+    /// A connection has come from another shard, where its alarms were left behind.
+    pub(in super::super) fn set_alarm_again(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let patience = &mut session.dialogue.patience;
+        patience.alarm_ms = patience.due_ms;
+        if patience.due_ms < u64::MAX {
+            self.http.alarms.push(Reverse((patience.due_ms, conn)));
+        }
+    }
+
+    /// Ends what has lasted too long. Returns when to come again.
+    pub(in super::super) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
+        while let Some(&Reverse((at_ms, conn))) = self.http.alarms.peek() {
+            if at_ms > self.now_ms {
+                return at_ms;
+            }
+            self.http.alarms.pop();
+            let Some(session) = self.sessions.get(conn) else { continue };
+            let patience = &mut session.dialogue.patience;
+            if patience.alarm_ms != at_ms {
+                continue;
+            }
+            patience.alarm_ms = u64::MAX;
+            let due_ms = patience.due_ms;
+            if due_ms <= self.now_ms {
+                self.lose_patience(conns, conn);
+            } else if due_ms < u64::MAX {
+                patience.alarm_ms = due_ms;
+                self.http.alarms.push(Reverse((due_ms, conn)));
+            }
+        }
+        u64::MAX
+    }
+
+    fn lose_patience(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let unsent = conns.unsent(conn);
+        let patience = &mut session.dialogue.patience;
+        if patience.phase == Phase::Reading {
+            self.http.counters.timeouts += 1;
+            self.give_up(conns, conn, TOO_SLOW);
+        } else if unsent == 0 {
+            self.finish_connection(conns, conn);
+        } else if unsent < patience.unsent {
+            // Slowly, but it reads.
+            patience.unsent = unsent;
+            self.await_conn(conn, Phase::Idle);
+        } else {
+            self.http.counters.timeouts += 1;
+            self.ended(conns, conn);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The limit on a client's requests, for the whole server: each client's window is kept by the shard
+//! that the hash of its name picks. Where that is another one, the request waits in front of the
+//! connection until the keeper has answered.
+
+use super::super::core::Core;
+use super::super::message::{Batch, Message, Origin, Span};
+use super::limit::TooMany;
+use crate::protocol::http1::head::Head;
+use corq_io::net::ConnId;
+
+/// Most bytes of a client's name that count.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Whether the next request of a connection may pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Toll {
+    /// Nobody has been asked.
+    #[default]
+    Due,
+    /// The keeper has been asked.
+    Asked,
+    /// It has answered.
+    Answered(Result<(), TooMany>),
+}
+
+/// Who a client says it is, or its proxies: the first address in `X-Forwarded-For`, or `X-Real-IP`,
+/// or the word for neither.
+fn client_of<'a>(head: &Head<'a>) -> &'a [u8] {
+    let first = |value: &'a [u8]| value.split(|byte| *byte == b',').next().unwrap_or_default();
+    let named = head.forwarded_for.map(first).into_iter().chain(head.real_ip);
+    let name = named.map(<[u8]>::trim_ascii).find(|name| !name.is_empty()).unwrap_or(b"unknown");
+    &name[..name.len().min(NAME_BYTES_MAX)]
+}
+
+impl Core {
+    /// Counts a request. `Ok(false)` if the answer to that has to be waited for.
+    pub(super) fn pay_toll(&mut self, conn: ConnId, head: &Head<'_>) -> Result<bool, TooMany> {
+        let Some(limiter) = &mut self.http.limiter else { return Ok(true) };
+        let Some(session) = self.sessions.get(conn) else { return Ok(true) };
+        if let Toll::Answered(verdict) = session.dialogue.toll {
+            session.dialogue.toll = Toll::Due;
+            self.http.counters.limited += u64::from(verdict.is_err());
+            return verdict.map(|()| true);
+        }
+        let client = client_of(head);
+        let keeper = self.slots.of_bytes(client);
+        if keeper == self.me {
+            let verdict = limiter.admit(self.now_ms, client);
+            self.http.counters.limited += u64::from(verdict.is_err());
+            return verdict.map(|()| true);
+        }
+        session.dialogue.toll = Toll::Asked;
+        session.blocked = true;
+        let origin = self.origin(conn);
+        let batch = self.post.ask(keeper);
+        let client = batch.keep(client);
+        batch.messages.push(Message::Toll { origin, client });
+        Ok(false)
+    }
+
+    /// The keeper's part. That somebody came tells nothing of the log, so the answer does not wait
+    /// for it.
+    pub(in super::super) fn toll(&mut self, batch: &Batch, origin: Origin, client: &Span) {
+        let now_ms = self.now_ms;
+        let limiter = self.http.limiter.as_mut();
+        let verdict =
+            limiter.map_or(Ok(()), |limiter| limiter.admit(now_ms, &batch.bytes[client.clone()]));
+        let batch = self.post.ask(usize::from(origin.shard));
+        batch.messages.push(Message::Tolled { conn: origin.conn, verdict });
+    }
+
+    /// The keeper has answered.
+    pub(in super::super) fn tolled(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.dialogue.toll = Toll::Answered(verdict);
+        self.unblocked.push(conn);
+    }
+}

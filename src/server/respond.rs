@@ -1,0 +1,93 @@
+//! The one place where replies are written: into a connection's output, into mail for the shard that
+//! has the connection, or aside, where they have to become something else first.
+
+use super::core::{Core, Pen};
+use super::engine::Engine;
+use super::hole::Then;
+use super::message::{Message, Origin};
+use super::session::{Speech, UNSENT_BYTES_MAX};
+use crate::protocol::reply;
+use corq_io::net::{ConnId, Connections};
+
+impl Core {
+    /// Writes a reply to where it belongs. With holes it waits for the disk.
+    pub(super) fn respond(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        write: impl FnOnce(&Engine, &mut Pen<'_>),
+    ) {
+        let mut holes = Vec::new();
+        let dest = usize::from(origin.shard);
+        let speech = if dest == self.me { self.sessions.speech(origin.conn) } else { None };
+        let mut scratch = Vec::new();
+        let out = if dest == self.me {
+            // Nobody waits at a connection that is gone, or only listens.
+            let Some(speech) = speech.filter(|speech| *speech != Speech::Events) else { return };
+            if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
+                self.deaf.push(origin.conn);
+                return;
+            }
+            let Some(out) = conns.output(origin.conn) else { return };
+            match speech {
+                Speech::Frames => out,
+                Speech::Http => {
+                    scratch = self.http.take_reply();
+                    &mut scratch
+                }
+                Speech::WebSocket | Speech::Events => {
+                    scratch = std::mem::take(&mut self.scratch.replies);
+                    &mut scratch
+                }
+            }
+        } else {
+            &mut self.post.tell(dest).bytes
+        };
+        let start = out.len();
+        write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
+        if holes.is_empty() {
+            let frame = start..out.len();
+            match speech {
+                None => self.post.tell(dest).messages.push(Message::Reply { origin, frame }),
+                Some(Speech::Frames) => self.touch(origin.conn),
+                Some(Speech::Http) => {
+                    self.answer_http(conns, origin.conn, &scratch);
+                    self.http.keep_reply(scratch);
+                }
+                Some(Speech::WebSocket | Speech::Events) => {
+                    self.send_as_messages(conns, origin.conn, scratch);
+                }
+            }
+            return;
+        }
+        let frame = out.split_off(start);
+        let records: Vec<_> = holes.iter().map(|hole| hole.stored).collect();
+        for hole in &mut holes {
+            hole.at -= start;
+        }
+        self.read_first(origin, Then::Send { frame, holes }, &records, Vec::new());
+    }
+
+    /// Notes that a connection has new output. It may be noted twice.
+    pub(super) fn touch(&mut self, conn: ConnId) {
+        if self.touched.last() != Some(&conn) {
+            self.touched.push(conn);
+        }
+    }
+
+    /// Copies a finished frame to where it belongs.
+    pub(super) fn send_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
+        self.respond(conns, origin, |_, pen| pen.out.extend_from_slice(frame));
+    }
+
+    /// Answers with an error.
+    pub(super) fn refuse(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        text: &str,
+    ) {
+        self.respond(conns, origin, |_, pen| reply::error(pen.out, req_id, text));
+    }
+}

@@ -1,0 +1,523 @@
+//! The clients of this shard that listen to events, over SSE or WebSocket: what each of them gets, and
+//! that it stays connected.
+//!
+//! Those that listen to the same in the same form share a lane, which holds what they have not all got
+//! yet. A client whose connection has enough to send is passed over until it has taken that; if it takes
+//! too long, its oldest events are gone. Nobody waits for it. An idle stream is a place in two tables.
+
+use super::core::Core;
+use super::events::EventMail;
+use super::lane::{Form, LANE_BYTES_MAX, LANE_BYTES_MIN, LANES_BYTES_MAX, Lane, Place};
+use super::message::Message;
+use super::session::Speech;
+use super::websocket::Incoming;
+use crate::protocol::{sse, websocket};
+use corq_io::net::{ConnId, Connections};
+use slab::Slab;
+use std::collections::HashMap;
+
+/// Unsent output of a connection beyond which it gets no more events for now.
+const UNSENT_BYTES_MAX: usize = 64 << 10;
+
+/// About how much of a lane a connection gets at a time.
+const FEED_BYTES_MAX: usize = 256 << 10;
+
+/// Events that follow each other within this time go out together: with many listeners a send for each
+/// event costs more than the event.
+const PACE_MS: u64 = 5;
+
+/// Into how many parts the time between two signs of life is cut. At the end of each a part of the
+/// streams has its turn.
+const BEATS: usize = 15;
+
+/// How often in a row a WebSocket client may leave a ping unanswered.
+const MISSED_MAX: u8 = 2;
+
+/// Clients that listen to the same.
+#[derive(Debug)]
+struct Scope {
+    /// To which queue; none means all.
+    queue: Option<Box<str>>,
+    sides: [Side; 2],
+    dirty: bool,
+}
+
+/// Those of one form.
+#[derive(Debug)]
+struct Side {
+    lane: Lane,
+    listeners: Vec<u32>,
+    /// How many of them have not got all there is.
+    behind: usize,
+}
+
+impl Scope {
+    fn new(queue: Option<&str>) -> Self {
+        let side = |form| Side { lane: Lane::new(form), listeners: Vec::new(), behind: 0 };
+        let sides = [side(Form::Sse), side(Form::WebSocket)];
+        Self { queue: queue.map(Into::into), sides, dirty: false }
+    }
+}
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Listener {
+    conn: ConnId,
+    form: Form,
+    scope: u32,
+    /// Its index among the listeners of its side.
+    index: u32,
+    place: Place,
+    /// Whether it is one of those behind, to be fed when its output has been taken.
+    behind: bool,
+    /// Until other shards know of it: how many do not, and what it is sent then.
+    opening: Option<Box<Opening>>,
+    /// Pings that were not answered.
+    missed: u8,
+    pinged_at_ms: u64,
+    /// A message that comes in pieces.
+    pub(super) incoming: Option<Box<Incoming>>,
+}
+
+#[derive(Debug)]
+struct Opening {
+    unheard: usize,
+    hello: Vec<u8>,
+}
+
+/// How many there are, and what they missed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamCounts {
+    /// SSE streams.
+    pub sse: u64,
+    /// WebSocket connections.
+    pub websocket: u64,
+    /// Events that were taken to a shard's listeners.
+    pub events: u64,
+    /// Events that a client was too slow for.
+    pub lost: u64,
+    /// Bytes of events that somebody has not got yet.
+    pub waiting_bytes: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Streams {
+    listeners: Slab<Listener>,
+    scopes: Slab<Scope>,
+    all: Option<u32>,
+    queues: HashMap<Box<str>, u32>,
+    /// Scopes with new events.
+    dirty: Vec<u32>,
+    next_feed_ms: u64,
+    /// Bytes of all lanes.
+    lane_bytes: usize,
+    /// Connections by the beat at which they are looked at. Those that are gone stay until then.
+    beats: [Vec<ConnId>; BEATS],
+    beat: usize,
+    next_beat_ms: u64,
+    keep_alive_ms: u64,
+    counts: StreamCounts,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            listeners: Slab::new(),
+            scopes: Slab::new(),
+            all: None,
+            queues: HashMap::new(),
+            dirty: Vec::new(),
+            next_feed_ms: 0,
+            lane_bytes: 0,
+            beats: std::array::from_fn(|_| Vec::new()),
+            beat: 0,
+            next_beat_ms: 0,
+            keep_alive_ms: 15_000,
+            counts: StreamCounts::default(),
+        }
+    }
+}
+
+impl Streams {
+    /// Sets how long an SSE stream is silent at most. A WebSocket is pinged half as often.
+    pub fn keep_alive(&mut self, every_ms: u64) {
+        self.keep_alive_ms = every_ms;
+    }
+
+    /// How many there are, and what they missed.
+    pub fn counts(&self) -> StreamCounts {
+        StreamCounts { waiting_bytes: self.lane_bytes as u64, ..self.counts }
+    }
+
+    pub(super) fn listener(&mut self, key: u32) -> Option<&mut Listener> {
+        self.listeners.get_mut(key as usize)
+    }
+
+    /// Whether a client is still to be told that it is connected.
+    pub(super) fn is_opening(&self, key: u32) -> bool {
+        self.listeners.get(key as usize).is_some_and(|listener| listener.opening.is_some())
+    }
+
+    fn scope_of(&self, queue: Option<&str>) -> Option<u32> {
+        match queue {
+            None => self.all,
+            Some(queue) => self.queues.get(queue).copied(),
+        }
+    }
+
+    /// An event of a queue, for all who listen to it.
+    pub(super) fn take_news(&mut self, queue: &str, text: &[u8]) {
+        let scopes = [self.all, self.queues.get(queue).copied()];
+        self.counts.events += u64::from(scopes.iter().any(Option::is_some));
+        for key in scopes.into_iter().flatten() {
+            let scope = &mut self.scopes[key as usize];
+            for side in scope.sides.iter_mut().filter(|side| !side.listeners.is_empty()) {
+                let full = self.lane_bytes >= LANES_BYTES_MAX;
+                let before = side.lane.len();
+                side.lane.push(text, if full { LANE_BYTES_MIN } else { LANE_BYTES_MAX });
+                self.lane_bytes = self.lane_bytes + side.lane.len() - before;
+            }
+            if !std::mem::replace(&mut scope.dirty, true) {
+                self.dirty.push(key);
+            }
+        }
+    }
+
+    fn insert(&mut self, conn: ConnId, form: Form, queue: Option<&str>, opening: Opening) -> u32 {
+        let scope = self.scope_of(queue).unwrap_or_else(|| {
+            let scope = self.scopes.insert(Scope::new(queue)) as u32;
+            match queue {
+                None => self.all = Some(scope),
+                Some(queue) => drop(self.queues.insert(queue.into(), scope)),
+            }
+            scope
+        });
+        let side = &mut self.scopes[scope as usize].sides[form as usize];
+        let listener = Listener {
+            conn,
+            form,
+            scope,
+            index: side.listeners.len() as u32,
+            place: side.lane.end(),
+            behind: false,
+            opening: Some(Box::new(opening)),
+            missed: 0,
+            pinged_at_ms: 0,
+            incoming: None,
+        };
+        let key = self.listeners.insert(listener) as u32;
+        side.listeners.push(key);
+        match form {
+            Form::Sse => self.counts.sse += 1,
+            Form::WebSocket => self.counts.websocket += 1,
+        }
+        let beat = (self.beat + BEATS - 1) % BEATS;
+        self.beats[beat].push(conn);
+        key
+    }
+
+    /// Forgets a client. If it was the last of its scope, returns that.
+    fn remove(&mut self, key: u32) -> Option<Scope> {
+        let gone = self.listeners.try_remove(key as usize)?;
+        let scope = &mut self.scopes[gone.scope as usize];
+        let side = &mut scope.sides[gone.form as usize];
+        side.listeners.swap_remove(gone.index as usize);
+        if let Some(&moved) = side.listeners.get(gone.index as usize) {
+            self.listeners[moved as usize].index = gone.index;
+        }
+        match gone.form {
+            Form::Sse => self.counts.sse -= 1,
+            Form::WebSocket => self.counts.websocket -= 1,
+        }
+        side.behind -= usize::from(gone.behind);
+        if side.behind == 0 && !scope.dirty || side.listeners.is_empty() {
+            self.lane_bytes -= side.lane.len();
+            side.lane.clear();
+        }
+        if scope.sides.iter().any(|side| !side.listeners.is_empty()) {
+            return None;
+        }
+        let scope = self.scopes.remove(gone.scope as usize);
+        self.dirty.retain(|&other| other != gone.scope);
+        match &scope.queue {
+            None => self.all = None,
+            Some(queue) => drop(self.queues.remove(queue)),
+        }
+        Some(scope)
+    }
+}
+
+impl Core {
+    /// Makes a connection a stream of events, of one queue or of all. Who asked has shown that he may,
+    /// and that the queue's name is one. `headers` are the header lines that every answer carries, each
+    /// with its CRLF.
+    pub(super) fn begin_events(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        queue: Option<&str>,
+        headers: &str,
+    ) {
+        let mut hello = Vec::new();
+        sse::begin(&mut hello, headers);
+        let id = uuid::Uuid::new_v4();
+        let connected = format!("{{\"connected\":true,\"clientId\":\"{id}\"}}");
+        sse::message(&mut hello, connected.as_bytes());
+        self.open_stream(conns, conn, Form::Sse, queue, hello);
+    }
+
+    /// Makes a connection a WebSocket that gets the events of one queue or of all. Who asked has shown
+    /// that he may, and that the queue's name is one; `accept` is what [`websocket::accept_key`] gave.
+    pub(super) fn begin_websocket(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        queue: Option<&str>,
+        accept: &str,
+        headers: &str,
+    ) {
+        let mut hello = Vec::new();
+        websocket::switch(&mut hello, accept, headers);
+        self.open_stream(conns, conn, Form::WebSocket, queue, hello);
+    }
+
+    /// Tells the shards where the events happen, and the client once all of them know: what happens
+    /// after it is told, it gets.
+    fn open_stream(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        form: Form,
+        queue: Option<&str>,
+        hello: Vec<u8>,
+    ) {
+        let others = self.shards_of(queue).filter(|&shard| shard != self.me);
+        let others: Vec<usize> = others.collect();
+        let opening = Opening { unheard: others.len(), hello };
+        let key = self.streams.insert(conn, form, queue, opening);
+        if self.streams.listeners.len() == 1 {
+            self.streams.next_beat_ms = self.now_ms + self.beat_ms();
+        }
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.stream = Some(key);
+        // Who asked has shown that he may.
+        session.trusted = true;
+        let speech = match form {
+            Form::Sse => Speech::Events,
+            Form::WebSocket => Speech::WebSocket,
+        };
+        self.sessions.respeak(conn, speech);
+        let shard = self.me as u16;
+        if self.shards_of(queue).any(|shard| shard == self.me) {
+            self.listen(shard, queue);
+        }
+        for dest in others {
+            let batch = self.post.ask(dest);
+            let queue = queue.map(|queue| batch.keep(queue.as_bytes()));
+            batch.messages.push(Message::Events(EventMail::Listen { shard, queue, conn }));
+        }
+        self.open_if_heard(conns, key);
+    }
+
+    /// The shards where events of a queue happen, or of all.
+    fn shards_of(&self, queue: Option<&str>) -> std::ops::Range<usize> {
+        match queue {
+            None => 0..self.slots.shards(),
+            Some(queue) => {
+                let owner = self.slots.of_queue(queue);
+                owner..owner + 1
+            }
+        }
+    }
+
+    /// Another shard knows of a client.
+    pub(super) fn heard(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(key) = self.sessions.get(conn).and_then(|session| session.stream) else { return };
+        if let Some(Listener { opening: Some(opening), .. }) = self.streams.listener(key) {
+            opening.unheard -= 1;
+            self.open_if_heard(conns, key);
+        }
+    }
+
+    fn open_if_heard(&mut self, conns: &mut Connections, key: u32) {
+        let Some(listener) = self.streams.listeners.get_mut(key as usize) else { return };
+        let Some(opening) = listener.opening.take_if(|opening| opening.unheard == 0) else {
+            return;
+        };
+        let conn = listener.conn;
+        let scope = &self.streams.scopes[listener.scope as usize];
+        listener.place = scope.sides[listener.form as usize].lane.end();
+        if let Some(out) = conns.output(conn) {
+            out.extend_from_slice(&opening.hello);
+            self.touch(conn);
+        }
+        // What it has sent meanwhile.
+        self.unblocked.push(conn);
+    }
+
+    /// A connection that was a stream is gone, or is to be closed.
+    pub(super) fn close_stream(&mut self, key: u32) {
+        let Some(Scope { queue, .. }) = self.streams.remove(key) else { return };
+        let (me, shard) = (self.me, self.me as u16);
+        for dest in self.shards_of(queue.as_deref()) {
+            if dest == me {
+                self.unlisten(shard, queue.as_deref());
+                continue;
+            }
+            let batch = self.post.ask(dest);
+            let queue = queue.as_ref().map(|queue| batch.keep(queue.as_bytes()));
+            batch.messages.push(Message::Events(EventMail::Unlisten { shard, queue }));
+        }
+    }
+
+    /// Hands out new events. Returns when to come again, in milliseconds since the epoch.
+    pub(super) fn feed_streams(&mut self, conns: &mut Connections) -> u64 {
+        if self.streams.dirty.is_empty() {
+            return u64::MAX;
+        }
+        if self.now_ms < self.streams.next_feed_ms {
+            return self.streams.next_feed_ms;
+        }
+        self.streams.next_feed_ms = self.now_ms + PACE_MS;
+        for scope in std::mem::take(&mut self.streams.dirty) {
+            self.streams.scopes[scope as usize].dirty = false;
+            for side in 0..2 {
+                let listeners =
+                    std::mem::take(&mut self.streams.scopes[scope as usize].sides[side].listeners);
+                for &key in &listeners {
+                    if !self.streams.listeners[key as usize].behind {
+                        self.feed(conns, key);
+                    }
+                }
+                let side = &mut self.streams.scopes[scope as usize].sides[side];
+                side.listeners = listeners;
+                if side.behind == 0 {
+                    self.streams.lane_bytes -= side.lane.len();
+                    side.lane.clear();
+                }
+            }
+        }
+        u64::MAX
+    }
+
+    /// Gives one client what its connection has room for.
+    fn feed(&mut self, conns: &mut Connections, key: u32) {
+        let Streams { listeners, scopes, counts, .. } = &mut self.streams;
+        let listener = &mut listeners[key as usize];
+        let side = &mut scopes[listener.scope as usize].sides[listener.form as usize];
+        let conn = listener.conn;
+        side.behind -= usize::from(std::mem::take(&mut listener.behind));
+        let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
+        if listener.opening.is_some() || !trusted {
+            listener.place = side.lane.end();
+            return;
+        }
+        if conns.unsent(conn) <= UNSENT_BYTES_MAX
+            && let Some(out) = conns.output(conn)
+        {
+            counts.lost += side.lane.read(&mut listener.place, FEED_BYTES_MAX, out);
+            self.touched.push(conn);
+        }
+        if listener.place != side.lane.end() {
+            listener.behind = true;
+            side.behind += 1;
+            conns.tell_when_drained(conn);
+        }
+    }
+
+    /// A connection has taken all its output.
+    pub(super) fn feed_drained(&mut self, conns: &mut Connections, key: u32) {
+        let Some(listener) = self.streams.listener(key) else { return };
+        if !listener.behind {
+            return;
+        }
+        let (scope, form) = (listener.scope as usize, listener.form as usize);
+        self.feed(conns, key);
+        let scope = &mut self.streams.scopes[scope];
+        if scope.sides[form].behind == 0 && !scope.dirty {
+            self.streams.lane_bytes -= scope.sides[form].lane.len();
+            scope.sides[form].lane.clear();
+        }
+    }
+
+    fn beat_ms(&self) -> u64 {
+        (self.streams.keep_alive_ms / BEATS as u64).max(1)
+    }
+
+    /// Sends the signs of life that are due. Returns when to come again, in milliseconds since the
+    /// epoch.
+    pub(super) fn beat_streams(&mut self, conns: &mut Connections) -> u64 {
+        if self.streams.listeners.is_empty() {
+            self.streams.beats.iter_mut().for_each(Vec::clear);
+            return u64::MAX;
+        }
+        if self.now_ms >= self.streams.next_beat_ms {
+            self.streams.next_beat_ms = self.now_ms + self.beat_ms();
+            let beat = self.streams.beat;
+            self.streams.beat = (beat + 1) % BEATS;
+            let mut due = std::mem::take(&mut self.streams.beats[beat]);
+            due.retain(|&conn| self.show_life(conns, conn));
+            self.streams.beats[beat] = due;
+        }
+        self.streams.next_beat_ms
+    }
+
+    /// Sends one connection a sign of life. False if there is no such stream any more.
+    fn show_life(&mut self, conns: &mut Connections, conn: ConnId) -> bool {
+        let Some(session) = self.sessions.get(conn) else { return false };
+        let Some(key) = session.stream else { return false };
+        let last_seen_ms = session.last_seen_ms;
+        let (now_ms, ping_ms) = (self.now_ms, 2 * self.streams.keep_alive_ms);
+        let Some(listener) = self.streams.listener(key) else { return false };
+        if listener.opening.is_some() {
+            return true;
+        }
+        match listener.form {
+            Form::Sse => {
+                // One that has something to send needs no other sign.
+                if conns.unsent(conn) == 0
+                    && let Some(out) = conns.output(conn)
+                {
+                    out.extend_from_slice(sse::KEEP_ALIVE);
+                    self.touch(conn);
+                }
+            }
+            // The time is a beat's: a little less is meant as a ping's.
+            Form::WebSocket if now_ms + ping_ms / 4 < listener.pinged_at_ms + ping_ms => {}
+            Form::WebSocket => {
+                let silent = listener.pinged_at_ms > 0 && last_seen_ms < listener.pinged_at_ms;
+                listener.missed = if silent { listener.missed + 1 } else { 0 };
+                listener.pinged_at_ms = now_ms;
+                if listener.missed >= MISSED_MAX {
+                    self.close_websocket(conns, conn, Some(websocket::Closing::SILENT));
+                    return false;
+                }
+                if let Some(out) = conns.output(conn) {
+                    websocket::ping(out);
+                    self.touch(conn);
+                }
+            }
+        }
+        true
+    }
+
+    /// Ends the streams: nothing happens any more. WebSocket clients are told once their commands are
+    /// answered.
+    pub(super) fn end_streams(&mut self, conns: &mut Connections) {
+        let keys: Vec<(ConnId, Form, bool)> = self
+            .streams
+            .listeners
+            .iter()
+            .map(|(_, listener)| (listener.conn, listener.form, listener.behind))
+            .collect();
+        for (conn, form, behind) in keys {
+            match form {
+                Form::Sse => self.finish_connection(conns, conn),
+                // It does not read: the end must not wait for it.
+                Form::WebSocket if behind => self.ended(conns, conn),
+                Form::WebSocket => self.say_goodbye_if_answered(conns, conn),
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! From the events of a shard to the webhooks that watch its queues: what is posted about an event, and
+//! when it may be. Nothing leaves before the log has what it tells of, and everything leaves in order.
+//!
+//! The shard does no more than copy the payload; the text is written by the thread that posts it.
+
+use super::core::Core;
+use super::engine::{Fetched, Records};
+use super::hole::Then;
+use super::message::Origin;
+use super::webhooks::Webhooks;
+use crate::protocol::json;
+use crate::protocol::uuid_text;
+use crate::protocol::write::Writer;
+use corq_io::log::Position;
+use corq_io::net::ConnId;
+use corq_io::webhook::{Hooks, Notice};
+use corq_shards::command::ClientId;
+use corq_shards::effect::KnownAs;
+use corq_shards::event::{Event, Step};
+use corq_shards::webhook::Trigger;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Events of a shard that may wait for its log. Beyond that they are lost, which is counted.
+const WAITING_MAX: usize = 65_536;
+/// And their payloads together. One event is always taken.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+/// What an event takes in memory beside its payload, about.
+const EVENT_BYTES: usize = 512;
+
+/// A connection that there never is: nobody waits for the record.
+const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
+
+/// `MessagePack` for nothing.
+const NIL: &[u8] = &[0xc0];
+
+/// What a post says.
+struct Told {
+    trigger: Trigger,
+    at_ms: u64,
+    job: Box<str>,
+    queue: Arc<str>,
+    /// One `MessagePack` value.
+    data: Box<[u8]>,
+    more: More,
+}
+
+/// What a post says beyond what all of them say.
+enum More {
+    Nothing,
+    Error(Box<str>),
+    Progress(f64),
+}
+
+/// An event that waits for the log.
+struct Waiting {
+    /// Until this is as durable as it has to be.
+    until: Position,
+    hooks: Hooks,
+    told: Told,
+    /// Whether the payload has yet to be read from the disk.
+    cold: bool,
+    /// What it takes in memory.
+    bytes: usize,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Outbox {
+    waiting: VecDeque<Waiting>,
+    /// How many have left the front of `waiting`.
+    left: u64,
+    bytes: usize,
+}
+
+impl Outbox {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether there is room for an event that takes `bytes`.
+    fn has_room(&self, bytes: usize) -> bool {
+        let fits = self.bytes == 0 || self.bytes + bytes <= WAITING_BYTES_MAX;
+        fits && self.waiting.len() < WAITING_MAX
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.bytes;
+        self.waiting.push_back(waiting);
+    }
+
+    /// The place of the next event, by which it is found as long as it waits.
+    fn next_place(&self) -> u64 {
+        self.left + self.waiting.len() as u64
+    }
+
+    /// The payload of the event at `place` has come, or cannot be had.
+    fn arrived(&mut self, place: u64, payload: Option<&[u8]>) {
+        let index = place.checked_sub(self.left).map(|index| index as usize);
+        let Some(waiting) = index.and_then(|index| self.waiting.get_mut(index)) else { return };
+        waiting.cold = false;
+        if let Some(payload) = payload {
+            waiting.told.data = payload.into();
+        }
+    }
+
+    /// Gives away, in order, what the log has up to `released`.
+    fn release(&mut self, released: Position, mut give: impl FnMut(Hooks, Notice)) {
+        let may_go = |first: &mut Waiting| first.until <= released && !first.cold;
+        while let Some(Waiting { hooks, told, bytes, .. }) = self.waiting.pop_front_if(may_go) {
+            self.left += 1;
+            self.bytes -= bytes;
+            give(hooks, notice(bytes, told));
+        }
+    }
+}
+
+impl Core {
+    /// Takes up what the last command or the time has brought about.
+    #[inline]
+    pub(super) fn trigger_webhooks(&mut self) {
+        if !self.effects.events.is_empty() {
+            self.trigger_all();
+        }
+    }
+
+    #[cold]
+    fn trigger_all(&mut self) {
+        let events = std::mem::take(&mut self.effects.events);
+        for event in &events {
+            if let Some(trigger) = Trigger::of(event.step) {
+                self.trigger(trigger, event);
+            }
+        }
+        self.effects.events = events;
+    }
+
+    fn trigger(&mut self, trigger: Trigger, event: &Event) {
+        let Some(hooks) = self.webhooks.watching(&event.queue, bit(trigger)) else { return };
+        let bytes = event.data.payload_bytes as usize + EVENT_BYTES;
+        if !self.webhooks.outbox.has_room(bytes) {
+            self.webhooks.feed.refuse(&hooks, bit(trigger));
+            return;
+        }
+        let records = Records::new(&self.engine.book, &[]);
+        let more = match event.step {
+            Step::Progress(progress) => More::Progress(progress),
+            Step::Failed { error } => {
+                // Written in this very turn, so it is in memory.
+                let text = super::job_map::text_of(&records, &error);
+                More::Error(text.unwrap_or_default().into())
+            }
+            _ => More::Nothing,
+        };
+        let payload = records.payload(&event.data);
+        let cold = payload.is_err();
+        let data = payload.unwrap_or(NIL).into();
+        if cold {
+            let place = self.webhooks.outbox.next_place();
+            let (shard, client) = (self.me as u16, ClientId::default());
+            let origin = Origin { shard, conn: NOBODY, client, tokenless: false };
+            self.read_first(origin, Then::Trigger { place }, &[event.data], Vec::new());
+        }
+        let (at_ms, queue, job) = (event.at_ms, Arc::clone(&event.queue), job_text(event));
+        let told = Told { trigger, at_ms, job, queue, data, more };
+        let until = self.engine.book.0.head();
+        self.webhooks.outbox.push(Waiting { until, hooks, told, cold, bytes });
+    }
+
+    /// The record that an event waited for has come, or cannot be read: then it goes without data.
+    pub(super) fn trigger_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
+        let found = fetched.iter().find_map(|one| Some((one.bytes.as_deref()?, one.stored)));
+        let payload = found.map(|(record, stored)| {
+            let start = record.len() - stored.payload_bytes as usize;
+            &record[start..]
+        });
+        self.webhooks.outbox.arrived(place, payload);
+    }
+
+    /// Hands over, in order, what the log has up to `released`.
+    pub(super) fn release_triggers(&mut self, released: Position) {
+        let Webhooks { outbox, feed, .. } = &mut self.webhooks;
+        outbox.release(released, |hooks, notice| feed.offer(hooks, notice));
+    }
+}
+
+fn bit(trigger: Trigger) -> u32 {
+    1 << trigger as u8
+}
+
+fn job_text(event: &Event) -> Box<str> {
+    match &event.job {
+        Some(KnownAs::Id(id)) => {
+            // The text of a UUID is ASCII.
+            std::str::from_utf8(&uuid_text::format(id.0)).unwrap_or_default().into()
+        }
+        Some(KnownAs::Custom(name)) => name.clone(),
+        None => Box::default(),
+    }
+}
+
+fn notice(bytes: usize, told: Told) -> Notice {
+    let (trigger, at_ms, job) = (told.trigger, told.at_ms, told.job.clone());
+    Notice::new(bit(trigger), trigger.name(), at_ms, job, bytes, move || told.body())
+}
+
+impl Told {
+    /// The body of the post (`interface.md` 6.2).
+    fn body(&self) -> Vec<u8> {
+        let value = self.value(&self.data);
+        let mut text = Vec::with_capacity(value.len() + value.len() / 4);
+        // It was checked when it came: only a damaged record is no value.
+        if json::from_record(&value, &mut text).is_err() {
+            text.clear();
+            // All else was written right here.
+            let _ = json::from_record(&self.value(NIL), &mut text);
+        }
+        text
+    }
+
+    fn value(&self, data: &[u8]) -> Vec<u8> {
+        let mut value = Vec::with_capacity(data.len() + EVENT_BYTES);
+        let mut writer = Writer::new(&mut value);
+        writer.map(5 + usize::from(!matches!(self.more, More::Nothing)));
+        writer.str("event");
+        writer.str(self.trigger.name());
+        writer.str("timestamp");
+        writer.uint(self.at_ms);
+        writer.str("jobId");
+        writer.str(&self.job);
+        writer.str("queue");
+        writer.str(&self.queue);
+        writer.str("data");
+        writer.raw(data);
+        match &self.more {
+            More::Nothing => {}
+            More::Error(error) => {
+                writer.str("error");
+                writer.str(error);
+            }
+            More::Progress(progress) => {
+                writer.str("progress");
+                writer.number(*progress);
+            }
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn told(data: &[u8], more: More) -> Told {
+        Told {
+            trigger: Trigger::Failed,
+            at_ms: 1_700_000_000_123,
+            job: "say \"hi\"".into(),
+            queue: "q".into(),
+            data: data.into(),
+            more,
+        }
+    }
+
+    fn waiting(outbox: &mut Outbox, at_ms: u64, until: u64, cold: bool) {
+        let mut told = told(NIL, More::Nothing);
+        told.at_ms = at_ms;
+        let hooks = [Arc::default(), Arc::default()];
+        outbox.push(Waiting { until: Position(until), hooks, told, cold, bytes: 1000 });
+    }
+
+    fn released(outbox: &mut Outbox, upto: u64) -> Vec<u64> {
+        let mut gone = Vec::new();
+        outbox.release(Position(upto), |_, notice| gone.push(notice.at_ms()));
+        gone
+    }
+
+    /// The fear: a webhook is told of what a crash then undoes.
+    #[test]
+    fn events_go_in_order_once_the_log_has_them_and_their_payload_is_there() {
+        let mut outbox = Outbox::default();
+        for (at_ms, until, cold) in [(1, 10, false), (2, 10, true), (3, 20, false), (4, 30, false)]
+        {
+            waiting(&mut outbox, at_ms, until, cold);
+        }
+        assert_eq!(released(&mut outbox, 9), [0; 0]);
+        assert_eq!(released(&mut outbox, 20), [1]);
+        let place = outbox.next_place();
+        waiting(&mut outbox, 5, 30, true);
+        outbox.arrived(1, Some(b"\xa1x"));
+        assert_eq!(&*outbox.waiting[0].told.data, b"\xa1x");
+        assert_eq!(released(&mut outbox, 20), [2, 3]);
+        assert_eq!(released(&mut outbox, 40), [4]);
+        outbox.arrived(place, None);
+        assert_eq!(
+            (released(&mut outbox, 40), outbox.bytes, outbox.is_empty()),
+            (vec![5], 0, true)
+        );
+    }
+
+    #[test]
+    fn what_waits_for_the_log_has_a_limit() {
+        let mut outbox = Outbox::default();
+        assert!(outbox.has_room(usize::MAX), "one event is always taken");
+        for at_ms in 0..WAITING_MAX as u64 {
+            assert!(outbox.has_room(1000));
+            waiting(&mut outbox, at_ms, 1, false);
+        }
+        assert!(!outbox.has_room(0));
+        released(&mut outbox, 1);
+        waiting(&mut outbox, 1, 1, false);
+        assert!(!outbox.has_room(WAITING_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_body_is_what_the_contract_says() {
+        let head = r#"{"event":"job.failed","timestamp":1700000000123,"jobId":"say \"hi\"","queue":"q","data":"#;
+        // {"n": 1.0, "big": 2^53 + 1}
+        let data = b"\x82\xa1n\xcb\x3f\xf0\0\0\0\0\0\0\xa3big\xcf\0\x20\0\0\0\0\0\x01";
+        for (data, more, tail) in [
+            (&data[..], More::Nothing, r#"{"n":1.0,"big":9007199254740993}}"#),
+            (b"\xc0", More::Error("no\n".into()), r#"null,"error":"no\n"}"#),
+            (b"\xa1x", More::Progress(50.0), r#""x","progress":50}"#),
+            (b"\xa1x", More::Progress(12.5), r#""x","progress":12.5}"#),
+            // Not a value: nothing is better than no post.
+            (b"\xc1", More::Nothing, "null}"),
+        ] {
+            let body = String::from_utf8(told(data, more).body()).unwrap();
+            assert_eq!(body, format!("{head}{tail}"));
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! Webhooks over all shards: who they are. One shard, the keeper, has their registrations in its log;
+//! every shard knows them all and which of its queues they watch.
+//!
+//! ```text
+//! client --AddWebhook--> keeper --Known--> every shard --Noted--> keeper --> reply
+//! ```
+//!
+//! The reply waits for all shards: of what happens after it, nothing is missed. What is posted is put
+//! together in [`super::triggers`].
+
+use super::core::{Core, Pen};
+use super::crons::KEEPER;
+use super::dispatch::Asked;
+use super::execute::{FULL, framed};
+use super::message::{Message, Origin, Step};
+use super::task::Task;
+use super::triggers::Outbox;
+use crate::api::request::{AddWebhook, Body};
+use crate::protocol::reply;
+use crate::protocol::uuid_text;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_io::webhook::{Counts, Feed, Hook, Hooks, Target};
+use corq_shards::command::{self, Command};
+use corq_shards::effect::Reply;
+use corq_shards::webhook::{Triggers, Webhook};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Webhooks of the server.
+pub const WEBHOOKS_MAX: usize = 1000;
+
+const NOT_FOUND: &str = "Webhook not found";
+
+/// What the shards tell each other about webhooks.
+#[derive(Debug)]
+pub enum WebhookMail {
+    /// There is a webhook.
+    Known {
+        /// Who waits until the receiver knows it; nobody after a restart.
+        step: Option<Step>,
+        /// How it is told.
+        hook: Arc<Hook>,
+        /// Only of events of this queue.
+        queue: Option<Box<str>>,
+    },
+    /// A webhook is gone.
+    Gone {
+        /// Who waits until the receiver knows it.
+        step: Step,
+        /// Which.
+        id: u128,
+    },
+    /// The sender knows it.
+    Noted {
+        /// Who waits.
+        step: Step,
+    },
+}
+
+/// A change of the webhooks that not all shards know yet.
+#[derive(Debug)]
+pub struct WebhookTask {
+    origin: Origin,
+    /// The answer.
+    frame: Box<[u8]>,
+    /// Shards that have not said that they know.
+    left: usize,
+}
+
+/// Webhooks that watch the same: one queue, or all.
+#[derive(Default)]
+struct Watchers {
+    /// What any of them asks for.
+    wants: u32,
+    hooks: Arc<[Arc<Hook>]>,
+}
+
+/// What a shard knows of webhooks.
+pub struct Webhooks {
+    /// The way to those who deliver.
+    pub feed: Feed,
+    /// Events on their way there.
+    pub outbox: Outbox,
+    allow_private: bool,
+    known: BTreeMap<u128, Known>,
+    /// Those that watch one queue of this shard.
+    by_queue: HashMap<Box<str>, Watchers>,
+    /// Those that watch all queues.
+    of_all: Watchers,
+}
+
+impl Webhooks {
+    /// None yet.
+    pub fn new(feed: Feed, allow_private: bool) -> Self {
+        Self {
+            feed,
+            outbox: Outbox::default(),
+            allow_private,
+            known: BTreeMap::new(),
+            by_queue: HashMap::new(),
+            of_all: Watchers::default(),
+        }
+    }
+
+    /// Puts those together anew that watch `queue`, a queue of this shard, or all.
+    fn renew(&mut self, queue: Option<&str>) {
+        let same = self.known.values().filter(|(_, other)| other.as_deref() == queue);
+        let hooks: Arc<[Arc<Hook>]> = same.map(|(hook, _)| Arc::clone(hook)).collect();
+        let wants = hooks.iter().fold(0, |all, hook| all | hook.wants());
+        let watchers = Watchers { wants, hooks };
+        match queue {
+            None => self.of_all = watchers,
+            Some(queue) if watchers.hooks.is_empty() => drop(self.by_queue.remove(queue)),
+            Some(queue) => drop(self.by_queue.insert(queue.into(), watchers)),
+        }
+    }
+
+    /// Whether an event of any queue of this shard may be wanted.
+    pub fn are_watching(&self) -> bool {
+        self.of_all.wants != 0 || !self.by_queue.is_empty()
+    }
+
+    /// Those that want to know of an event of `queue`, among others; none if nobody does. `kind` is
+    /// the bit of the event.
+    pub fn watching(&self, queue: &str, kind: u32) -> Option<Hooks> {
+        let of_queue = self.by_queue.get(queue);
+        let wants = self.of_all.wants | of_queue.map_or(0, |watchers| watchers.wants);
+        if wants & kind == 0 {
+            return None;
+        }
+        let of_queue = of_queue.map(|watchers| Arc::clone(&watchers.hooks));
+        Some([Arc::clone(&self.of_all.hooks), of_queue.unwrap_or_default()])
+    }
+}
+
+/// A webhook as all shards know it, and the queue that it watches.
+type Known = (Arc<Hook>, Option<Box<str>>);
+
+/// The bits of what a webhook asks for: one that names nothing asks for everything.
+fn wants(events: Triggers) -> u32 {
+    if events == Triggers::default() { u32::MAX } else { events.bits() }
+}
+
+/// The keeper's part.
+impl Core {
+    /// Carries out a command on webhooks.
+    pub(super) fn on_webhooks(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
+        let refused = match body {
+            Body::AddWebhook(webhook) => self.add_webhook(conns, asked, webhook),
+            Body::RemoveWebhook(id) => self.remove_webhook(conns, asked, id),
+            _ => {
+                self.list_webhooks(conns, asked);
+                Ok(())
+            }
+        };
+        if let Err(text) = refused {
+            self.refuse(conns, asked.origin, asked.req_id, &text);
+        }
+    }
+
+    fn add_webhook(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        webhook: &AddWebhook<'_>,
+    ) -> Result<(), String> {
+        if self.engine.shard.webhooks().len() >= WEBHOOKS_MAX {
+            return Err(format!("Too many webhooks: at most {WEBHOOKS_MAX}"));
+        }
+        let &AddWebhook { url, queue, secret, .. } = webhook;
+        Target::parse(url, self.webhooks.allow_private).map_err(|refusal| refusal.0)?;
+        let id = uuid::Uuid::new_v4().as_u128();
+        let events = Triggers::named(webhook.events.iter());
+        let add = command::AddWebhook { id, url, events, queue, secret };
+        self.apply(conns, Self::caller(&asked), &Command::AddWebhook(&add));
+        let Some(webhook) = self.engine.shard.webhook(id) else {
+            return Err(FULL.into());
+        };
+        let frame = frame_of(asked.req_id, |writer| write_added(writer, webhook));
+        let known = Self::known_webhook(webhook)?;
+        self.tell_all_of_change(asked.origin, frame, |step| {
+            let (hook, queue) = known.clone();
+            WebhookMail::Known { step: Some(step), hook, queue }
+        });
+        Ok(())
+    }
+
+    fn remove_webhook(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        id: &str,
+    ) -> Result<(), String> {
+        let id = uuid_text::parse(id).ok_or(NOT_FOUND)?;
+        self.apply(conns, Self::caller(&asked), &Command::RemoveWebhook { id });
+        if self.own_reply() == Some(Reply::Count(0)) {
+            return Err(NOT_FOUND.into());
+        }
+        let frame = frame_of(asked.req_id, |writer| {
+            writer.map(1);
+            writer.str("removed");
+            writer.bool(true);
+        });
+        self.tell_all_of_change(asked.origin, frame, |step| WebhookMail::Gone { step, id });
+        Ok(())
+    }
+
+    /// A webhook as the other shards are to know it. One that was let in under other rules than those
+    /// of now is known as well: those of now are applied to each connection.
+    fn known_webhook(webhook: &Webhook) -> Result<Known, String> {
+        let target = Target::parse(&webhook.url, true).map_err(|refusal| refusal.0)?;
+        let secret = webhook.secret.as_ref().map(|secret| &*secret.0);
+        let hook = Hook::new(webhook.id, target, secret, wants(webhook.events));
+        Ok((Arc::new(hook), webhook.queue.clone()))
+    }
+
+    /// Tells all shards, and the client once they know.
+    fn tell_all_of_change(
+        &mut self,
+        origin: Origin,
+        frame: Box<[u8]>,
+        mail: impl Fn(Step) -> WebhookMail,
+    ) {
+        let left = self.slots.shards();
+        self.deferred(origin);
+        let task = WebhookTask { origin, frame, left };
+        let step = self.tasks.start(self.me, Task::Webhook(task));
+        for dest in 0..left {
+            self.post.tell(dest).messages.push(Message::Webhook(mail(step)));
+        }
+    }
+
+    fn webhook_noted(&mut self, conns: &mut Connections, step: Step) {
+        let Some(Task::Webhook(task)) = self.tasks.get(step) else { return };
+        task.left -= 1;
+        if task.left > 0 {
+            return;
+        }
+        let Some(Task::Webhook(WebhookTask { origin, frame, .. })) = self.tasks.end(step) else {
+            return;
+        };
+        self.send_frame(conns, origin, &frame);
+        self.answered(origin);
+    }
+
+    /// Tells all shards of the webhooks that the log has, after recovery.
+    pub(super) fn tell_all_webhooks(&mut self) {
+        if self.me != KEEPER {
+            return;
+        }
+        let mut found = Vec::new();
+        for webhook in self.engine.shard.webhooks() {
+            match Self::known_webhook(webhook) {
+                Ok(known) => found.push(known),
+                Err(why) => tracing::error!(
+                    "the webhook {} is not served: {why}",
+                    uuid::Uuid::from_u128(webhook.id)
+                ),
+            }
+        }
+        for (hook, queue) in found {
+            for dest in 0..self.slots.shards() {
+                let (hook, queue) = (Arc::clone(&hook), queue.clone());
+                let known = WebhookMail::Known { step: None, hook, queue };
+                self.post.tell(dest).messages.push(Message::Webhook(known));
+            }
+        }
+    }
+
+    fn list_webhooks(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        let counts = |id: u128| {
+            let known = self.webhooks.known.get(&id);
+            known.map(|(hook, _)| hook.counts()).unwrap_or_default()
+        };
+        let counts: Vec<Counts> =
+            self.engine.shard.webhooks().map(|webhook| counts(webhook.id)).collect();
+        self.respond(conns, asked.origin, |engine, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("data");
+                writer.map(2);
+                writer.str("webhooks");
+                writer.array(counts.len());
+                for (webhook, counts) in engine.shard.webhooks().zip(&counts) {
+                    write_listed(&mut writer, webhook, *counts);
+                }
+                writer.str("stats");
+                writer.map(2);
+                for name in ["total", "enabled"] {
+                    writer.str(name);
+                    writer.uint(counts.len() as u64);
+                }
+            });
+        });
+    }
+}
+
+/// Every shard's part.
+impl Core {
+    /// For metrics: events delivered, failed attempts, events abandoned and lost; events that wait, their
+    /// memory, and threads. All shards share what delivers, so that one of them tells of it.
+    pub(super) fn load_of_webhooks(&self) -> [u64; 7] {
+        if self.me != KEEPER {
+            return [0; 7];
+        }
+        let load = self.webhooks.feed.load();
+        let lost = load.dropped.load(Relaxed) + load.refused.load(Relaxed);
+        [
+            load.delivered.load(Relaxed),
+            load.failed_attempts.load(Relaxed),
+            load.abandoned.load(Relaxed),
+            lost,
+            load.backlog.load(Relaxed),
+            load.backlog_bytes.load(Relaxed),
+            load.threads.load(Relaxed),
+        ]
+    }
+
+    /// Reads mail about webhooks.
+    pub(super) fn read_webhook_mail(&mut self, conns: &mut Connections, mail: &WebhookMail) {
+        let (step, queue) = match mail {
+            WebhookMail::Known { step, hook, queue } => {
+                self.webhooks.known.insert(hook.id(), (Arc::clone(hook), queue.clone()));
+                (*step, queue.clone())
+            }
+            WebhookMail::Gone { step, id } => {
+                let Some((hook, queue)) = self.webhooks.known.remove(id) else { return };
+                hook.remove();
+                (Some(*step), queue)
+            }
+            WebhookMail::Noted { step } => {
+                self.webhook_noted(conns, *step);
+                return;
+            }
+        };
+        if queue.as_deref().is_none_or(|queue| self.slots.of_queue(queue) == self.me) {
+            self.webhooks.renew(queue.as_deref());
+            self.listen_as_needed();
+        }
+        if let Some(step) = step {
+            let noted = Message::Webhook(WebhookMail::Noted { step });
+            self.post.ask(usize::from(step.shard)).messages.push(noted);
+        }
+    }
+}
+
+/// A whole reply with `data`.
+fn frame_of(req_id: Option<&[u8]>, write: impl FnOnce(&mut Writer<'_>)) -> Box<[u8]> {
+    let (mut out, mut holes) = (Vec::new(), Vec::new());
+    framed(&mut Pen { out: &mut out, holes: &mut holes }, req_id, |pen| {
+        let mut writer = reply::head(pen.out, true, req_id, 1);
+        writer.str("data");
+        write(&mut writer);
+    });
+    out.into()
+}
+
+fn write_events(writer: &mut Writer<'_>, events: Triggers) {
+    writer.str("events");
+    writer.array(events.iter().count());
+    events.iter().for_each(|trigger| writer.str(trigger.name()));
+}
+
+fn write_place(writer: &mut Writer<'_>, webhook: &Webhook) {
+    writer.uuid(webhook.id);
+    writer.str("url");
+    writer.str(&webhook.url);
+    write_events(writer, webhook.events);
+    if let Some(queue) = &webhook.queue {
+        writer.str("queue");
+        writer.str(queue);
+    }
+    writer.str("createdAt");
+    writer.uint(webhook.created_at_ms);
+}
+
+fn write_added(writer: &mut Writer<'_>, webhook: &Webhook) {
+    writer.map(4 + usize::from(webhook.queue.is_some()));
+    writer.str("webhookId");
+    write_place(writer, webhook);
+}
+
+fn write_listed(writer: &mut Writer<'_>, webhook: &Webhook, counts: Counts) {
+    writer.map(8 + usize::from(webhook.queue.is_some()));
+    writer.str("id");
+    write_place(writer, webhook);
+    writer.str("lastTriggered");
+    writer.uint_or_nil(counts.triggered_at_ms);
+    writer.str("successCount");
+    writer.uint(counts.delivered);
+    writer.str("failureCount");
+    writer.uint(counts.failed);
+    writer.str("enabled");
+    writer.bool(true);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use corq_io::webhook::{Config, Pool};
+    use std::time::Duration;
+
+    fn webhooks() -> Webhooks {
+        let pool = Pool::start(Config {
+            attempts_max: 1,
+            retry_delay: Duration::ZERO,
+            timeout: Duration::from_secs(1),
+            threads_max: 1,
+            backlog_max: 1,
+            backlog_bytes_max: 1,
+            allow_private: false,
+            lookup: None,
+            report: Arc::new(|_| {}),
+        });
+        Webhooks::new(pool.unwrap().feed(), false)
+    }
+
+    fn know(webhooks: &mut Webhooks, id: u128, events: u32, queue: Option<&str>) {
+        let target = Target::parse("https://example.com", false).unwrap();
+        let hook = Arc::new(Hook::new(id, target, None, wants(Triggers::of_bits(events))));
+        webhooks.known.insert(id, (hook, queue.map(Into::into)));
+        webhooks.renew(queue);
+    }
+
+    fn ids(hooks: &Hooks) -> Vec<u128> {
+        hooks.iter().flat_map(|some| some.iter()).map(|hook| hook.id()).collect()
+    }
+
+    /// The fear: every queue of a server pays for one that is watched.
+    #[test]
+    fn only_what_is_watched_costs_anything() {
+        let mut webhooks = webhooks();
+        assert!(!webhooks.are_watching());
+        know(&mut webhooks, 1, 0b01, Some("a"));
+        know(&mut webhooks, 2, 0b10, Some("a"));
+        assert!(webhooks.are_watching());
+        assert!(webhooks.watching("b", 0b01).is_none());
+        assert!(webhooks.watching("a", 0b100).is_none());
+        assert_eq!(ids(&webhooks.watching("a", 0b10).unwrap()), [1, 2]);
+        // One that names no event asks for all.
+        know(&mut webhooks, 3, 0, None);
+        assert_eq!(ids(&webhooks.watching("a", 0b100).unwrap()), [3, 1, 2]);
+        assert_eq!(ids(&webhooks.watching("b", 0b1000).unwrap()), [3]);
+        for (id, queue) in [(1, Some("a")), (2, Some("a")), (3, None)] {
+            assert!(webhooks.are_watching());
+            webhooks.known.remove(&id);
+            webhooks.renew(queue);
+        }
+        assert!(!webhooks.are_watching());
+    }
+}

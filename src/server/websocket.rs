@@ -1,0 +1,215 @@
+//! WebSocket connections: messages of a client become frames as they come over TCP, and replies to them
+//! become messages.
+
+use super::core::Core;
+use super::session::{CHOKING_BYTES, IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
+use crate::protocol::frame::{Split, split};
+use crate::protocol::json::{self, Fault};
+use crate::protocol::websocket::{self, Closing, Frame, Head, Kind};
+use corq_io::net::{ConnId, Connections};
+
+/// Memory that is kept for the next message.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// A message of which pieces have come.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    text: bool,
+    bytes: Vec<u8>,
+}
+
+/// Where messages are turned from one form to the other.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    text: Vec<u8>,
+    value: Vec<u8>,
+    reply: Vec<u8>,
+    /// Replies, before they are turned into messages.
+    pub(super) replies: Vec<u8>,
+}
+
+impl Core {
+    /// Handles whole frames at the front of `bytes`; returns how many bytes they took.
+    pub(super) fn handle_websocket(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        bytes: &[u8],
+    ) -> usize {
+        let mut used = 0;
+        while used < bytes.len() {
+            let Some(session) = self.sessions.get(conn) else { return bytes.len() };
+            let (trusted, key) = (session.trusted, session.stream.unwrap_or(u32::MAX));
+            if self.streams.is_opening(key) {
+                session.blocked = true;
+                return used;
+            }
+            let Some(listener) = self.streams.listener(key) else { return bytes.len() };
+            let open = listener.incoming.as_ref().map(|incoming| incoming.bytes.len());
+            if !trusted && Self::is_too_much(&bytes[used..], open) {
+                self.close_websocket(conns, conn, Some(Closing::STRANGER));
+                return bytes.len();
+            }
+            match websocket::split(&bytes[used..], open) {
+                Ok(Some((frame, _))) if !frame.is_control() && self.is_blocked(conns, conn) => {
+                    return used;
+                }
+                Ok(Some((frame, length))) => {
+                    used += length;
+                    self.take_frame(conns, conn, key, &frame);
+                }
+                Ok(None) => break,
+                Err(closing) => {
+                    self.close_websocket(conns, conn, Some(closing));
+                    return bytes.len();
+                }
+            }
+        }
+        if let Some(session) = self.sessions.get(conn) {
+            session.blocked = false;
+        }
+        used
+    }
+
+    /// Whether the next command of a connection has to wait.
+    fn is_blocked(&mut self, conns: &Connections, conn: ConnId) -> bool {
+        let busy = self.stopping || self.saturated;
+        let Some(session) = self.sessions.get(conn) else { return false };
+        session.choked = conns.unsent(conn) > CHOKING_BYTES;
+        session.blocked = session.in_flight >= IN_FLIGHT_MAX || session.choked || busy;
+        session.blocked
+    }
+
+    fn take_frame(&mut self, conns: &mut Connections, conn: ConnId, key: u32, frame: &Frame<'_>) {
+        match frame.kind {
+            Kind::Ping => {
+                let mut payload = Vec::new();
+                frame.unmask(&mut payload);
+                if let Some(out) = conns.output(conn) {
+                    websocket::pong(out, &payload);
+                    self.touch(conn);
+                }
+            }
+            // That something came is noted for any bytes.
+            Kind::Pong => {}
+            Kind::Close => {
+                let mut payload = Vec::new();
+                frame.unmask(&mut payload);
+                self.close_websocket(conns, conn, websocket::answer_to_close(&payload));
+            }
+            Kind::First { text } if frame.last => {
+                let mut bytes = std::mem::take(&mut self.scratch.text);
+                bytes.clear();
+                frame.unmask(&mut bytes);
+                self.take_message(conns, conn, text, &bytes);
+                bytes.shrink_to(KEPT_BYTES_MAX);
+                self.scratch.text = bytes;
+            }
+            Kind::First { text } => {
+                let mut bytes = Vec::new();
+                frame.unmask(&mut bytes);
+                let Some(listener) = self.streams.listener(key) else { return };
+                listener.incoming = Some(Box::new(Incoming { text, bytes }));
+            }
+            Kind::Next => {
+                let Some(listener) = self.streams.listener(key) else { return };
+                let Some(incoming) = &mut listener.incoming else { return };
+                frame.unmask(&mut incoming.bytes);
+                if frame.last
+                    && let Some(incoming) = listener.incoming.take()
+                {
+                    self.take_message(conns, conn, incoming.text, &incoming.bytes);
+                }
+            }
+        }
+    }
+
+    fn take_message(&mut self, conns: &mut Connections, conn: ConnId, text: bool, bytes: &[u8]) {
+        if !text {
+            self.close_websocket(conns, conn, Some(Closing::NOT_TEXT));
+            return;
+        }
+        let mut value = std::mem::take(&mut self.scratch.value);
+        value.clear();
+        match json::to_msgpack(bytes, &mut value) {
+            Ok(()) => self.begin(conns, conn, &value),
+            Err(error) if error.fault == Fault::NotUtf8 => {
+                self.close_websocket(conns, conn, Some(Closing::NOT_UTF8));
+            }
+            Err(error) => {
+                let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
+                let invalid = format!("Invalid JSON: {error}");
+                let text = if trusted { &*invalid } else { "Not authenticated" };
+                let origin = self.origin(conn);
+                self.refuse(conns, origin, None, text);
+            }
+        }
+        value.shrink_to(KEPT_BYTES_MAX);
+        self.scratch.value = value;
+    }
+
+    /// Writes the frames of replies as messages.
+    pub(super) fn send_as_messages(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        mut frames: Vec<u8>,
+    ) {
+        let Some(out) = conns.output(conn) else { return };
+        let text = &mut self.scratch.reply;
+        let mut left = &frames[..];
+        while let Split::Complete { frame, rest } = split(left) {
+            left = rest;
+            text.clear();
+            // It was written here, and values in it were checked when they came.
+            if json::from_reply(frame, text).is_ok() {
+                out.extend_from_slice(Head::of_text(text.len()).bytes());
+                out.extend_from_slice(text);
+            } else {
+                debug_assert!(false, "a reply is a value");
+            }
+        }
+        text.shrink_to(KEPT_BYTES_MAX);
+        frames.clear();
+        frames.shrink_to(KEPT_BYTES_MAX);
+        self.scratch.replies = frames;
+        self.touch(conn);
+    }
+
+    /// Whether a client that may do nothing sends more than it takes to show a token.
+    fn is_too_much(bytes: &[u8], open: Option<usize>) -> bool {
+        let announced = websocket::announced(bytes).saturating_add(open.unwrap_or(0) as u64);
+        announced > STRANGER_BYTES_MAX as u64
+    }
+
+    /// Tells the peer why, and closes once that is sent.
+    pub(super) fn close_websocket(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        closing: Option<Closing>,
+    ) {
+        if let Some(out) = conns.output(conn) {
+            websocket::close(out, closing);
+        }
+        self.finish_connection(conns, conn);
+    }
+
+    /// Tells the peer that the server ends, which waits until that is sent, if it has its answers.
+    pub(super) fn say_goodbye_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        if session.speech != Speech::WebSocket || session.in_flight > 0 || session.stream.is_none()
+        {
+            return;
+        }
+        if let Some(out) = conns.output(conn) {
+            websocket::close(out, Some(Closing::GOING_AWAY));
+            self.touch(conn);
+        }
+        if let Some(session) = self.sessions.get(conn)
+            && let Some(key) = session.stream.take()
+        {
+            self.close_stream(key);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Runs the WebSocket and SSE clients of others. They come from `scripts/stream-judges.sh`, which needs
+//! the network once; `CORQ_TEST_PYTHON=off` and `CORQ_TEST_NODE=off` leave them out where there is none.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Server, Start};
+
+const TOKEN: &str = "judges-token";
+
+/// What the script prints for a language, or `None` where that is switched off.
+fn judges(language: &str) -> Option<String> {
+    let switch = format!("CORQ_TEST_{}", language.to_uppercase());
+    if std::env::var(&switch).is_ok_and(|value| value == "off") {
+        eprintln!("{switch}=off: its clients are not tried");
+        return None;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/stream-judges.sh");
+    let output = Command::new(script).arg(language).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "scripts/stream-judges.sh {language} failed:\n{said}");
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn run(command: &mut Command, script: &str, server: &Server) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let output = command.arg(script).arg(server.http.to_string()).arg(TOKEN).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn python_clients_of_sse_and_websocket_work() {
+    let Some(python) = judges("python") else { return };
+    let server = Start::new().env("AUTH_TOKENS", TOKEN).start();
+    run(&mut Command::new(python), "tests/clients/python/streams.py", &server);
+}
+
+#[test]
+fn node_clients_of_sse_and_websocket_work() {
+    let Some(home) = judges("node") else { return };
+    let server = Start::new().env("AUTH_TOKENS", TOKEN).start();
+    let mut node = Command::new("node");
+    node.env("NODE_PATH", format!("{home}/node_modules"));
+    run(&mut node, "tests/clients/node/streams.cjs", &server);
+}

@@ -1,0 +1,229 @@
+//! Clients that are slow, or mean. The fear: a connection, a thread of work or memory that somebody can
+//! hold for nothing, and a server that serves nobody else meanwhile.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{Dice, Http, Server, Start, until};
+
+fn impatient() -> Server {
+    Start::new().env("HTTP_REQUEST_TIMEOUT_MS", 600).env("HTTP_IDLE_TIMEOUT_MS", 1500).start()
+}
+
+/// A server that does not wait long for readers, with a job that is long to read.
+fn impatient_with_a_large_job() -> (Server, String) {
+    let server = impatient();
+    let id = server.client().push("q", "x".repeat(LARGE_BYTES));
+    (server, id)
+}
+
+const LARGE_BYTES: usize = 8 << 20;
+
+fn open_files(server: &Server) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
+}
+
+fn resident_kb(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// That the server serves others well.
+fn serves(server: &Server) {
+    let start = Instant::now();
+    let mut web = server.web();
+    let id = web.push("served", json!({"data": 1}));
+    let (job, _) = web.pull("served");
+    assert_eq!(job["id"], json!(id));
+    web.post(&format!("/jobs/{id}/ack"), json!({})).expect(200);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_request_that_does_not_come_in_time_is_cut_off() {
+    let server = impatient();
+    for part in [
+        "GET /hea",
+        "GET /healthz HTTP/1.1\r\nHost: h\r\n",
+        "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{\"data\"",
+        "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    ] {
+        let mut web = server.web();
+        assert_eq!(web.get("/healthz").status, 200);
+        let start = Instant::now();
+        web.raw(part.as_bytes()).unwrap();
+        let answer = web.recv(false).unwrap();
+        assert_eq!(answer.refused(408), "The request did not come in time");
+        assert_eq!(answer.headers["connection"], "close");
+        assert!(start.elapsed() >= Duration::from_millis(590), "{:?}", start.elapsed());
+        assert!(web.is_closed_by_server());
+    }
+    assert!(server.web().get("/prometheus").text().contains("corq_http_timeouts_total 4\n"));
+}
+
+#[test]
+fn a_client_that_sends_a_byte_now_and_then_gets_no_more_time() {
+    let server = impatient();
+    let mut web = server.web();
+    let start = Instant::now();
+    web.raw(b"GET /healthz HTTP/1.1\r\nHost: h\r\n").unwrap();
+    // Fails once the server has had enough.
+    while web.raw(b"a: b\r\n").is_ok() && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    serves(&server);
+}
+
+#[test]
+fn idle_connections_are_closed_and_busy_ones_are_not() {
+    let server = impatient();
+    let (mut idle, mut silent, mut busy, mut waiting) =
+        (server.web(), server.web(), server.web(), server.web());
+    assert_eq!(idle.get("/healthz").status, 200);
+    waiting.send("GET", "/queues/none/jobs?timeout=4000", &[], b"").unwrap();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(3500) {
+        assert_eq!(busy.get("/healthz").status, 200);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(idle.is_closed_by_server() && silent.is_closed_by_server());
+    assert_eq!(waiting.recv(false).unwrap().expect(200)["job"], serde_json::Value::Null);
+    assert_eq!(waiting.get("/healthz").status, 200);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_at_last() {
+    let (server, id) = impatient_with_a_large_job();
+    let before = open_files(&server);
+    let mut deaf = server.web();
+    for _ in 0..50 {
+        deaf.send("GET", &format!("/jobs/{id}"), &[], b"").unwrap();
+    }
+    until("it is closed", || {
+        serves(&server);
+        (open_files(&server) <= before).then_some(())
+    });
+    assert!(resident_kb(&server) < 200 << 10, "{} kB", resident_kb(&server));
+}
+
+#[test]
+fn a_slow_reader_is_not_cut_off_while_it_reads() {
+    let (server, id) = impatient_with_a_large_job();
+    let mut web = server.web();
+    // The kernel must not take it all at once for the client.
+    socket2::SockRef::from(&web.socket).set_recv_buffer_size(64 << 10).unwrap();
+    web.send("GET", &format!("/jobs/{id}"), &[], b"").unwrap();
+    let start = Instant::now();
+    let mut got = 0;
+    let mut buffer = vec![0; 64 << 10];
+    while got < LARGE_BYTES {
+        let bytes = web.socket.read(&mut buffer).unwrap();
+        assert!(bytes > 0, "cut off after {got} bytes");
+        got += bytes;
+        // The pace at which this takes four times as long as an idle connection may.
+        let due = Duration::from_secs(6).mul_f64(got as f64 / LARGE_BYTES as f64);
+        std::thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+}
+
+#[test]
+fn slow_and_half_open_connections_by_the_thousand_leave_the_server_serving() {
+    let server = Start::new()
+        .env("HTTP_REQUEST_TIMEOUT_MS", 12_000)
+        .env("HTTP_IDLE_TIMEOUT_MS", 4000)
+        .start();
+    serves(&server);
+    let (before, memory_before) = (open_files(&server), resident_kb(&server));
+    let mut sockets: Vec<TcpStream> =
+        (0..1200).map(|_| TcpStream::connect(("127.0.0.1", server.http)).unwrap()).collect();
+    for (number, socket) in sockets.iter_mut().enumerate() {
+        let part: &[u8] = match number % 4 {
+            0 => b"",
+            1 => b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: ",
+            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n{",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\nGET",
+        };
+        socket.write_all(part).unwrap();
+    }
+    until("they are there", || (open_files(&server) > before + 1150).then_some(()));
+    (0..10).for_each(|_| serves(&server));
+    assert!(resident_kb(&server) < memory_before + (64 << 10), "{} kB", resident_kb(&server));
+    until("they are all cut off", || (open_files(&server) < before + 20).then_some(()));
+    serves(&server);
+}
+
+#[test]
+fn a_head_of_a_megabyte_and_garbage_are_refused_and_forgotten() {
+    let server = Server::start_default();
+    let before = open_files(&server);
+    let mut dice = Dice::new(4);
+    for round in 0..60 {
+        let mut web = server.web();
+        let bytes: Vec<u8> = match round % 3 {
+            0 => [b"GET /healthz HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat(),
+            1 => (0..20_000).map(|_| dice.roll(256) as u8).collect(),
+            _ => [b"GET /healthz HTTP/1.1\r\nHost: h\r\n".as_slice(), &b"a: b\r\n".repeat(200_000)]
+                .concat(),
+        };
+        // The server may have closed long before all of it is sent.
+        let _ = web.raw(&bytes);
+        if let Ok(answer) = web.recv(false) {
+            assert!([400, 431].contains(&answer.status), "{answer:?}");
+        }
+    }
+    serves(&server);
+    until("they are gone", || (open_files(&server) <= before).then_some(()));
+}
+
+#[test]
+fn clients_that_leave_in_the_middle_of_a_body_leave_no_memory_behind() {
+    let server = Start::new().env("SHARDS", 1).start();
+    let part = vec![b'x'; 4 << 20];
+    serves(&server);
+    let before = open_files(&server);
+    for _ in 0..40 {
+        let mut web = server.web();
+        let head = "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 12000000\r\n\r\n";
+        web.raw(head.as_bytes()).unwrap();
+        web.raw(&part).unwrap();
+    }
+    until("they are gone", || (open_files(&server) <= before).then_some(()));
+    assert!(resident_kb(&server) < 120 << 10, "{} kB", resident_kb(&server));
+    serves(&server);
+}
+
+#[test]
+fn many_connections_push_and_pull_at_once() {
+    let server = Server::start_default();
+    let port = server.http;
+    let threads: Vec<_> = (0..8)
+        .map(|thread| {
+            std::thread::spawn(move || {
+                let mut web = Http::connect(port);
+                for job in 0..100 {
+                    web.push(&format!("busy-{}", (thread + job) % 5), json!({"data": job}));
+                }
+                (0..100)
+                    .map(|job| {
+                        let (pulled, token) = web.pull(&format!("busy-{}", (thread + job) % 5));
+                        let id = pulled["id"].as_str().unwrap().to_owned();
+                        web.post(&format!("/jobs/{id}/ack"), json!({"token": token})).expect(200);
+                        id
+                    })
+                    .collect::<Vec<String>>()
+            })
+        })
+        .collect();
+    let mut ids: Vec<String> =
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 800, "each job went to one worker");
+    let stats = server.web().get("/stats").expect(200);
+    assert_eq!(stats["stats"]["completed"], 800);
+}

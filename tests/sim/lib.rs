@@ -1,0 +1,52 @@
+//! The simulator: the real shards and the real log, on a disk that fails on purpose, under virtual
+//! time and a schedule that follows from a seed; beside them a naive model. The fear is the bug that
+//! needs a crash, a late disk and three clients at the wrong moment.
+//!
+//! ```text
+//! world   mail, time, the schedule      client   what a worker believes it holds
+//! node    one shard: engine, log, directory, model; nothing leaves before the log has it
+//! names, needs   commands in several steps over several shards
+//! reclaim giving up the beginning of the log
+//! crash   ends of the process and what the next one finds      drain   the end of a run
+//! model, judge, limits, awaits, chores, repeat, schedules, compare   what should be
+//! ledger  what clients were told
+//! check   every promise, by name      canary  wrongness planted to see that a check sees it
+//! ops/    the commands, a family per file: how they are given, what the model makes of them
+//! ```
+//!
+//! Which seeds are run, and the proof that each check can fail, stand in the tests of this crate.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+pub mod awaits;
+pub mod book;
+pub mod canary;
+pub mod check;
+pub mod chores;
+pub mod client;
+pub mod compare;
+pub mod crash;
+pub mod dice;
+pub mod drain;
+pub mod judge;
+pub mod ledger;
+pub mod limits;
+pub mod model;
+pub mod names;
+pub mod needs;
+pub mod node;
+pub mod ops;
+pub mod reclaim;
+pub mod repeat;
+pub mod schedules;
+pub mod settings;
+pub mod trace;
+pub mod world;
+
+use check::Checks;
+use settings::{Flaw, Settings};
+use world::World;
+
+/// Lives the life of a seed and returns the hash of its trace.
+pub fn live(seed: u64, flaw: Flaw, checks: Checks, print: bool) -> u64 {
+    World::new(Settings::of_seed(seed, flaw, checks), print).live()
+}

@@ -1,0 +1,132 @@
+//! Pushes of jobs that depend on others, as the server takes them: how those jobs stand is asked of
+//! their shards first, and what shards tell each other afterwards is carried from one to the other.
+
+use super::check::Check;
+use super::model::State;
+use super::names::Task;
+use super::ops::notice::Told;
+use super::ops::push::Push;
+use super::world::{Mail, World};
+use corq_shards::dependency::{News as Tidings, Notice, Standing};
+use corq_shards::id::JobId;
+use std::collections::BTreeMap;
+
+/// A push that waits for word of what its jobs depend on.
+#[derive(Debug)]
+pub struct Needs {
+    client: u64,
+    push: Push,
+    left: usize,
+    standings: BTreeMap<JobId, Standing>,
+}
+
+impl World {
+    /// Sends a push, once it knows what its jobs wait for and has their names.
+    pub fn push(&mut self, client: usize, push: Push) {
+        let client = self.clients[client].id;
+        let mut asks: BTreeMap<usize, Vec<JobId>> = BTreeMap::new();
+        for &id in push.jobs.iter().flat_map(|job| &job.depends_on) {
+            asks.entry(self.shard_of_job(id)).or_default().push(id);
+        }
+        if asks.is_empty() {
+            self.claim(client, push);
+            return;
+        }
+        let task = self.new_request();
+        let needs = Needs { client, push, left: asks.len(), standings: BTreeMap::new() };
+        self.tasks.insert(task, Task::Needs(needs));
+        for (shard, jobs) in asks {
+            self.post((false, client, shard), Mail::Stand { task, jobs });
+        }
+    }
+
+    /// A shard has said how some jobs stand.
+    pub fn stood(&mut self, task: u64, standings: Vec<(JobId, Standing)>) {
+        let Some(Task::Needs(needs)) = self.tasks.get_mut(&task) else { return };
+        needs.standings.extend(standings);
+        needs.left -= 1;
+        if needs.left > 0 {
+            return;
+        }
+        let Some(Task::Needs(needs)) = self.tasks.remove(&task) else { return };
+        let Needs { client, mut push, standings, .. } = needs;
+        if standings.values().any(|standing| *standing == Standing::Unknown) {
+            // Refused: nothing is pushed.
+            return;
+        }
+        for job in &mut push.jobs {
+            job.unmet.clone_from(&job.depends_on);
+            job.unmet.retain(|id| standings.get(id) == Some(&Standing::Open));
+        }
+        self.claim(client, push);
+    }
+
+    pub fn shard_of_job(&self, id: JobId) -> usize {
+        id.slot().index() % self.nodes.len()
+    }
+
+    /// Passes on what a shard has to tell about jobs of another one, or of its own.
+    pub fn pass_on(&mut self, from: usize, notice: Notice) {
+        let to = self.shard_of_job(notice.addressee());
+        self.post((true, from as u64, to), Mail::Notice(notice));
+    }
+
+    /// A shard is told of another's job.
+    pub fn notify(&mut self, to: usize, notice: Notice) {
+        let keeper = &self.nodes[self.shard_of_job(notice.dependency)].model;
+        let dependency = keeper.jobs.get(&notice.dependency);
+        let (id, true_news) = match notice.news {
+            Tidings::Watch | Tidings::Unwatch => (notice.dependency, true),
+            Tidings::Completed => {
+                (notice.dependent, keeper.ever_completed.contains(&notice.dependency))
+            }
+            Tidings::Removed => {
+                let gone = dependency.is_none_or(|job| job.state == State::Gone && !job.met);
+                (notice.dependent, gone)
+            }
+        };
+        self.checks.must(Check::Dependency, true_news, || {
+            format!("{id:?} is told {notice:?} of {dependency:?}")
+        });
+        self.nodes[to].run(self.now_ms, 0, 0, &Told(notice));
+    }
+
+    /// After a start every dependent asks anew.
+    pub fn renew_watches(&mut self) {
+        for from in 0..self.nodes.len() {
+            let notices: Vec<Notice> = self.nodes[from].shard.watches_to_renew().collect();
+            for notice in notices {
+                self.pass_on(from, notice);
+            }
+        }
+    }
+
+    /// While no news is on its way, nobody waits in vain, and each shard knows who waits.
+    pub fn check_dependencies(&self) {
+        let quiet = self.mail.is_empty()
+            && self.tasks.is_empty()
+            && self.nodes.iter().all(|node| node.held.is_empty() && node.news.is_empty());
+        if !quiet {
+            return;
+        }
+        let mut watches = vec![0; self.nodes.len()];
+        let jobs = self.nodes.iter().flat_map(|node| node.model.jobs.values());
+        for job in jobs.filter(|job| job.state == State::WaitingChildren) {
+            for &id in &job.unmet {
+                let shard = self.shard_of_job(id);
+                watches[shard] += 1;
+                let dependency = self.nodes[shard].model.jobs.get(&id);
+                let open = dependency.is_some_and(|other| !other.met && other.state != State::Gone);
+                self.checks.must(Check::Dependency, open, || {
+                    format!("{job:?}\n  waits in vain for {dependency:?}")
+                });
+            }
+        }
+        for (node, expected) in self.nodes.iter().zip(watches) {
+            let found = node.shard.holdings().watches;
+            self.checks.must(Check::Dependency, found == expected, || {
+                format!("shard {} knows of {found} that wait, not {expected}", node.index)
+            });
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Progress and `AddLog`.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::judge::Moment;
+use crate::model::{Model, State};
+use crate::ops::change::pick;
+use crate::world::World;
+use corq_shards::change;
+use corq_shards::changed::Level;
+use corq_shards::command::Command;
+use corq_shards::effect::Refusal;
+use corq_shards::id::JobId;
+use corq_shards::notes::LOGS_MAX;
+
+/// What is told.
+#[derive(Clone, Debug)]
+enum What {
+    Progress(f64, Option<String>),
+    Log(Level, String),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Note {
+    job: JobId,
+    what: What,
+}
+
+impl Note {
+    fn verdict(&self, model: &Model, now_ms: u64) -> Result<(), Refusal> {
+        let state = model.jobs.get(&self.job).map_or(&State::Gone, |job| &job.state);
+        match (&self.what, state) {
+            (What::Progress(..), State::Active(lease)) if now_ms < lease.expires_at_ms => Ok(()),
+            (What::Progress(..), _) => Err(Refusal::NotActive),
+            (What::Log(..), State::Gone) => Err(Refusal::NotFound),
+            (What::Log(..), _) => Ok(()),
+        }
+    }
+}
+
+impl Call for Note {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let change = match &self.what {
+            What::Progress(progress, message) => {
+                change::Change::Progress { progress: *progress, message: message.as_deref() }
+            }
+            What::Log(level, message) => change::Change::Log { level: *level, message },
+        };
+        to(&Command::Change { job: self.job, change });
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let verdict = self.verdict(model, at.now_ms);
+        let expected =
+            verdict.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("{self:?} was answered {answer:?}, not {expected:?}")
+        });
+        if verdict.is_err() {
+            return;
+        }
+        let job = model.change(self.job);
+        match &self.what {
+            What::Progress(progress, message) => {
+                (job.notes.progress, job.notes.message) = (*progress, message.clone());
+                if let State::Active(lease) = &mut job.state {
+                    lease.expires_at_ms = at.now_ms + lease.ttl_ms;
+                }
+            }
+            What::Log(level, message) => {
+                job.notes.logs.push_back((at.now_ms, *level, message.clone()));
+                if job.notes.logs.len() > LOGS_MAX {
+                    job.notes.logs.pop_front();
+                }
+            }
+        }
+    }
+}
+
+/// A client tells how far a job is.
+pub fn progress(world: &mut World, client: usize) {
+    let Some((shard, job)) = pick(world, |state| matches!(state, State::Active(_))) else { return };
+    let progress = world.dice.pick(&[0.0, 0.1, 50.0, 100.0]);
+    let message = world.dice.one_in(2).then(|| format!("at {}", world.now_ms));
+    world.send(client, shard, Note { job, what: What::Progress(progress, message) });
+}
+
+/// A client adds to the log of a job, now and then more than is kept.
+pub fn log(world: &mut World, client: usize) {
+    let Some((shard, job)) = pick(world, |state| *state != State::Gone) else { return };
+    let lines = if world.dice.one_in(30) { LOGS_MAX as u64 + 3 } else { 1 };
+    for line in 0..lines {
+        let level = world.dice.pick(&[Level::Info, Level::Warn, Level::Error]);
+        let what = What::Log(level, format!("line {line}"));
+        world.send(client, shard, Note { job, what });
+    }
+}

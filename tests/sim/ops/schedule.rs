@@ -1,0 +1,144 @@
+//! Cron, `CronDelete`, and the start of what they set. A name is bound to a shard here: that names are
+//! the server's own, and how a schedule moves between shards, is not simulated.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::judge::Moment;
+use crate::model::Model;
+use crate::schedules::{Rhythm, Schedule};
+use crate::world::{QUEUES, World};
+use corq_shards::command::{Command, SetCron};
+use corq_shards::schedule::Plan;
+
+/// Sets a schedule.
+#[derive(Clone, Debug)]
+pub struct SetSchedule {
+    name: String,
+    queue: String,
+    data: Vec<u8>,
+    rhythm: Rhythm,
+    priority: i32,
+    runs_max: Option<u64>,
+}
+
+/// Ends one.
+#[derive(Clone, Debug)]
+pub struct EndSchedule {
+    pub name: String,
+}
+
+/// The server is open.
+#[derive(Clone, Debug)]
+pub struct StartSchedules;
+
+impl Call for SetSchedule {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let (plan, repeat_every_ms, schedule) = match self.rhythm {
+            Rhythm::Every(every_ms) => (Plan::every(every_ms, None), Some(every_ms), None),
+            Rhythm::Round(_, expression) => (Plan::at(expression, None), None, Some(expression)),
+        };
+        to(&Command::SetCron(&SetCron {
+            name: &self.name,
+            queue: &self.queue,
+            data: &self.data,
+            schedule,
+            repeat_every_ms,
+            timezone: None,
+            priority: self.priority,
+            runs_max: self.runs_max,
+            plan: plan.expect("the simulator's schedules make sense"),
+            moved: None,
+        }));
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let known = model.schedules.get(&self.name);
+        let (executions, version) = known.map_or((0, 0), |has| (has.executions, has.version));
+        let spent = self.runs_max.is_some_and(|most| executions >= most);
+        let next_run_ms = self.rhythm.next(at.now_ms, at.now_ms);
+        let expected = Answer::Schedule((!spent).then_some((next_run_ms, executions, version + 1)));
+        model.must(Check::Schedule, answer == Some(&expected), || {
+            format!("{self:?} was answered {answer:?}, not {expected:?}")
+        });
+        if spent {
+            return;
+        }
+        let schedule = Schedule {
+            queue: self.queue.clone(),
+            data: self.data.clone(),
+            rhythm: self.rhythm,
+            priority: self.priority,
+            runs_max: self.runs_max,
+            executions,
+            version: version + 1,
+            next_run_ms,
+        };
+        model.set_schedule(&self.name, schedule);
+    }
+}
+
+impl Call for EndSchedule {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::RemoveCron { name: &self.name });
+    }
+
+    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+        let expected = Answer::Count(u64::from(model.end_schedule(&self.name)));
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("{self:?} was answered {answer:?}, not {expected:?}")
+        });
+    }
+}
+
+impl Call for StartSchedules {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::StartCrons);
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+        model.schedules_since_ms = Some(at.now_ms);
+    }
+
+    fn is_answered(&self) -> bool {
+        false
+    }
+}
+
+fn name(world: &mut World, shard: usize) -> String {
+    format!("schedule{shard}-{}", world.dice.below(2))
+}
+
+/// A client sets a schedule, or sets one anew.
+pub fn set(world: &mut World, client: usize) {
+    let queue = world.dice.pick(QUEUES);
+    let shard = world.shard_of_queue(queue);
+    let rhythm = world.dice.pick(&[
+        Rhythm::Every(700),
+        Rhythm::Every(9_999),
+        Rhythm::Every(3_600_000),
+        Rhythm::Round(1000, "* * * * * *"),
+        Rhythm::Round(10_000, "*/10 * * * * *"),
+        Rhythm::Round(60_000, "* * * * *"),
+        Rhythm::Round(86_400_000, "@daily"),
+    ]);
+    world.pushes += 1;
+    let mut data = vec![0xce];
+    data.extend_from_slice(&(world.pushes as u32).to_be_bytes());
+    let name = name(world, shard);
+    let set = SetSchedule {
+        name,
+        queue: queue.into(),
+        data,
+        rhythm,
+        priority: world.dice.pick(&[0, 0, 5]),
+        runs_max: world.dice.pick(&[None, Some(1), Some(3), Some(10)]),
+    };
+    world.send(client, shard, set);
+}
+
+/// A client ends a schedule.
+pub fn end(world: &mut World, client: usize) {
+    let shard = world.dice.index(world.nodes.len());
+    let name = name(world, shard);
+    world.send(client, shard, EndSchedule { name });
+}

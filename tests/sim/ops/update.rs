@@ -1,0 +1,60 @@
+//! Update: the record of a job is read when the command comes, and another payload put into it.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::judge::Moment;
+use crate::model::{Model, State};
+use crate::ops::change::pick;
+use crate::world::World;
+use corq_io::log::Position;
+use corq_shards::change;
+use corq_shards::command::{Command, NewJob};
+use corq_shards::effect::Refusal;
+use corq_shards::id::JobId;
+use corq_shards::record::Record;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Update {
+    job: JobId,
+    record: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Call for Update {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let record = Record::decode_original(&self.record).expect("it was written");
+        let pushed = record.into_pushed().expect("jobs point to records of jobs");
+        let new = NewJob { data: &self.data, ..pushed.job };
+        to(&Command::Change { job: self.job, change: change::Change::Update { job: &new } });
+    }
+
+    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+        let open = model.jobs.get(&self.job).is_some_and(crate::model::Job::is_live);
+        let refused = Answer::Refused { place: 0, refusal: Refusal::Ended };
+        let expected = if open { Answer::Done } else { refused };
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("an update of {:?} was answered {answer:?}, not {expected:?}", self.job)
+        });
+        if open {
+            model.change(self.job).data.clone_from(&self.data);
+        }
+    }
+}
+
+/// A client gives a job another payload.
+pub fn act(world: &mut World, client: usize) {
+    let open = |state: &State| {
+        !matches!(state, State::Gone | State::Completed { .. } | State::Failed { .. })
+    };
+    let Some((shard, job)) = pick(world, open) else { return };
+    let node = &world.nodes[shard];
+    let Some(index) = node.shard.find(job) else { return };
+    let position = Position(node.shard.view(index).data.position);
+    let place = node.book.written.binary_search_by_key(&position, |(at, _)| *at);
+    let record = node.book.written[place.expect("a job points into the log")].1.clone();
+    world.pushes += 1;
+    let mut data = vec![0xce];
+    data.extend_from_slice(&(world.pushes as u32).to_be_bytes());
+    world.send(client, shard, Update { job, record, data });
+}

@@ -1,0 +1,143 @@
+//! Schedules in the model.
+
+use super::check::Check;
+use super::judge::{LAST, Moment};
+use super::model::{Job, Model, Old};
+use corq_shards::Shard;
+use corq_shards::cron::LATE_MS_MAX;
+use corq_shards::cron_record::CronRan;
+
+/// When a schedule is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rhythm {
+    /// So many milliseconds after the last time.
+    Every(u64),
+    /// Whenever the time is a multiple of so many milliseconds, by an expression that says so.
+    Round(u64, &'static str),
+}
+
+/// One schedule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    pub queue: String,
+    pub data: Vec<u8>,
+    pub rhythm: Rhythm,
+    pub priority: i32,
+    pub runs_max: Option<u64>,
+    pub executions: u64,
+    pub version: u64,
+    pub next_run_ms: u64,
+}
+
+impl Rhythm {
+    /// The first time after both.
+    pub fn next(self, last_ms: u64, now_ms: u64) -> u64 {
+        let after_ms = last_ms.max(now_ms);
+        match self {
+            Self::Round(step_ms, _) => (after_ms / step_ms + 1) * step_ms,
+            Self::Every(step_ms) => last_ms + ((after_ms - last_ms) / step_ms + 1) * step_ms,
+        }
+    }
+}
+
+impl Model {
+    fn keep_schedule(&mut self, name: &str) {
+        let old = self.schedules.get(name).cloned().map(Box::new);
+        self.keep(Old::Schedule(name.into(), old));
+    }
+
+    pub fn set_schedule(&mut self, name: &str, schedule: Schedule) {
+        self.keep_schedule(name);
+        self.schedules.insert(name.into(), schedule);
+    }
+
+    /// True if there was one.
+    pub fn end_schedule(&mut self, name: &str) -> bool {
+        self.keep_schedule(name);
+        self.schedules.remove(name).is_some()
+    }
+
+    /// A schedule has pushed a job, as the shard's record says.
+    pub fn run_schedule(&mut self, at: &Moment<'_>, ran: &CronRan<'_>) {
+        let Some(schedule) = self.schedules.get(ran.name).cloned() else {
+            self.checks.fail(Check::Schedule, || format!("{ran:?} is of no schedule"));
+            return;
+        };
+        let (due_ms, pushed) = (schedule.next_run_ms, &ran.pushed);
+        self.must(Check::EarlySchedule, due_ms <= at.now_ms, || {
+            format!("{schedule:?} runs {} ms early", due_ms - at.now_ms)
+        });
+        let in_time = self.schedules_since_ms.is_some_and(|since_ms| since_ms <= due_ms)
+            && due_ms + LATE_MS_MAX >= at.now_ms;
+        self.must(Check::Schedule, in_time, || format!("at {}, too late: {ran:?}", at.now_ms));
+        let same = pushed.queue == schedule.queue
+            && pushed.job.data == &schedule.data[..]
+            && (pushed.run_at_ms, pushed.job.priority) == (due_ms, schedule.priority);
+        self.must(Check::Schedule, same, || format!("{schedule:?}\n  pushes {pushed:?}"));
+        let executions = schedule.executions + 1;
+        let next =
+            (schedule.runs_max != Some(executions)).then(|| schedule.rhythm.next(due_ms, due_ms));
+        self.must(Check::Schedule, ran.next_run_ms == next, || {
+            format!("{schedule:?}\n  runs again at {:?}, not {next:?}", ran.next_run_ms)
+        });
+        match next {
+            Some(next_run_ms) => {
+                self.set_schedule(ran.name, Schedule { executions, next_run_ms, ..schedule });
+            }
+            None => {
+                self.end_schedule(ran.name);
+            }
+        }
+        let new = Job::new(pushed.id, pushed.queue, pushed.job.data);
+        self.add(Job { run_at_ms: due_ms, priority: pushed.job.priority, ..new });
+        self.fresh.insert(pushed.id, LAST);
+    }
+
+    /// A schedule passes over what it could not do in time.
+    pub fn miss_schedule(&mut self, at: &Moment<'_>, name: &str, next_run_ms: u64) {
+        let Some(schedule) = self.schedules.get(name).cloned() else {
+            self.checks.fail(Check::Schedule, || format!("{name} is no schedule"));
+            return;
+        };
+        let due_ms = schedule.next_run_ms;
+        let late = self.schedules_since_ms.is_some_and(|since_ms| since_ms > due_ms)
+            || due_ms + LATE_MS_MAX < at.now_ms;
+        let next = schedule.rhythm.next(due_ms, at.now_ms);
+        self.must(Check::Schedule, late && next == next_run_ms, || {
+            format!("{schedule:?}\n  waits at {} until {next_run_ms}, not {next}", at.now_ms)
+        });
+        self.set_schedule(name, Schedule { next_run_ms, ..schedule });
+    }
+
+    /// Nothing that is due is left.
+    pub fn judge_schedules(&self, now_ms: u64) {
+        if self.schedules_since_ms.is_none() {
+            return;
+        }
+        for (name, schedule) in &self.schedules {
+            self.must(Check::Overdue, schedule.next_run_ms > now_ms, || {
+                format!("at {now_ms}, {name} has not run: {schedule:?}")
+            });
+        }
+    }
+
+    /// The schedules of the shard are those of the model.
+    pub fn compare_schedules(&self, shard: &Shard) {
+        let count = shard.crons().count();
+        self.must(Check::Schedule, count == self.schedules.len(), || {
+            format!("{count} schedules, not {}", self.schedules.len())
+        });
+        for (name, model) in &self.schedules {
+            let found = shard.cron(name).map(|cron| {
+                let queue = cron.queue.to_string();
+                (queue, cron.executions, cron.version, cron.next_run_ms, cron.runs_max)
+            });
+            let queue = model.queue.clone();
+            let expected =
+                (queue, model.executions, model.version, model.next_run_ms, model.runs_max);
+            self.must(Check::Schedule, found.as_ref() == Some(&expected), || {
+                format!("{name} is {found:?}, not {expected:?}")
+            });
+        }
+    }
+}
