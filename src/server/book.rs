@@ -9,8 +9,18 @@ use corq_io::store::Store;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
 
+/// A log without this much room for what comes, and none to be had, is full.
+const ROOM_BYTES: u64 = 1 << 20;
+
 /// See the module.
 pub struct Book(pub Log<Store>);
+
+impl Book {
+    /// Whether pushes are refused for want of room: not whether a very large one was.
+    pub fn is_full(&self) -> bool {
+        self.0.lacks_space() && !self.0.has_room(self.0.reserve_bytes() + ROOM_BYTES)
+    }
+}
 
 impl Journal for Book {
     fn append(&mut self, record: &Record<'_>) -> Stored {

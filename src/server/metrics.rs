@@ -347,7 +347,7 @@ impl Core {
             log.forgotten,
             log.forgotten_bytes,
             self.reclaim.rewritten_bytes,
-            u64::from(self.engine.book.0.lacks_space()),
+            u64::from(self.engine.book.is_full()),
             self.reclaim.refused_pushes,
             log.disk_bytes,
             self.engine.book.0.unwritten_bytes(),

@@ -41,6 +41,14 @@ pub struct Reclaim {
     pub refused_pushes: u64,
 }
 
+impl Reclaim {
+    /// Nothing goes any more, until the next start.
+    fn stop(&mut self, shard: usize, why: &str) {
+        tracing::error!("shard {shard}: the log is not reclaimed any more: {why}");
+        self.stopped = true;
+    }
+}
+
 /// Room kept ready: a segment for what ends jobs, and one for what is written again of the oldest.
 pub fn reserve_bytes(segment_bytes: u64, active: u64) -> u64 {
     2 * segment_bytes + active * END_BYTES
@@ -145,12 +153,14 @@ impl Core {
                 }
                 Scan::Failed(error) => Some(error.to_string()),
             };
-            tracing::error!(
-                "shard {}: the log is not reclaimed any more: {}",
-                self.me,
-                failed.unwrap_or_default()
-            );
-            reclaim.stopped = true;
+            reclaim.stop(self.me, &failed.unwrap_or_default());
+            return true;
+        }
+        let oldest = book.0.oldest().map_or(0, |it| shard.needed_in_span_of(it.start.0));
+        if oldest > 0 {
+            // This cannot be, and if it were, what is needed would be lost.
+            let why = "something is still needed of a segment that was read to its end";
+            reclaim.stop(self.me, why);
             return true;
         }
         if shard.end_keeping(book) {

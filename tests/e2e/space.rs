@@ -86,6 +86,8 @@ fn witnesses(client: &mut Client) -> Vec<String> {
     }
     client.ok("Pause", json!({"queue": "dead"}));
     client.ok("RateLimit", json!({"queue": "dead", "limit": 7}));
+    let hook = json!({"url": "https://example.com/hook", "events": ["job.failed"], "queue": "no"});
+    client.ok("AddWebhook", hook);
     client.ok("Cron", json!({"name": "yearly", "queue": "c", "data": 1, "schedule": "@yearly"}));
     ids
 }
@@ -107,6 +109,7 @@ fn seen(client: &mut Client, ids: &[String]) -> Value {
         all.push(client.ok("Dlq", json!({"queue": queue}))["jobs"].clone());
     }
     all.push(client.ok("CronList", json!({}))["crons"].clone());
+    all.push(client.ok("ListWebhooks", json!({}))["data"]["webhooks"].clone());
     json!(all)
 }
 
@@ -285,9 +288,25 @@ fn live_on_a_full_disk(server: &mut Server) {
     let cron =
         json!({"name": "c", "queue": "q", "data": text('c', 300_000), "schedule": "@yearly"});
     assert_eq!(client.call("Cron", cron)["error"], "Disk full");
+    let url = format!("https://example.com/{}", text('h', 2000));
+    // Of a queue where nothing happens.
+    let hook = json!({"url": url, "events": [], "queue": "no"});
+    let hooks = (0..1000).find_map(|_| {
+        let reply = client.call("AddWebhook", hook.clone());
+        (reply["ok"] == false).then(|| reply["error"].clone())
+    });
+    assert_eq!(hooks, Some(json!("Disk full")));
     let now = metrics(&mut client);
     assert_eq!(now["corq_log_full"], 1);
     assert!(now["corq_pushes_refused_total"] >= 1);
+    let mut web = server.web();
+    let job = json!({"data": text('f', 300_000)});
+    let refused = web.post("/queues/q/jobs", job);
+    assert_eq!(refused.expect(507), json!({"ok": false, "error": "Disk full"}));
+    let ready = json!({"ok": false, "ready": false, "error": "Disk full"});
+    assert_eq!(web.get("/ready").expect(503), ready);
+    let health = web.get("/health").expect(200);
+    assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!("Disk full")));
 
     let first = client.pull("q");
     assert_eq!(first["id"], json!(ids.remove(0)));
@@ -313,6 +332,9 @@ fn live_on_a_full_disk(server: &mut Server) {
     client.ok("Drain", json!({"queue": "q"}));
     until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
     assert_eq!(metrics(&mut client)["corq_log_full"], 0);
+    let mut web = server.web();
+    assert_eq!(web.get("/ready").expect(200), json!({"ok": true, "ready": true}));
+    assert_eq!(web.get("/health").expect(200)["status"], "healthy");
     assert!(fill(&mut client).len() > 30, "there is room for as many again");
 }
 

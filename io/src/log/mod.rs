@@ -423,6 +423,11 @@ impl<D: Disk> Log<D> {
         writer.stock.make_room(tail.head(), bytes, disk, counters)
     }
 
+    /// Whether `bytes` can be appended although the file system gives no more. Asks it for nothing.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.writer.stock.room_bytes(self.head()) >= bytes
+    }
+
     /// Whether the file system, or the bound, gave no more room when it was asked last.
     pub fn lacks_space(&self) -> bool {
         self.writer.stock.full

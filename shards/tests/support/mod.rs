@@ -61,6 +61,7 @@ pub fn config(seed: u64) -> Config {
 }
 
 pub struct Bed {
+    pub config: Config,
     pub shard: Shard,
     pub journal: Memory,
     pub effects: Effects,
@@ -80,6 +81,7 @@ impl Bed {
         let mut shard = Shard::new(config);
         shard.restart(START_MS);
         Self {
+            config,
             shard,
             journal: Memory::default(),
             effects: Effects::default(),
@@ -211,7 +213,7 @@ impl Bed {
 
     /// A shard that has replayed everything written so far.
     pub fn replayed(&self) -> Shard {
-        let mut shard = Shard::new(config(2));
+        let mut shard = Shard::new(Config { seed: 2, ..self.config });
         for (position, record) in self.journal.records.iter().enumerate().skip(self.journal.gone) {
             shard.replay(position as u64, record).unwrap();
         }
