@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs ci bench release flat crash hang sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat rivals crash hang sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ lint: ## Check format and lints; warnings are errors
 docs: ## Build the documentation of the code; warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
+man: ## Write the manual pages into target/man
+	cargo run --bin corq -- man target/man
+
 fmt: ## Format the code
 	cargo fmt --all
 
@@ -37,6 +40,12 @@ release: ## Build the binaries with all optimisations into target/release
 
 bench: ## Measure the standing figures on this machine (quiet, about ten minutes)
 	scripts/bench.sh
+
+rivals: ## Measure corq and its rivals side by side (ROUNDS, default 3; they go below target/)
+	@scripts/setup.sh
+	cargo test --quiet --manifest-path bench/rivals/client/Cargo.toml --target-dir target/rivals/build
+	python3 -m unittest discover -q -s bench/rivals
+	bench/rivals/run --rounds $${ROUNDS:-3} --json target/rivals/last.json
 
 crash: ## Kill the server 20 times per setting under load and reconcile every job
 	CORQ_CRASH_ROUNDS=20 cargo test --profile quick --test crash

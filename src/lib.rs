@@ -1,6 +1,7 @@
 //! The connecting half of corq: settings, protocols, the loop of a shard, the command line.
 
 pub mod api;
+pub mod cli;
 pub mod config;
 pub mod protocol;
 pub mod server;

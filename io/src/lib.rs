@@ -12,4 +12,5 @@ mod ring;
 pub mod runtime;
 pub mod signal;
 pub mod store;
+pub mod survey;
 pub mod webhook;

@@ -10,4 +10,7 @@ pub mod request;
 pub mod spec;
 mod words;
 
+/// The version of the protocol that is spoken here.
+pub const PROTOCOL_VERSION: u64 = 2;
+
 pub use words::{FIELD_REPEATED, UNKNOWN_COMMAND};

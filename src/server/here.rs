@@ -3,12 +3,10 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::execute::framed;
+use crate::api::PROTOCOL_VERSION;
 use crate::api::request::Body;
 use crate::protocol::reply;
 use corq_io::net::Connections;
-
-/// The version of the protocol spoken here.
-const PROTOCOL_VERSION: u64 = 2;
 
 impl Core {
     /// Answers at once.

@@ -12,6 +12,7 @@ mod auth;
 mod bad_input;
 mod bad_values;
 mod changes;
+mod cli;
 mod cron;
 mod dependency;
 mod events;

@@ -9,6 +9,8 @@ mod http;
 mod receiver;
 mod server;
 pub(crate) mod stream;
+pub(crate) mod terminal;
+pub(crate) mod tool;
 
 use std::time::{Duration, Instant};
 

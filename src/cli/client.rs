@@ -1,0 +1,206 @@
+//! The command line's connection to a server: blocking, one socket of the standard library, frames in
+//! and out. Knows no command but `Auth`, and `Ping` to see whether a silent server lives.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::request::Request;
+use super::target::Target;
+use super::value::Value;
+use crate::api::spec::Op;
+use crate::protocol::frame::{self, Split};
+
+/// How long a server may take to accept a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may be silent, with an answer due, before it is asked whether it lives; and then again
+/// before it is given up.
+const SILENCE: Duration = Duration::from_secs(5);
+/// The number of that question, which no other request has.
+const ALIVE: u64 = u32::MAX as u64;
+/// Bytes read at a time.
+const READ_BYTES: usize = 16 * 1024;
+
+/// A connection on which the server knows its client.
+#[derive(Debug)]
+pub struct Client {
+    socket: TcpStream,
+    address: String,
+    received: Vec<u8>,
+    /// Bytes of `received` that were handed out already.
+    used: usize,
+}
+
+/// One answer of the server.
+#[derive(Debug)]
+pub struct Reply(Vec<u8>);
+
+impl Reply {
+    /// All of it.
+    pub fn value(&self) -> Value<'_> {
+        // It was read once when it came.
+        Value::of(&self.0).unwrap_or_else(|error| unreachable!("{error}"))
+    }
+
+    /// Why the server did not do it.
+    pub fn refusal(&self) -> Option<&str> {
+        let value = self.value();
+        if value.get("ok").is_true() {
+            return None;
+        }
+        Some(value.get("error").text().unwrap_or("the server gave no reason"))
+    }
+
+    /// The answer, if it is not a refusal.
+    pub fn granted(self) -> Result<Self, Failure> {
+        match self.refusal() {
+            Some(error) => Err(Failure::refused(error)),
+            None => Ok(self),
+        }
+    }
+
+    /// The number of the request that it answers.
+    pub fn number(&self) -> Option<i64> {
+        self.value().get("reqId").integer()
+    }
+}
+
+impl Client {
+    /// Connects, and shows the token if there is one.
+    pub fn connect(target: &Target) -> Result<Self, Failure> {
+        let address = target.address();
+        let socket = open(&target.host, target.port)
+            .map_err(|error| Failure::Failed(unreachable_line(&address, &error)))?;
+        let mut client = Self { socket, address, received: Vec::new(), used: 0 };
+        if let Some(token) = &target.token {
+            let auth = Request::new(Op::Auth).with(|fields| fields.text("token", token));
+            client.call(auth)?.granted()?;
+        }
+        Ok(client)
+    }
+
+    /// One request and its answer.
+    pub fn call(&mut self, request: Request) -> Result<Reply, Failure> {
+        if let Err(failure) = self.send(request) {
+            // A server that hangs up has often said why.
+            return self.receive().map_err(|_| failure);
+        }
+        self.receive()
+    }
+
+    /// Sends without waiting for the answer.
+    pub fn send(&mut self, request: Request) -> Result<(), Failure> {
+        let sent = self.socket.write_all(&request.frame());
+        sent.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => self.silent(),
+            _ => self.lost(&error.to_string()),
+        })
+    }
+
+    /// The next answer. It may take as long as it likes while the server shows that it lives.
+    pub fn receive(&mut self) -> Result<Reply, Failure> {
+        let mut asked = false;
+        loop {
+            if let Some(reply) = self.buffered()? {
+                // The answer to the question below, perhaps of an earlier wait.
+                if reply.number() == Some(ALIVE as i64) {
+                    asked = false;
+                    continue;
+                }
+                return Ok(reply);
+            }
+            let mut chunk = [0; READ_BYTES];
+            match self.socket.read(&mut chunk) {
+                Ok(0) => return Err(self.lost("it closed the connection")),
+                Ok(bytes) => {
+                    self.received.extend_from_slice(&chunk[..bytes]);
+                    asked = false;
+                }
+                Err(error) if is_timeout(error.kind()) && !asked => {
+                    self.send(Request::new(Op::Ping).numbered(ALIVE))?;
+                    asked = true;
+                }
+                Err(error) if is_timeout(error.kind()) => return Err(self.silent()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.lost(&error.to_string())),
+            }
+        }
+    }
+
+    /// The next answer that has come already.
+    fn buffered(&mut self) -> Result<Option<Reply>, Failure> {
+        match frame::split(&self.received[self.used..]) {
+            Split::Complete { frame, rest } => {
+                let reply = frame.to_vec();
+                let rest_bytes = rest.len();
+                self.used = self.received.len() - rest_bytes;
+                if rest_bytes == 0 {
+                    self.received.clear();
+                    self.used = 0;
+                }
+                match Value::of(&reply) {
+                    Ok(_) => Ok(Some(Reply(reply))),
+                    Err(error) => Err(self.stranger(&error.to_string())),
+                }
+            }
+            Split::Incomplete { .. } => {
+                // What was handed out makes room, once for each read of the socket.
+                self.received.drain(..self.used);
+                self.used = 0;
+                Ok(None)
+            }
+            Split::TooLarge(_) => Err(self.stranger("it is longer than any frame")),
+        }
+    }
+
+    fn lost(&self, reason: &str) -> Failure {
+        Failure::Failed(format!(
+            "lost the server at {}: {reason}; what was under way may or may not be done",
+            self.address
+        ))
+    }
+
+    fn silent(&self) -> Failure {
+        Failure::Failed(format!(
+            "the server at {} does not answer: see whether it is overloaded or stopped",
+            self.address
+        ))
+    }
+
+    fn stranger(&self, reason: &str) -> Failure {
+        Failure::Failed(format!(
+            "the answer of {} is not of corq's protocol ({reason}): --port must be the server's \
+             TCP_PORT, not its HTTP_PORT",
+            self.address
+        ))
+    }
+}
+
+fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn unreachable_line(address: &str, error: &std::io::Error) -> String {
+    format!(
+        "cannot reach a server at {address} ({error}): start one with 'corq serve', or say where it \
+         is with --host and --port (CORQ_HOST, CORQ_PORT)"
+    )
+}
+
+/// Connects to the first address of `host` that answers.
+pub fn open(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let mut failure = ErrorKind::NotFound.into();
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(SILENCE))?;
+                socket.set_write_timeout(Some(SILENCE))?;
+                return Ok(socket);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

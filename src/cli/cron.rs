@@ -1,0 +1,118 @@
+//! `cron`: schedules.
+
+use clap::{Args, Subcommand};
+
+use super::context::Context;
+use super::failure::Failure;
+use super::input;
+use super::output::Table;
+use super::request::Request;
+use super::show;
+use super::value::Value;
+use super::words::{self, milliseconds};
+use crate::api::spec::Op;
+
+/// `cron add`.
+#[derive(Args, Debug)]
+#[group(id = "Cadence", multiple = true)]
+pub struct Add {
+    /// Name of the schedule; one of the same name is replaced
+    name: String,
+    /// Queue that its jobs go to
+    queue: String,
+    /// Their payload: JSON, @file, or - for standard input (also when it is left out)
+    #[arg(allow_negative_numbers = true)]
+    data: Option<String>,
+    /// A cron expression, as '*/5 * * * *' or '@daily'
+    #[arg(long, value_name = "CRON")]
+    schedule: Option<String>,
+    /// Once per so long instead (milliseconds, or 30s, 5m ...)
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    every: Option<i64>,
+    /// Priority of its jobs
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    priority: Option<i64>,
+    /// Runs after which it is removed
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    max_limit: Option<i64>,
+    /// IANA name of the time zone of the expression
+    #[arg(long, value_name = "ZONE")]
+    timezone: Option<String>,
+}
+
+/// Commands on schedules.
+#[derive(Subcommand, Debug)]
+pub enum Cron {
+    /// Push a job at every time of a schedule
+    Add(Add),
+    /// List the schedules
+    List,
+    /// Remove a schedule
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Carries one out.
+pub fn run(context: &mut Context, cron: &Cron) -> Result<(), Failure> {
+    match cron {
+        Cron::Add(add) => {
+            let data = input::payload_or_stdin("data", add.data.as_deref())?;
+            let request = Request::new(Op::Cron).with(|fields| {
+                fields.text("name", &add.name);
+                fields.text("queue", &add.queue);
+                fields.raw("data", &data);
+                fields.text_if("schedule", add.schedule.as_deref());
+                fields.integer_if("repeatEvery", add.every);
+                fields.integer_if("priority", add.priority);
+                fields.integer_if("maxLimit", add.max_limit);
+                fields.text_if("timezone", add.timezone.as_deref());
+            });
+            context.ask(request, |out, reply| {
+                let next = show::time(reply.get("cron").get("nextRun"));
+                out.pieces(&[
+                    format!("{} runs next", add.name).into(),
+                    next.unwrap_or_else(|| "at a time of the server's".into()),
+                ])
+            })
+        }
+        Cron::List => list(context),
+        Cron::Remove { name } => {
+            let request = Request::new(Op::CronDelete).with(|fields| fields.text("name", name));
+            context.tell(request, &format!("removed {name}"))
+        }
+    }
+}
+
+fn list(context: &mut Context) -> Result<(), Failure> {
+    context.ask(Request::new(Op::CronList), |out, reply| {
+        let mut table = Table::new(&["NAME", "QUEUE", "SCHEDULE", "NEXT", ">RUNS"]);
+        for cron in reply.get("crons").items() {
+            let runs = cron.get("executions").count();
+            let runs = match cron.get("maxLimit").integer() {
+                Some(limit) => format!("{runs}/{limit}"),
+                None => runs.to_string(),
+            };
+            table.row(vec![
+                show::text(cron.get("name")),
+                show::text(cron.get("queue")),
+                cadence(cron).into(),
+                show::from_now(cron.get("nextRun")),
+                runs.into(),
+            ]);
+        }
+        if table.is_empty() { out.line("there are no schedules") } else { out.table(&table) }
+    })
+}
+
+fn cadence(cron: Value<'_>) -> String {
+    match (cron.get("schedule").text(), cron.get("repeatEvery").integer()) {
+        (Some(schedule), _) => match cron.get("timezone").text() {
+            Some(zone) => format!("{schedule} {zone}"),
+            None => schedule.to_owned(),
+        },
+        (None, Some(every)) => format!("every {}", words::duration(every)),
+        (None, None) => "-".to_owned(),
+    }
+}

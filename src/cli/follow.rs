@@ -1,0 +1,67 @@
+//! `queue jobs --follow`: the jobs of a queue, then a row for every change of one.
+
+use super::client::{Client, Reply};
+use super::context::Context;
+use super::failure::Failure;
+use super::input;
+use super::output::Table;
+use super::queue::{Jobs, listing};
+use super::request::Request;
+use super::show;
+use super::stream::Stream;
+use super::value::Value;
+use crate::api::spec::Op;
+
+/// Lists and follows until the stream ends.
+pub fn jobs(context: &mut Context, jobs: &Jobs) -> Result<(), Failure> {
+    // Subscribed before the listing, so that no change falls between the two.
+    let mut stream = Stream::open(&context.target, jobs.http.http_port, Some(&jobs.name.queue))?;
+    let mut client = context.client()?;
+    let reply = client.call(listing(jobs))?;
+    context.show(&reply, |out, reply| {
+        let table = show::job_table(reply.get("jobs").items());
+        out.table(&table.steady())
+    })?;
+    context.out.flush()?;
+    while let Some(event) = stream.next()? {
+        follow(context, &mut client, jobs, &event)?;
+        context.out.flush()?;
+    }
+    Err(Failure::Failed("the server ended the stream".to_owned()))
+}
+
+fn follow(
+    context: &mut Context,
+    client: &mut Client,
+    jobs: &Jobs,
+    event: &[u8],
+) -> Result<(), Failure> {
+    let event = input::encode(event).unwrap_or_default();
+    let Ok(event) = Value::of(&event) else { return Ok(()) };
+    let (Some(kind), Some(id)) = (event.get("eventType").text(), event.get("jobId").text()) else {
+        return Ok(());
+    };
+    // A repeated push changes nothing about the job.
+    if id.is_empty() || kind == "duplicated" {
+        return Ok(());
+    }
+    let reply: Reply = client.call(Request::on_job(Op::GetJob, id))?;
+    let gone = reply.refusal().is_some();
+    let job = reply.value().get("job");
+    // What is gone by now is told by what happened to it.
+    let state = if gone { kind } else { job.get("state").text().unwrap_or_default() };
+    if !jobs.state.is_empty() && !jobs.state.iter().any(|wanted| wanted == state) {
+        return Ok(());
+    }
+    if context.target.json {
+        return context.out.json(reply.value().bytes());
+    }
+    let table = if gone {
+        let mut table = Table::new(&show::JOB_HEADS);
+        table.row(show::gone_row(id, kind));
+        table
+    } else {
+        show::job_table([job].into_iter())
+    };
+    Ok(context.out.rows(&table.steady())?)
+}

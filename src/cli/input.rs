@@ -1,0 +1,75 @@
+//! What commands are given: payloads from an argument, a file or standard input, and the yes before
+//! something is destroyed.
+
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+
+use super::failure::Failure;
+use crate::protocol::json;
+
+/// The value of a JSON text, encoded, for the field `name`: the argument itself, `@file`, or `-` for
+/// standard input.
+pub fn payload(name: &str, argument: &str) -> Result<Vec<u8>, Failure> {
+    let text = match argument.strip_prefix('@') {
+        None if argument == "-" => read_stdin(name)?,
+        None => argument.as_bytes().to_vec(),
+        Some(path) => {
+            fs::read(path).map_err(|error| Failure::Usage(format!("{name}: {path}: {error}")))?
+        }
+    };
+    encode(&text).map_err(|reason| {
+        Failure::Usage(format!(
+            "{name} is not JSON ({reason}): a text needs quotes of its own, as '\"hello\"'; a file \
+             is @name, standard input is -"
+        ))
+    })
+}
+
+/// As [`payload`], where nothing given means standard input, unless that is a person.
+pub fn payload_or_stdin(name: &str, argument: Option<&str>) -> Result<Vec<u8>, Failure> {
+    match argument {
+        Some(argument) => payload(name, argument),
+        None if io::stdin().is_terminal() => Err(Failure::Usage(format!(
+            "{name} is required: give JSON, @file, or - for standard input"
+        ))),
+        None => payload(name, "-"),
+    }
+}
+
+/// The value of a JSON text, encoded.
+pub fn encode(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut value = Vec::with_capacity(text.len());
+    json::to_msgpack(text, &mut value).map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+fn read_stdin(name: &str) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    io::stdin()
+        .lock()
+        .read_to_end(&mut text)
+        .map_err(|error| Failure::Usage(format!("{name}: standard input: {error}")))?;
+    Ok(text)
+}
+
+/// Asks a person before `deed` is done, and takes `--yes` from everybody else.
+pub fn confirm(yes: bool, deed: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::Usage(format!(
+            "this would {deed}, and there is nobody to ask: say --yes"
+        )));
+    }
+    let refused = || Failure::Failed("nothing was done".to_owned());
+    eprint!("This will {deed}. Go on? [y/N] ");
+    io::stderr().flush().map_err(|_| refused())?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(|_| refused())?;
+    if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        Ok(())
+    } else {
+        Err(refused())
+    }
+}

@@ -1,0 +1,204 @@
+//! `job`: everything about one job.
+
+use clap::{Args, Subcommand};
+
+use super::context::Context;
+use super::failure::Failure;
+use super::input;
+use super::output::{Cell, Style, Table};
+use super::request::Request;
+use super::show;
+use super::words::{self, milliseconds};
+use crate::api::spec::Op;
+
+/// The job that a command is about.
+#[derive(Args, Debug)]
+pub struct Id {
+    /// Id of the job, given by the server or your own
+    id: String,
+}
+
+/// Commands on one job.
+#[derive(Subcommand, Debug)]
+pub enum Job {
+    /// Show all about a job
+    Get(Id),
+    /// Show its state; an unknown job is `unknown`
+    State(Id),
+    /// Print its result as JSON
+    Result(Id),
+    /// Wait for its end; exit code 1 if it fails, goes, or does not end in time
+    Wait {
+        #[command(flatten)]
+        job: Id,
+        /// Wait so long at most (milliseconds, or 30s, 5m ...)
+        #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+        timeout: Option<i64>,
+    },
+    /// Remove it before a worker has it
+    Cancel {
+        #[command(flatten)]
+        job: Id,
+        /// Do it without asking
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Show its progress, or report one for an active job
+    Progress {
+        #[command(flatten)]
+        job: Id,
+        /// How much of it is done, in percent
+        #[arg(allow_negative_numbers = true)]
+        progress: Option<f64>,
+        /// What it is doing
+        #[arg(long, value_name = "TEXT", requires = "progress")]
+        message: Option<String>,
+    },
+    /// Replace its payload
+    Update {
+        #[command(flatten)]
+        job: Id,
+        /// Payload: JSON, @file, or - for standard input (also when it is left out)
+        #[arg(allow_negative_numbers = true)]
+        data: Option<String>,
+    },
+    /// Give it another priority
+    Priority {
+        #[command(flatten)]
+        job: Id,
+        /// Higher is delivered sooner
+        #[arg(allow_negative_numbers = true)]
+        priority: i64,
+    },
+    /// Make a delayed job ready now
+    Promote(Id),
+    /// Take an active job from its worker and delay it
+    Delay {
+        #[command(flatten)]
+        job: Id,
+        /// From now (milliseconds, or 30s, 5m ...)
+        #[arg(value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+        delay: i64,
+    },
+    /// Send it to the dead-letter queue, whatever its state
+    Discard(Id),
+    /// Show its log
+    Logs(Id),
+    /// Add a line to its log
+    Log {
+        #[command(flatten)]
+        job: Id,
+        /// The line
+        message: String,
+        /// One of info, warn and error
+        #[arg(long)]
+        level: Option<String>,
+    },
+}
+
+/// Carries one out.
+pub fn run(context: &mut Context, job: &Job) -> Result<(), Failure> {
+    match job {
+        Job::Get(Id { id }) => context.ask(Request::on_job(Op::GetJob, id), |out, reply| {
+            out.pairs(&show::job_pairs(reply.get("job")))
+        }),
+        Job::State(Id { id }) => context.ask(Request::on_job(Op::GetState, id), |out, reply| {
+            out.pieces(&[show::state(reply.get("state").text().unwrap_or("-"))])
+        }),
+        Job::Result(Id { id }) => context.ask(Request::on_job(Op::GetResult, id), |out, reply| {
+            out.line(&show::json_text(reply.get("result")))
+        }),
+        Job::Wait { job, timeout } => wait(context, &job.id, *timeout),
+        Job::Cancel { job: Id { id }, yes } => {
+            input::confirm(*yes, &format!("remove job {id} for good"))?;
+            context.tell(Request::on_job(Op::Cancel, id), &format!("cancelled {id}"))
+        }
+        Job::Progress { job: Id { id }, progress: None, .. } => progress_of(context, id),
+        Job::Progress { job: Id { id }, progress: Some(progress), message } => {
+            let request = Request::on_job(Op::Progress, id).with(|fields| {
+                fields.number("progress", *progress);
+                fields.text_if("message", message.as_deref());
+            });
+            context.tell(request, &format!("progress of {id} is {} %", words::figure(*progress)))
+        }
+        Job::Update { job: Id { id }, data } => {
+            let data = input::payload_or_stdin("data", data.as_deref())?;
+            let request = Request::on_job(Op::Update, id).with(|fields| fields.raw("data", &data));
+            context.tell(request, &format!("updated {id}"))
+        }
+        Job::Priority { job: Id { id }, priority } => {
+            let request = Request::on_job(Op::ChangePriority, id)
+                .with(|fields| fields.integer("priority", *priority));
+            context.tell(request, &format!("priority of {id} is {priority}"))
+        }
+        Job::Promote(Id { id }) => {
+            context.tell(Request::on_job(Op::Promote, id), &format!("promoted {id}"))
+        }
+        Job::Delay { job: Id { id }, delay } => {
+            let request = Request::on_job(Op::MoveToDelayed, id)
+                .with(|fields| fields.integer("delay", *delay));
+            context.tell(request, &format!("delayed {id} for {}", words::duration(*delay)))
+        }
+        Job::Discard(Id { id }) => context
+            .tell(Request::on_job(Op::Discard, id), &format!("{id} is in the dead-letter queue")),
+        Job::Logs(Id { id }) => logs(context, id),
+        Job::Log { job: Id { id }, message, level } => {
+            let request = Request::on_job(Op::AddLog, id).with(|fields| {
+                fields.text("message", message);
+                fields.text_if("level", level.as_deref());
+            });
+            context.tell(request, &format!("logged to {id}"))
+        }
+    }
+}
+
+fn wait(context: &mut Context, id: &str, timeout: Option<i64>) -> Result<(), Failure> {
+    let request =
+        Request::on_job(Op::WaitJob, id).with(|fields| fields.integer_if("timeout", timeout));
+    let reply = context.client()?.call(request)?;
+    context.show(&reply, |out, reply| {
+        if reply.get("completed").is_true() {
+            out.line(&show::json_text(reply.get("result")))?;
+        }
+        Ok(())
+    })?;
+    let reply = reply.value();
+    match (reply.get("completed").is_true(), reply.get("state").text()) {
+        (true, _) => Ok(()),
+        (false, Some(state)) => {
+            let error = reply.get("error").text().unwrap_or("no reason was given");
+            Err(Failure::Failed(format!("job {id} is {state}: {error}")))
+        }
+        (false, None) => Err(Failure::Failed(format!(
+            "job {id} has not ended in time: wait longer with --timeout"
+        ))),
+    }
+}
+
+fn progress_of(context: &mut Context, id: &str) -> Result<(), Failure> {
+    context.ask(Request::on_job(Op::GetProgress, id), |out, reply| {
+        let progress = words::figure(reply.get("progress").number().unwrap_or(0.0));
+        let message = reply.get("message").text().unwrap_or_default();
+        out.line(format!("{progress} % {message}").trim_end())
+    })
+}
+
+fn logs(context: &mut Context, id: &str) -> Result<(), Failure> {
+    context.ask(Request::on_job(Op::GetLogs, id), |out, reply| {
+        let mut table = Table::new(&["TIME", "LEVEL", "MESSAGE"]);
+        for entry in reply.get("data").get("logs").items() {
+            let level = entry.get("level").text().unwrap_or("-");
+            let style = match level {
+                "error" => Style::Bad,
+                "warn" => Style::Warn,
+                _ => Style::Plain,
+            };
+            table.row(vec![
+                show::from_now(entry.get("timestamp")),
+                Cell::styled(level, style),
+                show::text(entry.get("message")),
+            ]);
+        }
+        if table.is_empty() { out.line("its log is empty") } else { out.table(&table) }
+    })
+}

@@ -1,0 +1,87 @@
+//! `webhook`: where the server posts events (`interface.md` 4.4).
+
+use clap::Subcommand;
+
+use super::context::Context;
+use super::failure::Failure;
+use super::output::{Cell, Style, Table};
+use super::request::Request;
+use super::show;
+use super::value::Value;
+use crate::api::spec::Op;
+
+/// Commands on webhooks.
+#[derive(Subcommand, Debug)]
+pub enum Webhook {
+    /// Post events to a URL
+    Add {
+        /// Where to post to
+        url: String,
+        /// Events to post, separated by commas; `all` for all
+        #[arg(long, required = true, value_delimiter = ',', value_name = "EVENTS")]
+        events: Vec<String>,
+        /// Only events of this queue
+        #[arg(long, value_name = "QUEUE")]
+        queue: Option<String>,
+        /// Sign the posts with this
+        #[arg(long, value_name = "SECRET")]
+        secret: Option<String>,
+    },
+    /// List the webhooks
+    List,
+    /// Remove a webhook
+    Remove {
+        /// Its id
+        webhook_id: String,
+    },
+}
+
+/// Carries one out.
+pub fn run(context: &mut Context, webhook: &Webhook) -> Result<(), Failure> {
+    match webhook {
+        Webhook::Add { url, events, queue, secret } => {
+            // The protocol says "all" by naming none.
+            let all = events.iter().all(|event| event.is_empty() || event == "all");
+            let request = Request::new(Op::AddWebhook).with(|fields| {
+                fields.text("url", url);
+                fields.texts("events", if all { &[] } else { events });
+                fields.text_if("queue", queue.as_deref());
+                fields.text_if("secret", secret.as_deref());
+            });
+            context.ask(request, |out, reply| {
+                out.line(reply.get("data").get("webhookId").text().unwrap_or_default())
+            })
+        }
+        Webhook::List => list(context),
+        Webhook::Remove { webhook_id } => {
+            let request =
+                Request::new(Op::RemoveWebhook).with(|fields| fields.text("webhookId", webhook_id));
+            context.tell(request, &format!("removed {webhook_id}"))
+        }
+    }
+}
+
+fn list(context: &mut Context) -> Result<(), Failure> {
+    context.ask(Request::new(Op::ListWebhooks), |out, reply| {
+        let heads = ["URL", "QUEUE", "EVENTS", "ID", ">SENT", ">FAILED", "LAST"];
+        let mut table = Table::new(&heads);
+        for webhook in reply.get("data").get("webhooks").items() {
+            table.row(row(webhook));
+        }
+        if table.is_empty() { out.line("there are no webhooks") } else { out.table(&table) }
+    })
+}
+
+fn row(webhook: Value<'_>) -> Vec<Cell> {
+    let events = show::texts(webhook.get("events"));
+    let failed = webhook.get("failureCount").count();
+    vec![
+        show::text(webhook.get("url")),
+        webhook.get("queue").text().unwrap_or("*").into(),
+        if events.is_empty() { "all".into() } else { events.into() },
+        show::text(webhook.get("id")),
+        webhook.get("successCount").count().to_string().into(),
+        Cell::styled(failed.to_string(), if failed > 0 { Style::Bad } else { Style::Plain }),
+        show::from_now(webhook.get("lastTriggered")),
+    ]
+}

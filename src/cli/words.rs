@@ -1,0 +1,184 @@
+//! Times, durations and sizes as people read and write them. Knows no clock: now is an argument.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+const SECOND_MS: i64 = 1000;
+const MINUTE_MS: i64 = 60 * SECOND_MS;
+const HOUR_MS: i64 = 60 * MINUTE_MS;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// Units a duration may be written in, longest first.
+const UNITS: [(&str, i64); 5] =
+    [("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS), ("s", SECOND_MS), ("ms", 1)];
+
+/// `250ms`, `4.2s`, `3m 20s`, `5h 2m`, `12d 3h`: two units at most.
+pub fn duration(length_ms: i64) -> String {
+    let ms = length_ms.max(0);
+    match ms {
+        0..SECOND_MS => format!("{ms}ms"),
+        SECOND_MS..10_000 if ms % SECOND_MS >= 100 => {
+            format!("{}.{}s", ms / SECOND_MS, ms % SECOND_MS / 100)
+        }
+        SECOND_MS..MINUTE_MS => format!("{}s", ms / SECOND_MS),
+        MINUTE_MS..HOUR_MS => two_units(ms, MINUTE_MS, "m", SECOND_MS, "s"),
+        HOUR_MS..DAY_MS => two_units(ms, HOUR_MS, "h", MINUTE_MS, "m"),
+        _ => two_units(ms, DAY_MS, "d", HOUR_MS, "h"),
+    }
+}
+
+fn two_units(ms: i64, large: i64, large_name: &str, small: i64, small_name: &str) -> String {
+    let rest = ms % large / small;
+    if rest == 0 {
+        format!("{}{large_name}", ms / large)
+    } else {
+        format!("{}{large_name} {rest}{small_name}", ms / large)
+    }
+}
+
+/// `3s ago`, `in 5m`, `now`.
+pub fn relative(now_ms: i64, at_ms: i64) -> String {
+    let away = now_ms.saturating_sub(at_ms);
+    if away.abs() < SECOND_MS {
+        "now".to_owned()
+    } else if away > 0 {
+        format!("{} ago", duration(away - away % SECOND_MS))
+    } else {
+        // Rounded up: what is due in 4.9 s is not due in 4.
+        format!(
+            "in {}",
+            duration(away.saturating_neg().saturating_add(SECOND_MS - 1) / SECOND_MS * SECOND_MS)
+        )
+    }
+}
+
+/// `2026-11-21T02:39:49Z`.
+pub fn date(at_ms: i64) -> String {
+    let date: Option<DateTime<Utc>> = DateTime::from_timestamp_millis(at_ms);
+    date.map_or_else(
+        || format!("{at_ms} ms"),
+        |date| date.to_rfc3339_opts(SecondsFormat::Secs, true),
+    )
+}
+
+/// Bytes in the largest unit that leaves at least one: `980 B`, `1.5 KB`, `2.0 GB`.
+pub fn bytes(count: f64) -> String {
+    let mut count = count.max(0.0);
+    for unit in ["B", "KB", "MB", "GB"] {
+        if count < 1024.0 {
+            let digits = usize::from(unit != "B" && count < 100.0);
+            return format!("{count:.digits$} {unit}");
+        }
+        count /= 1024.0;
+    }
+    format!("{count:.1} TB")
+}
+
+/// A number with as many decimals as its size deserves: `0`, `0.25`, `3.1`, `1200`.
+pub fn figure(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        ..1.0 => format!("{number:.2}"),
+        ..100.0 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// Milliseconds from `1500`, `250ms`, `30s`, `1h30m`. Whether they are too many or too few is the
+/// server's to say.
+pub fn milliseconds(text: &str) -> Result<i64, String> {
+    let wrong = || {
+        format!(
+            "'{text}' is no duration: write milliseconds, or numbers with ms, s, m, h or d, as 1h30m"
+        )
+    };
+    if let Ok(plain) = text.parse() {
+        return Ok(plain);
+    }
+    let mut rest = text;
+    let mut sum = 0_i64;
+    while !rest.is_empty() {
+        let digits = rest.find(|it: char| !it.is_ascii_digit()).ok_or_else(wrong)?;
+        let (number, behind) = rest.split_at(digits);
+        let letters = behind.find(|it: char| it.is_ascii_digit()).unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(letters);
+        let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        let number: i64 = number.parse().map_err(|_| wrong())?;
+        let part = number.checked_mul(*unit_ms).ok_or_else(wrong)?;
+        sum = sum.checked_add(part).ok_or_else(wrong)?;
+        rest = behind;
+    }
+    if text.is_empty() { Err(wrong()) } else { Ok(sum) }
+}
+
+/// A server's text on a terminal: what could move the cursor or change colours is shown, not obeyed.
+pub fn tame(text: &str) -> String {
+    if !text.chars().any(char::is_control) {
+        return text.to_owned();
+    }
+    text.chars().fold(String::new(), |mut shown, it| {
+        if it.is_control() {
+            shown.extend(it.escape_default());
+        } else {
+            shown.push(it);
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        for (ms, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1000, "1s"),
+            (4250, "4.2s"),
+            (59_900, "59s"),
+            (200_000, "3m 20s"),
+            (3_600_000, "1h"),
+            (18_120_000, "5h 2m"),
+            (1_047_600_000, "12d 3h"),
+        ] {
+            assert_eq!(duration(ms), text);
+        }
+    }
+
+    #[test]
+    fn times_are_told_from_now() {
+        assert_eq!(relative(10_000, 6_500), "3s ago");
+        assert_eq!(relative(10_000, 10_400), "now");
+        assert_eq!(relative(10_000, 14_900), "in 5s");
+        assert_eq!(relative(7_200_000, 0), "2h ago");
+        assert_eq!(date(1_700_000_000_123), "2023-11-14T22:13:20Z");
+        assert_eq!(date(i64::MAX), format!("{} ms", i64::MAX));
+    }
+
+    #[test]
+    fn durations_are_read_in_units_or_plain() {
+        for (text, ms) in
+            [("1500", 1500), ("-5", -5), ("250ms", 250), ("30s", 30_000), ("1h30m", 5_400_000)]
+        {
+            assert_eq!(milliseconds(text), Ok(ms));
+        }
+        for text in ["", "soon", "5x", "s", "5s5", "99999999999999999999d", "9999999999999999d"] {
+            assert!(milliseconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let figures = [0.0, 0.254, 3.12, 1200.4].map(figure);
+        assert_eq!(figures, ["0", "0.25", "3.1", "1200"]);
+        let sizes = [980.0, 1536.0, 300.0 * 1024.0, 2_147_483_648.0].map(bytes);
+        assert_eq!(sizes, ["980 B", "1.5 KB", "300 KB", "2.0 GB"]);
+    }
+
+    #[test]
+    fn escape_sequences_are_shown() {
+        assert_eq!(tame("a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(tame("plain ü"), "plain ü");
+    }
+}

@@ -1,0 +1,115 @@
+//! `pull`, `ack` and `fail`: a worker's commands, by hand or from a script.
+
+use clap::Args;
+
+use super::context::Context;
+use super::failure::Failure;
+use super::input;
+use super::output::{Cell, Output, Style};
+use super::request::Request;
+use super::show;
+use super::value::Value;
+use super::words::milliseconds;
+use crate::api::spec::Op;
+use std::io;
+
+/// What `pull` takes.
+#[derive(Args, Debug)]
+pub struct Pull {
+    /// Queue to take from
+    queue: String,
+    /// So many jobs at most
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    count: Option<i64>,
+    /// Wait so long for the first job (milliseconds, or 30s, 1m ...)
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    timeout: Option<i64>,
+    /// Who takes the jobs, for those who look
+    #[arg(long, default_value = "corq", value_name = "NAME")]
+    owner: String,
+    /// How long the jobs stay yours without a sign of life
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    lock_ttl: Option<i64>,
+}
+
+/// What `ack` takes.
+#[derive(Args, Debug)]
+pub struct Ack {
+    /// Id of the active job
+    id: String,
+    /// Its result: JSON, @file, or - for standard input
+    #[arg(long, allow_negative_numbers = true, value_name = "JSON")]
+    result: Option<String>,
+    /// The token that the pull gave
+    #[arg(long, value_name = "TOKEN")]
+    lock_token: Option<String>,
+}
+
+/// What `fail` takes.
+#[derive(Args, Debug)]
+pub struct Fail {
+    /// Id of the active job
+    id: String,
+    /// What went wrong
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// The token that the pull gave
+    #[arg(long, value_name = "TOKEN")]
+    lock_token: Option<String>,
+    /// Spend no more attempts: to the dead-letter queue
+    #[arg(long)]
+    unrecoverable: bool,
+}
+
+/// Takes jobs. They are locked and outlive the connection, which ends with this command; until they
+/// are acknowledged or the lock expires they belong to whoever has the token.
+pub fn pull(context: &mut Context, pull: &Pull) -> Result<(), Failure> {
+    let op = if pull.count.is_some() { Op::PullBatch } else { Op::Pull };
+    let request = Request::on_queue(op, &pull.queue).with(|fields| {
+        fields.integer_if("count", pull.count);
+        fields.integer_if("timeout", pull.timeout);
+        fields.text("owner", &pull.owner);
+        fields.integer_if("lockTtl", pull.lock_ttl);
+        fields.flag_if("detach", true);
+    });
+    context.ask(request, |out, reply| {
+        let mut some = false;
+        let one = (reply.get("job"), reply.get("token"));
+        let many = reply.get("jobs").items().zip(reply.get("tokens").items());
+        for (job, token) in [one].into_iter().filter(|(job, _)| !job.is_nil()).chain(many) {
+            if std::mem::replace(&mut some, true) {
+                out.line("")?;
+            }
+            delivered(out, job, token)?;
+        }
+        if some { Ok(()) } else { out.line(&format!("no job waits in {}", pull.queue)) }
+    })
+}
+
+fn delivered(out: &mut Output, job: Value<'_>, token: Value<'_>) -> io::Result<()> {
+    let mut pairs = show::job_pairs(job);
+    pairs.push(("token", Cell::styled(token.text().unwrap_or_default(), Style::Good)));
+    out.pairs(&pairs)
+}
+
+/// Completes a job.
+pub fn ack(context: &mut Context, ack: &Ack) -> Result<(), Failure> {
+    let result = ack.result.as_deref().map(|it| input::payload("result", it)).transpose()?;
+    let request = Request::on_job(Op::Ack, &ack.id).with(|fields| {
+        fields.text_if("token", ack.lock_token.as_deref());
+        if let Some(result) = &result {
+            fields.raw("result", result);
+        }
+    });
+    context.tell(request, &format!("completed {}", ack.id))
+}
+
+/// Fails an attempt of a job.
+pub fn fail(context: &mut Context, fail: &Fail) -> Result<(), Failure> {
+    let request = Request::on_job(Op::Fail, &fail.id).with(|fields| {
+        fields.text_if("error", fail.error.as_deref());
+        fields.text_if("token", fail.lock_token.as_deref());
+        fields.flag_if("unrecoverable", fail.unrecoverable);
+    });
+    context.tell(request, &format!("failed {}", fail.id))
+}

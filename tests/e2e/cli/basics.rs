@@ -1,0 +1,187 @@
+//! Where the server is, what its answers look like, and how the program ends.
+
+use std::io::Read;
+use std::net::TcpListener;
+
+use serde_json::json;
+
+use super::{fake, push, tool};
+use crate::queue;
+use crate::support::tool::{Tool, line_of};
+use crate::support::{Start, free_port};
+
+#[test]
+fn a_server_that_is_not_there_is_told_with_what_to_do() {
+    let tool = Tool::at(free_port());
+    for words in [&["ping"][..], &["push", "q", "1"], &["queue", "list"], &["health"]] {
+        let line = tool.fails(1, words);
+        assert!(line.contains("cannot reach a server at 127.0.0.1:"), "{line}");
+        assert!(line.contains("corq serve") && line.contains("CORQ_PORT"), "{line}");
+    }
+}
+
+#[test]
+fn a_name_that_is_no_host_is_told() {
+    let line = Tool::at(1).env("CORQ_HOST", "no.such.host.invalid").fails(1, &["ping"]);
+    assert!(line.contains("no.such.host.invalid:1"), "{line}");
+}
+
+#[test]
+fn the_port_of_http_is_recognised() {
+    let line = Tool::at(crate::shared().http).fails(1, &["ping"]);
+    assert!(line.contains("TCP_PORT"), "{line}");
+}
+
+#[test]
+fn a_connection_that_breaks_is_told() {
+    let port = fake::listen(drop);
+    let line = Tool::at(port).fails(1, &["stats"]);
+    assert!(line.contains("lost the server") && line.contains("may or may not be done"), "{line}");
+}
+
+#[test]
+fn a_silent_server_is_given_up() {
+    // The kernel takes the connection; nobody ever reads.
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let line = Tool::at(listener.local_addr().unwrap().port()).fails(1, &["stats"]);
+    assert!(line.contains("does not answer"), "{line}");
+}
+
+#[test]
+fn a_long_wait_is_no_silence() {
+    let out = tool().ok(&["pull", &queue("cli-patient"), "--timeout", "6s"]);
+    assert!(out.starts_with("no job waits"), "{out}");
+}
+
+#[test]
+fn the_server_says_no_in_its_own_words_and_the_code_is_one() {
+    let tool = tool();
+    let line = tool.fails(1, &["push", "q", "1", "--priority", "1000001"]);
+    assert_eq!(line, "priority must be between -1000000 and 1000000");
+    let line = tool.fails(1, &["push", "bad name", "1"]);
+    assert!(line.starts_with("queue must be 1 to 256 characters"), "{line}");
+    assert_eq!(tool.fails(1, &["job", "get", "nobody"]), "Job not found");
+    assert!(tool.fails(1, &["push", "q", "1", "--delay", "-5"]).starts_with("delay must be"));
+}
+
+#[test]
+fn a_refusal_under_json_is_the_raw_answer_and_the_line() {
+    let ran = tool().run(&["job", "get", "nobody", "--json"]);
+    assert_eq!(ran.code, Some(1));
+    let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(answer, json!({"ok": false, "error": "Job not found"}));
+    assert_eq!(line_of(&ran.err), "Job not found");
+}
+
+#[test]
+fn a_wrong_command_line_is_one_line_and_the_code_is_two() {
+    for (words, names) in [
+        (&["quue"][..], "queue"),
+        (&["queue"], "obliterate"),
+        (&["queue", "drian", "q"], "drain"),
+        (&["push"], "<QUEUE>"),
+        (&["stats", "--port", "many"], "many"),
+        (&["push", "q", "1", "--delay", "soon"], "soon"),
+        (&["job", "priority", "x", "high"], "high"),
+        (&["webhook", "add", "http://x"], "--events"),
+        (&["push", "q", "1", "--repeat-limit", "3"], "--repeat-every"),
+        (&["--json", "serve"], "serve"),
+        (&["completions", "cmd.exe"], "bash"),
+    ] {
+        let line = Tool::at(1).fails(2, words);
+        assert!(line.contains(names), "{words:?}: {line}");
+    }
+}
+
+#[test]
+fn without_a_command_it_is_the_server() {
+    for words in [&["--shards", "0"][..], &["serve", "--shards", "0"]] {
+        let line = Tool::at(1).fails(2, words);
+        assert!(line.contains("--shards") && line.contains('0'), "{line}");
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    let tool = Tool::at(1);
+    assert!(tool.ok(&["--version"]).starts_with("corq "));
+    let help = tool.ok(&["--help"]);
+    for command in ["serve", "push", "pull", "job", "queue", "dlq", "cron", "worker", "webhook"]
+        .iter()
+        .chain(&["rate-limit", "concurrency", "stats", "metrics", "health", "ping", "doctor"])
+        .chain(&["completions", "top", "events", "ack", "fail", "CORQ_HOST", "CORQ_TOKEN"])
+    {
+        assert!(help.contains(command), "{command}");
+    }
+    assert!(tool.ok(&["queue", "clean", "--help"]).contains("--yes"));
+    assert!(tool.ok(&["serve", "--help"]).contains("--fsync-interval-ms"));
+}
+
+#[test]
+fn the_server_can_be_named_before_or_behind_the_command() {
+    let port = crate::shared().tcp.to_string();
+    let tool = Tool::at(1).env("CORQ_HOST", "no.such.host.invalid");
+    let at = ["--host", "127.0.0.1", "--port", &port];
+    tool.ok(&[&at[..], &["queue", "list"]].concat());
+    tool.ok(&[&["queue", "list"], &at[..]].concat());
+    tool.ok(&["--host=127.0.0.1", "queue", &format!("--port={port}"), "list"]);
+}
+
+#[test]
+fn a_guarded_server_wants_its_token() {
+    let server = Start::new().memory().env("AUTH_TOKENS", "first,second").start();
+    let tool = Tool::of(&server);
+    let line = tool.fails(1, &["stats"]);
+    assert!(line.starts_with("Not authenticated: set CORQ_TOKEN"), "{line}");
+    let line = tool.fails(1, &["stats", "--token", "third"]);
+    assert!(line.starts_with("Invalid token: set CORQ_TOKEN"), "{line}");
+    tool.ok(&["stats", "--token", "second"]);
+    tool.ok(&["--token", "first", "stats"]);
+    let tool = Tool::of(&server).env("CORQ_TOKEN", "first");
+    tool.ok(&["push", "q", "1"]);
+    // An empty token is none.
+    assert!(tool.fails(1, &["stats", "--token", ""]).starts_with("Not authenticated"));
+    let help = tool.ok(&["stats", "--help"]);
+    assert!(!help.contains("first"), "the token of the environment is shown: {help}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let (tool, queue) = (tool(), queue("cli-pipe"));
+    // More than a pipe holds.
+    for n in 0..4 {
+        push(&tool, &queue, &format!("\"{}\"", format!("{n}").repeat(100_000)));
+    }
+    let mut child = tool.start(&["queue", "jobs", &queue]);
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0; 2]).unwrap();
+    drop(out);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn completions_are_generated_for_every_shell() {
+    let tool = Tool::at(1);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = tool.ok(&["completions", shell]);
+        for word in ["obliterate", "rate-limit", "--lock-token", "--host"] {
+            let word = if shell == "fish" { word.trim_start_matches('-') } else { word };
+            assert!(script.contains(word), "{word} in {shell}");
+        }
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = Tool::at(1);
+    assert!(tool.ok(&["man"]).contains(".TH corq 1"));
+    assert_eq!(tool.ok(&["man", dir.path().to_str().unwrap()]), "");
+    for page in ["corq.1", "corq-serve.1", "corq-queue-drain.1", "corq-webhook-add.1"] {
+        let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}");
+    }
+    assert!(!dir.path().join("corq-man.1").exists());
+}

@@ -1,0 +1,74 @@
+//! `doctor`: what it finds on this machine depends on it; what it makes of it does not.
+
+use serde_json::Value as Json;
+
+use super::fake;
+use crate::support::Server;
+use crate::support::free_port;
+use crate::support::tool::{Tool, line_of, rows};
+
+fn verdict<'a>(report: &'a Json, check: &str) -> &'a str {
+    let checks = report["checks"].as_array().unwrap();
+    let found = checks.iter().find(|it| it["check"] == check);
+    found.unwrap_or_else(|| panic!("no {check} in {report}"))["verdict"].as_str().unwrap()
+}
+
+#[test]
+fn a_machine_that_runs_the_server_is_fit() {
+    let server = Server::start_default();
+    let data = server.data.to_str().unwrap();
+    let tool = Tool::of(&server);
+    let out = tool.ok(&["doctor", "--data-path", data]);
+    let checks: Vec<String> = rows(&out).into_iter().filter_map(|it| it.get(1).cloned()).collect();
+    for check in ["kernel", "io_uring", "open files", "locked memory", "CPUs", "file system"]
+        .iter()
+        .chain(&["free space", "disk sync", "server", "latency", "server's clock", "counters"])
+    {
+        assert!(checks.iter().any(|it| it == check), "{check} in\n{out}");
+    }
+    let report = tool.json(&["doctor", "--data-path", data]);
+    assert_eq!(report["ok"], true);
+    for check in ["kernel", "server", "counters"] {
+        assert_eq!(verdict(&report, check), "ok", "{report}");
+    }
+    let left = std::fs::read_dir(&server.data).unwrap().flatten();
+    assert!(!left.into_iter().any(|it| it.file_name().to_string_lossy().contains("doctor")));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_wrong() {
+    let tool = Tool::at(free_port());
+    let ran = tool.run(&["doctor"]);
+    assert_eq!((ran.code, line_of(&ran.err).as_str()), (Some(1), "one thing is wrong, see above"));
+    assert!(ran.out.contains("WRONG  server") && ran.out.contains("cannot reach"), "{}", ran.out);
+    // Before the first start nobody is looked for.
+    let report = tool.json(&["doctor", "--no-server"]);
+    assert!(report["checks"].as_array().unwrap().iter().all(|it| it["check"] != "server"));
+}
+
+#[test]
+fn a_data_path_that_cannot_be_written_is_wrong() {
+    let tool = Tool::at(1);
+    let ran = tool.run(&["doctor", "--no-server", "--data-path", "/proc/self/data"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.out.contains("disk sync: let the server's user write there"), "{}", ran.out);
+}
+
+#[test]
+fn a_strange_server_and_a_wrong_clock_are_worth_a_word() {
+    let port = fake::frames(|request| match request["cmd"].as_str() {
+        Some("Hello") => serde_json::json!({"ok": true, "server": "other", "version": "9"}),
+        Some("Ping") => serde_json::json!({"ok": true, "data": {"pong": true, "time": 1_000_000}}),
+        _ => serde_json::json!({"ok": true, "data": {
+            "metrics": "corq_connections_rejected_total 3\ncorq_log_segment_failures_total 1\n"
+        }}),
+    });
+    let tool = Tool::at(port);
+    let report = tool.json(&["doctor"]);
+    assert_eq!(report["ok"], true, "{report}");
+    for check in ["server", "server's clock", "counters"] {
+        assert_eq!(verdict(&report, check), "warning", "{report}");
+    }
+    let out = tool.ok(&["doctor"]);
+    assert!(out.contains("counters: raise CONNECTIONS_MAX"), "{out}");
+}

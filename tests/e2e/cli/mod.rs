@@ -1,0 +1,30 @@
+//! The command line, tried as the program that people run, against the real server. The fear: a tool
+//! that says done when it is not, or hides why.
+
+mod basics;
+mod bulk;
+mod doctor;
+mod fake;
+mod follow;
+mod job;
+mod limits;
+mod numbers;
+mod push;
+mod queue;
+mod schedules;
+mod terminal;
+mod webhook;
+mod work;
+
+use crate::shared;
+use crate::support::tool::Tool;
+
+/// The program, pointed at the server that tests share.
+fn tool() -> Tool {
+    Tool::of(shared())
+}
+
+/// Pushes one job with the program; answers its id.
+fn push(tool: &Tool, queue: &str, data: &str) -> String {
+    tool.ok(&["push", queue, data]).trim().to_owned()
+}

@@ -1,0 +1,88 @@
+//! A worker's commands, each a connection of its own.
+
+use serde_json::json;
+
+use super::{push, tool};
+use crate::support::tool::{is_recent, pair};
+use crate::{client, queue};
+
+#[test]
+fn a_pulled_job_outlives_the_command_and_is_completed_with_its_token() {
+    let (tool, queue) = (tool(), queue("cli-pull"));
+    let id = push(&tool, &queue, r#"{"n":1}"#);
+    let out = tool.ok(&["pull", &queue]);
+    assert_eq!(pair(&out, "id"), id);
+    assert_eq!(pair(&out, "data"), r#"{"n":1}"#);
+    let (created, date) = pair(&out, "created").split_once(" (").unwrap();
+    assert!(is_recent(created) && date.ends_with("Z)"), "{out}");
+    assert_eq!(client().state(&id), "active");
+    let line = tool.fails(1, &["ack", &id]);
+    assert!(line.contains("Lock token required") && line.contains("--lock-token"), "{line}");
+    let line = tool.fails(1, &["ack", &id, "--lock-token", "wrong"]);
+    assert!(line.starts_with("Invalid or expired lock token"), "{line}");
+    let token = pair(&out, "token");
+    let out = tool.ok(&["ack", &id, "--lock-token", token, "--result", r#"{"sent":true}"#]);
+    assert_eq!(out, format!("completed {id}\n"));
+    assert_eq!(tool.ok(&["job", "result", &id]), "{\"sent\":true}\n");
+    assert_eq!(tool.fails(1, &["ack", &id]), "Job not found or not active");
+}
+
+#[test]
+fn the_raw_answer_has_job_and_token() {
+    let (tool, queue) = (tool(), queue("cli-pull-json"));
+    let id = push(&tool, &queue, "7");
+    let answer = tool.json(&["pull", &queue, "--lock-ttl", "2h"]);
+    assert_eq!((&answer["job"]["id"], &answer["job"]["data"]), (&json!(id), &json!(7)));
+    let token = answer["token"].as_str().unwrap();
+    let answer = tool.json(&["ack", &id, "--lock-token", token, "--result", "-1"]);
+    assert_eq!(answer, json!({"ok": true}));
+    assert_eq!(tool.json(&["pull", &queue]), json!({"ok": true, "job": null, "token": null}));
+    assert_eq!(tool.ok(&["pull", &queue]), format!("no job waits in {queue}\n"));
+}
+
+#[test]
+fn several_jobs_are_pulled_at_a_time() {
+    let (tool, queue) = (tool(), queue("cli-pull-many"));
+    for n in 0..3 {
+        push(&tool, &queue, &n.to_string());
+    }
+    let out = tool.ok(&["pull", &queue, "--count", "2"]);
+    assert_eq!(out.matches("token  ").count(), 2, "{out}");
+    let answer = tool.json(&["pull", &queue, "--count", "2"]);
+    assert_eq!(answer["jobs"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["tokens"].as_array().unwrap().len(), 1);
+    assert!(tool.fails(1, &["pull", &queue, "--count", "0"]).starts_with("count must be between"));
+}
+
+#[test]
+fn a_pull_waits_for_a_job() {
+    let (tool, queue) = (tool(), queue("cli-pull-wait"));
+    let child = tool.start(&["pull", &queue, "--timeout", "30s"]);
+    crate::support::until("the pull to wait", || {
+        let text = client().ok("Prometheus", json!({}))["data"]["metrics"].clone();
+        let waits = |line: &str| line.starts_with("corq_waiting_pulls ") && !line.ends_with(" 0");
+        text.as_str().unwrap().lines().any(waits).then_some(())
+    });
+    let id = push(&tool, &queue, "1");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(pair(&String::from_utf8(output.stdout).unwrap(), "id"), id);
+}
+
+#[test]
+fn a_failed_attempt_is_retried_and_an_unrecoverable_one_is_not() {
+    let (tool, queue) = (tool(), queue("cli-fail"));
+    let id = push(&tool, &queue, "1");
+    let fail = |more: &[&str]| {
+        let token = tool.json(&["pull", &queue])["token"].as_str().unwrap().to_owned();
+        let words = ["fail", &id, "--lock-token", &token, "--error", "no \x1b[31mink"];
+        tool.ok(&[&words[..], more].concat())
+    };
+    assert_eq!(fail(&[]), format!("failed {id}\n"));
+    assert_eq!(client().state(&id), "delayed");
+    tool.ok(&["job", "promote", &id]);
+    fail(&["--unrecoverable"]);
+    assert_eq!(client().state(&id), "failed");
+    // What a worker says cannot colour the operator's terminal.
+    let out = tool.ok(&["job", "get", &id]);
+    assert_eq!(pair(&out, "error"), "no \\u{1b}[31mink");
+}
