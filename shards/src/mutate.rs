@@ -192,8 +192,9 @@ impl Shard {
 
     fn forget(&mut self, job: u32, completed: bool) {
         if completed {
-            let id = self.jobs.slab[job].id;
-            self.past.note(id);
+            let about = &self.jobs.slab[job];
+            let (id, told_from) = (about.id, about.stored.position);
+            self.past.note(id, told_from);
             // Live, the directory remembers by itself; at recovery it is told of these, too.
             if self.recovering
                 && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
