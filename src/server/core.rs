@@ -376,6 +376,7 @@ impl Core {
     }
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
+        self.drop_body(conn);
         if let Some(session) = self.sessions.close(conn) {
             if let Some(key) = session.stream {
                 self.close_stream(key);
@@ -426,6 +427,7 @@ impl Core {
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.follow_up(conns);
         let next_ms = next_ms.min(self.end_patience(conns));
+        let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
