@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::fmt;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -67,6 +68,16 @@ struct Service {
     median: Duration,
     p99: Duration,
     longest: Duration,
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu_us, median, p99, longest } = self;
+        write!(
+            f,
+            "{cpu_us:.0} us of server CPU per request, {median:?} median, {p99:?} p99, {longest:?} longest"
+        )
+    }
 }
 
 /// Pushes, pulls and completes jobs one after the other.
@@ -197,7 +208,7 @@ fn hostile_clients_by_the_thousand_leave_speed_and_memory_as_they_were() {
     println!(
         "{count} held connections ({most} open at once), {UPLOADS} uploads, {attacks} other attacks\n\
          memory: {memory} kB before, {peak_kb} kB at the peak, {kept_kb} kB after, {after_kb} kB soon after\n\
-         before: {before:?}\nduring: {during:?}\nafter:  {after:?}"
+         before: {before}\nduring: {during}\nafter:  {after}"
     );
     // Some of them have had time to be cut off while others came.
     assert!(most > count / 2, "{most} connections at once");
