@@ -16,6 +16,10 @@ pub enum Durability {
     Synced,
 }
 
+/// Files without which a shard could not work: one being written, two in reserve, and one that has
+/// something in it.
+const SEGMENTS_MIN: u64 = 5;
+
 /// How log lines look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum LogFormat {
@@ -80,6 +84,10 @@ pub struct Config {
     /// Size of one log file, in MB; a power of two
     #[arg(long, env = "SEGMENT_MB", default_value_t = 64, value_parser = segment_mb)]
     pub segment_mb: u64,
+
+    /// Most that all log files together may take, in MB [default: what the disk has]
+    #[arg(long, env = "DATA_MAX_MB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub data_max_mb: Option<u64>,
 
     /// Records that may wait for a slow disk before a shard takes no more commands, in MB
     #[arg(long, env = "LOG_WAITING_MB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -193,6 +201,24 @@ impl Config {
         }
         let other = || std::env::var_os("BUNQUEUE_DATA_PATH").map(PathBuf::from);
         Some(self.data_path.clone().or_else(other).unwrap_or_else(|| "./corq-data".into()))
+    }
+
+    /// Most that the log of one shard may take.
+    pub fn data_bytes_max(&self, shards: usize) -> u64 {
+        self.data_max_mb.map_or(u64::MAX, |size| (size << 20) / shards as u64)
+    }
+
+    /// Whether the settings fit each other.
+    pub fn check(&self, shards: usize) -> Result<(), String> {
+        let least = SEGMENTS_MIN * self.segment_mb * shards as u64;
+        match self.data_max_mb {
+            Some(size) if size < least => Err(format!(
+                "DATA_MAX_MB: {size} is too little for {shards} shards with files of {} MB: it must be \
+                 at least {least}",
+                self.segment_mb
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Payload memory of one shard.

@@ -60,8 +60,17 @@ impl Disk for Store {
     fn list(&mut self) -> io::Result<Vec<String>> {
         both!(self, disk => disk.list())
     }
-    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()> {
-        both!(self, disk => disk.create(segment, bytes, header))
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
+        both!(self, disk => disk.create(segment, bytes, header, spare))
+    }
+    fn spares(&mut self, bytes: u64) -> io::Result<u64> {
+        both!(self, disk => disk.spares(bytes))
+    }
+    fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
+        both!(self, disk => disk.set_aside(bytes))
+    }
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+        both!(self, disk => disk.retire(segment, keep))
     }
     fn len(&mut self, segment: u64) -> io::Result<u64> {
         both!(self, disk => disk.len(segment))

@@ -9,7 +9,7 @@ use crate::job::{Options, State, Stored};
 use crate::lease::Lease;
 use crate::notes::{LogEntry, Notes};
 use crate::record::{Journal, Pushed, Record};
-use crate::shard::{Caller, Out, Shard};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use crate::slab::NONE;
 
 /// Why a job is in the dead-letter queue that was sent there by hand.
@@ -67,6 +67,17 @@ impl Change<'_> {
         matches!(self, Self::PutOff(_) | Self::Progress { .. })
     }
 
+    /// Length of the text that it adds; 0 for what must be possible with a full disk, too.
+    fn text_bytes(&self) -> u64 {
+        match self {
+            Self::Update { job } => job.data.len() as u64 + JOB_BYTES,
+            Self::Progress { message: Some(message), .. } | Self::Log { message, .. } => {
+                message.len() as u64 + JOB_BYTES
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether it can be done to a job in `state`.
     fn fits(&self, state: State) -> bool {
         match self {
@@ -92,6 +103,10 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let found = self.jobs.find(id).filter(|&job| change.fits(self.jobs.slab[job].state));
+        if found.is_some() && !out.journal.takes_more(change.text_bytes()) {
+            out.effects.replies.push((caller.request, FULL));
+            return;
+        }
         let reply =
             match found.filter(|&job| !change.is_for_worker() || !self.is_overdue(job, now_ms)) {
                 Some(job) => {
@@ -129,7 +144,10 @@ impl Shard {
             Change::Update { job: new } => {
                 let (queue, run_at_ms) = (self.queues[about.queue].name.clone(), about.run_at_ms);
                 let updated = Pushed { id, queue: &queue, run_at_ms, job: new.clone() };
-                self.record_change(job, &Record::Changed(Changed::Updated(updated)), out);
+                // All of it is written, not only the payload: one record still tells all of a job.
+                self.unshare(job);
+                let stored = self.write_job(job, updated, out.journal);
+                self.restore_at(job, stored);
                 if new.durable {
                     out.journal.require_sync();
                 }
@@ -166,7 +184,6 @@ impl Shard {
     /// [`Record::Changed`]: the mutation, for live commands and recovery alike.
     pub(crate) fn apply_change(&mut self, job: u32, changed: &Changed<'_>, stored: Stored) {
         match *changed {
-            Changed::Updated(_) => self.jobs.slab[job].stored = stored,
             Changed::Prioritized { priority, .. } => {
                 let state = self.jobs.slab[job].state;
                 self.leave(job);
@@ -184,12 +201,15 @@ impl Shard {
                 self.enter(job, if run_at_ms > at_ms { State::Delayed } else { State::Waiting });
             }
             Changed::Progressed { progress, message, .. } => {
+                let message = message.map(|_| stored);
                 let notes = self.notes_of(job);
                 notes.progress = progress;
-                notes.message = message.map(|_| stored);
+                let before = std::mem::replace(&mut notes.message, message);
+                self.live.replace(before, message);
             }
             Changed::Logged { at_ms, level, .. } => {
-                self.notes_of(job).log(LogEntry { at_ms, level, stored });
+                let oldest = self.notes_of(job).log(LogEntry { at_ms, level, stored });
+                self.live.replace(oldest.map(|line| line.stored), Some(stored));
             }
         }
     }
@@ -208,7 +228,8 @@ impl Shard {
         if self.jobs.options_of(job).is_some_and(|has| has.notes.is_some()) {
             let notes = self.notes_of(job);
             notes.progress = 0.0;
-            notes.message = None;
+            let before = notes.message.take();
+            self.live.replace(before, None);
         }
     }
 

@@ -2,7 +2,7 @@
 //! of [`crate::record`], with kinds and codec of their own.
 
 use crate::id::JobId;
-use crate::record::{Pushed, utf8};
+use crate::record::utf8;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// How serious a log entry is.
@@ -17,12 +17,16 @@ pub enum Level {
     Error,
 }
 
+impl Level {
+    /// The level that is written as `number`.
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        [Self::Info, Self::Warn, Self::Error].into_iter().find(|&level| level as u8 == number)
+    }
+}
+
 /// One fact about one job.
 #[derive(Debug)]
 pub enum Changed<'a> {
-    /// Its payload is another one. The whole job as pushed stands here, with the new payload, so that
-    /// one record still tells all of it; of the rest only the payload is news. Payload: its data.
-    Updated(Pushed<'a>),
     /// Its priority is another one.
     Prioritized {
         /// The job.
@@ -68,9 +72,8 @@ pub enum Changed<'a> {
     },
 }
 
-/// Numbers of the kinds, for ever: 20 to 39 are set aside for this module, but for 26.
+/// Numbers of the kinds, for ever: 21 to 39 are set aside for this module, but for 26.
 mod kind {
-    pub(super) const UPDATED: u8 = 20;
     pub(super) const PRIORITIZED: u8 = 21;
     pub(super) const PROMOTED: u8 = 22;
     pub(super) const PUT_OFF: u8 = 23;
@@ -82,7 +85,6 @@ impl<'a> Changed<'a> {
     /// The job.
     pub fn id(&self) -> JobId {
         match self {
-            Self::Updated(pushed) => pushed.id,
             Self::Prioritized { id, .. }
             | Self::Promoted { id, .. }
             | Self::PutOff { id, .. }
@@ -93,7 +95,6 @@ impl<'a> Changed<'a> {
 
     pub(crate) fn kind(&self) -> u8 {
         match self {
-            Self::Updated(_) => kind::UPDATED,
             Self::Prioritized { .. } => kind::PRIORITIZED,
             Self::Promoted { .. } => kind::PROMOTED,
             Self::PutOff { .. } => kind::PUT_OFF,
@@ -104,7 +105,6 @@ impl<'a> Changed<'a> {
 
     pub(crate) fn encoded_len(&self) -> usize {
         match self {
-            Self::Updated(pushed) => pushed.encoded_len(),
             Self::Prioritized { .. } => 16 + 4,
             Self::Promoted { .. } => 16 + 8,
             Self::PutOff { .. } => 16 + 8 + 8,
@@ -114,7 +114,6 @@ impl<'a> Changed<'a> {
 
     pub(crate) fn payload_len(&self) -> usize {
         match self {
-            Self::Updated(pushed) => pushed.job.data.len(),
             Self::Progressed { message, .. } => message.unwrap_or_default().len(),
             Self::Logged { message, .. } => message.len(),
             Self::Prioritized { .. } | Self::Promoted { .. } | Self::PutOff { .. } => 0,
@@ -122,13 +121,8 @@ impl<'a> Changed<'a> {
     }
 
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        if let Self::Updated(pushed) = self {
-            pushed.encode(out);
-            return;
-        }
         out.id(self.id());
         match self {
-            Self::Updated(_) => {}
             Self::Prioritized { priority, .. } => out.u32(*priority as u32),
             Self::Promoted { at_ms, .. } => out.u64(*at_ms),
             Self::PutOff { at_ms, run_at_ms, .. } => {
@@ -151,7 +145,6 @@ impl<'a> Changed<'a> {
     /// Reads a record of one of the kinds above; `None` for any other kind.
     pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Option<Self>, Malformed> {
         Ok(Some(match kind {
-            kind::UPDATED => Self::Updated(Pushed::decode(from)?),
             kind::PRIORITIZED => Self::Prioritized { id: from.id()?, priority: from.u32()? as i32 },
             kind::PROMOTED => Self::Promoted { id: from.id()?, at_ms: from.u64()? },
             kind::PUT_OFF => {
@@ -165,12 +158,7 @@ impl<'a> Changed<'a> {
             }
             kind::LOGGED => {
                 let (id, at_ms) = (from.id()?, from.u64()?);
-                let level = match from.u8()? {
-                    0 => Level::Info,
-                    1 => Level::Warn,
-                    2 => Level::Error,
-                    _ => return Err(Malformed("a log entry of no known level")),
-                };
+                let level = Level::of(from.u8()?).ok_or(Malformed("no known level"))?;
                 Self::Logged { id, at_ms, level, message: utf8(from.rest())? }
             }
             _ => return Ok(None),

@@ -4,7 +4,6 @@ use crate::id::fnv1a;
 use crate::job::{State, flags};
 use crate::limits::Limits;
 use crate::shard::Shard;
-use crate::slab::List;
 use std::fmt::Write;
 
 impl Shard {
@@ -15,7 +14,7 @@ impl Shard {
     /// needs a record.
     pub fn facts(&self) -> Vec<String> {
         let mut facts: Vec<String> = self.jobs.indices().map(|job| self.facts_of(job)).collect();
-        for queue in self.queues().filter(|queue| queue.paused) {
+        for queue in self.queues().filter(|queue| queue.is_paused()) {
             facts.push(format!("paused {}", queue.name));
         }
         for queue in self.queues() {
@@ -34,12 +33,13 @@ impl Shard {
         let view = self.view(index);
         let job = view.job;
         let mut text = format!(
-            "{:032x} {} at {} data {}+{} priority {} tried {}/{} stalled {} flags {} ",
+            "{:032x} {} at {} from {} data {}+{} priority {} tried {}/{} stalled {} flags {} ",
             job.id.0,
             view.queue,
             job.run_at_ms,
             job.stored.position,
-            job.stored.payload_bytes,
+            view.data.position,
+            view.data.payload_bytes,
             job.priority,
             job.attempts,
             job.max_attempts,
@@ -53,7 +53,14 @@ impl Shard {
                 write!(text, "locked {:x} for {ttl_ms}", token.0)
             }
             (state, _, Some(how)) => {
-                write!(text, "{} at {} {}", state.name(), how.finished_at_ms, how.stored.position)
+                write!(
+                    text,
+                    "{} at {} as {} {}",
+                    state.name(),
+                    how.finished_at_ms,
+                    how.order,
+                    how.stored.position,
+                )
             }
             (State::WaitingChildren, ..) => write!(text, "waits for others"),
             _ => write!(text, "pending"),
@@ -98,6 +105,7 @@ impl Shard {
             self.audit_lists(queue)?;
         }
         self.audit_awaitings()?;
+        self.audit_needed()?;
         self.audit_limits()?;
         let pulled = self.jobs.indices().filter(|&job| {
             let about = &self.jobs.slab[job];
@@ -126,7 +134,7 @@ impl Shard {
             timed += usize::from(limits.is_some_and(Limits::is_timed));
             let full = limits.and_then(Limits::active_max);
             let full = full.is_some_and(|max| about.count(State::Active) >= u64::from(max));
-            let held_back = about.paused || full || limits.is_some_and(Limits::is_timed);
+            let held_back = about.is_paused() || full || limits.is_some_and(Limits::is_timed);
             if !about.waiters.is_empty() && about.count(State::Waiting) > 0 && !held_back {
                 return Err(format!("queue {queue}: pulls wait beside ready jobs"));
             }
@@ -174,9 +182,13 @@ impl Shard {
         if ids().any(|id| self.jobs.find(id).is_none_or(|job| self.jobs.slab[job].queue != queue)) {
             return Err(format!("queue {queue}: its roll names another queue's job"));
         }
-        for (list, state) in [(about.completed, State::Completed), (about.failed, State::Failed)] {
-            let listed =
-                std::iter::successors(list.front(), |&job| List::after(&self.jobs.slab, job));
+        for (list, state) in [(&about.completed, State::Completed), (&about.failed, State::Failed)]
+        {
+            let orders = || list.iter(&self.jobs).map(|job| self.jobs.end_order(job));
+            if !orders().is_sorted() {
+                return Err(format!("queue {queue}: ends out of order"));
+            }
+            let listed = list.iter(&self.jobs);
             let listed = listed.filter(|&job| self.jobs.slab[job].state == state).count() as u64;
             if listed != about.count(state) {
                 return Err(format!("queue {queue}: {listed} in the list of {state:?}"));

@@ -14,7 +14,6 @@ use crate::job::State;
 use crate::listing::States;
 use crate::record::{Journal, Record};
 use crate::shard::{Caller, Out, Shard};
-use crate::slab::List;
 
 /// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.
 pub const CHORES_MAX: usize = 10_000;
@@ -185,6 +184,7 @@ impl Shard {
         }
         let known = self.queues.find(name);
         if let Some(queue) = known {
+            self.note_evicted(queue, out.journal);
             self.clear_settings(queue, out);
         }
         let Some(old) = known.filter(|&queue| self.queues[queue].total() > 0) else {
@@ -205,9 +205,9 @@ impl Shard {
 
     fn clear_settings<J: Journal>(&mut self, queue: u32, out: &mut Out<'_, J>) {
         let name = self.queues[queue].name.clone();
-        if self.queues[queue].paused {
-            out.journal.append(&Record::Paused { queue: &name, paused: false });
-            self.set_paused(&name, false);
+        if self.queues[queue].is_paused() {
+            let stored = out.journal.append(&Record::Paused { queue: &name, paused: false });
+            self.set_paused(&name, false, stored);
         }
         self.clear_limits(&name, out);
     }
@@ -291,7 +291,7 @@ impl Shard {
         match &mut chore.work {
             Work::Revive { ended, left } => {
                 for _ in 0..self.config.chore_slice.min(*left) {
-                    let Some(job) = self.queues[queue].oldest(*ended) else {
+                    let Some(job) = self.queues[queue].oldest(*ended, &self.jobs) else {
                         *left = 0;
                         break;
                     };
@@ -353,14 +353,15 @@ impl Shard {
         // Ids can run ahead of the clock by a little, and no grace means no question of age.
         let is_old = |since_ms: u64| grace_ms == 0 || since_ms.saturating_add(grace_ms) <= began_ms;
         while let Some((state, left)) = removal.ended.last_mut() {
-            let mut next = self.queues[queue].oldest(*state);
-            while let Some(job) = next.filter(|&job| *left > 0 && is_old(self.since_ms(job))) {
+            let about = &self.queues[queue];
+            let ended = if *state == State::Completed { &about.completed } else { &about.failed };
+            let enough = |&job: &u32| is_old(self.since_ms(job));
+            for job in ended.iter(&self.jobs).take_while(enough).take(*left as usize) {
                 if victims.len() == most {
                     return (victims, false);
                 }
                 victims.push(job);
                 *left -= 1;
-                next = List::after(&self.jobs.slab, job);
             }
             removal.ended.pop();
         }

@@ -10,14 +10,14 @@ use crate::id::fnv1a;
 use crate::job::Stored;
 use crate::record::{Journal, Pushed, Record};
 use crate::schedule::Plan;
-use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};
 use crate::slab::{NONE, Slab};
 use crate::timers::{Timed, Timers};
 use crate::wire::Malformed;
 use hashbrown::HashTable;
 
 /// A run that is later than this, because the machine was stopped or the shard could not keep up, is
-/// passed over like those that fell due while the server was down.
+/// passed over, as is one that the log has no room for, like those that fell due while the server was down.
 pub const LATE_MS_MAX: u64 = 10_000;
 
 /// One schedule.
@@ -45,6 +45,8 @@ pub struct Cron {
     pub version: u64,
     /// Its next run, in milliseconds since the epoch.
     pub next_run_ms: u64,
+    /// The record that set it, or told all of it since.
+    pub(crate) set_in: Stored,
     plan: Plan,
     /// On its way to another shard: it runs no more here.
     held: bool,
@@ -65,6 +67,7 @@ impl Default for Cron {
             executions: 0,
             version: 0,
             next_run_ms: 0,
+            set_in: Stored::default(),
             plan: Plan::default(),
             held: false,
             timer: NONE,
@@ -156,6 +159,10 @@ impl Shard {
         command: &SetCron<'_>,
         out: &mut Out<'_, J>,
     ) {
+        if !out.journal.takes_more(command.data.len() as u64 + JOB_BYTES) {
+            out.effects.replies.push((caller.request, FULL));
+            return;
+        }
         let known = self.crons.find(command.name).map(|index| &self.crons.slab[index]);
         let before = known.map(|cron| (cron.executions, cron.version)).max(command.moved);
         let (executions, version) = before.unwrap_or_default();
@@ -175,8 +182,8 @@ impl Shard {
                 version: version + 1,
                 next_run_ms,
             };
-            out.journal.append(&Record::CronSet(set));
-            self.set_cron(&set, command.plan)
+            let stored = out.journal.append(&Record::CronSet(set));
+            self.set_cron(&set, command.plan, stored)
         });
         out.effects.replies.push((caller.request, Reply::Cron(index)));
     }
@@ -244,7 +251,8 @@ impl Shard {
             let Some(index) = self.crons.timers.due(now_ms) else { return };
             let cron = &self.crons.slab[index];
             let due_ms = cron.next_run_ms;
-            if due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms {
+            let in_time = due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms;
+            if in_time && out.journal.takes_more(cron.data.len() as u64 + JOB_BYTES) {
                 self.run_cron(now_ms, index, out);
                 continue;
             }
@@ -303,7 +311,7 @@ impl Shard {
     ) -> Result<(), Malformed> {
         match record {
             Record::CronSet(set) => {
-                self.set_cron(set, set.plan()?);
+                self.set_cron(set, set.plan()?, stored);
             }
             Record::CronRan(ran) => {
                 self.replay_push(&ran.pushed, stored)?;
@@ -327,7 +335,7 @@ impl Shard {
     }
 
     /// [`Record::CronSet`]. The plan is the one of its schedule.
-    pub(crate) fn set_cron(&mut self, set: &CronSet<'_>, plan: Plan) -> u32 {
+    pub(crate) fn set_cron(&mut self, set: &CronSet<'_>, plan: Plan, stored: Stored) -> u32 {
         let cron = Cron {
             name: set.name.into(),
             queue: set.queue.into(),
@@ -340,6 +348,7 @@ impl Shard {
             executions: set.executions,
             version: set.version,
             next_run_ms: set.next_run_ms,
+            set_in: stored,
             plan,
             held: false,
             timer: NONE,
@@ -347,7 +356,8 @@ impl Shard {
         let index = match self.crons.find(set.name) {
             Some(index) => {
                 self.crons.clear_timer(index);
-                self.crons.slab[index] = cron;
+                let before = std::mem::replace(&mut self.crons.slab[index], cron);
+                self.live.sub(&before.set_in);
                 index
             }
             None => {
@@ -359,8 +369,15 @@ impl Shard {
                 index
             }
         };
+        self.live.add(&stored);
         self.crons.set_timer(index, set.next_run_ms);
         index
+    }
+
+    /// All of a schedule was told again.
+    pub(crate) fn note_cron(&mut self, index: u32, stored: Stored) {
+        let before = std::mem::replace(&mut self.crons.slab[index].set_in, stored);
+        self.live.replace(Some(before), Some(stored));
     }
 
     /// The schedule's part of [`Record::CronRan`].
@@ -382,6 +399,7 @@ impl Shard {
     pub(crate) fn drop_cron(&mut self, index: u32) {
         self.crons.clear_timer(index);
         let cron = self.crons.slab.remove(index);
+        self.live.sub(&cron.set_in);
         let hash = fnv1a(cron.name.as_bytes());
         if let Ok(entry) = self.crons.by_name.find_entry(hash, |&other| other == index) {
             entry.remove();

@@ -29,6 +29,8 @@ pub enum Refusal {
     TokenInvalid,
     /// Too many long commands wait already.
     Busy,
+    /// The log has no room for it.
+    Full,
 }
 
 /// The id by which clients know a job.

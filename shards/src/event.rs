@@ -134,8 +134,7 @@ impl Shard {
 
     #[cold]
     fn emit_aloud(&mut self, at_ms: u64, job: u32, step: Step, effects: &mut Effects) {
-        let about = &self.jobs.slab[job];
-        let (queue, data) = (about.queue, about.stored);
+        let (queue, data) = (self.jobs.slab[job].queue, self.data_of(job));
         let job = Some(self.known_as(job));
         let queue = self.listeners.share(&self.queues[queue].name);
         effects.events.push(Event { at_ms, queue, job, data, step });

@@ -8,7 +8,7 @@ use crate::job::{State, flags};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Journal, Record, Retried};
 use crate::retry::backoff_ms;
-use crate::shard::{Caller, Out, Shard};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 
 /// Why an attempt failed.
 #[derive(Clone, Copy)]
@@ -84,6 +84,9 @@ impl Shard {
                 .map_err(|refusal| Reply::Refused { place: 0, refusal }),
             many => self.check_acks(now_ms, many),
         };
+        let bytes = || acks.iter().map(|ack| ack.result.len() as u64 + JOB_BYTES).sum();
+        let checked =
+            checked.and_then(|()| out.journal.takes_ends(bytes()).then_some(()).ok_or(FULL));
         if let Err(refused) = checked {
             out.effects.replies.push((caller.request, refused));
             return;
@@ -121,6 +124,11 @@ impl Shard {
             Err(refusal) => {
                 let refused = Reply::Refused { place: 0, refusal };
                 out.effects.replies.push((caller.request, refused));
+            }
+            Ok(_)
+                if !out.journal.takes_ends((fail.error.len() + fail.stack.texts.len()) as u64) =>
+            {
+                out.effects.replies.push((caller.request, FULL));
             }
             Ok(job) => {
                 let queue = self.jobs.slab[job].queue;

@@ -6,7 +6,9 @@
 use crate::dependency::Dependency;
 use crate::id::JobId;
 use crate::notes::Notes;
+use crate::record::Pushed;
 use crate::repeat::Series;
+use crate::share::ShareRef;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 use hashbrown::HashTable;
@@ -78,7 +80,8 @@ impl State {
 pub struct Job {
     /// Its id; also its place in push order.
     pub id: JobId,
-    /// The record that holds its options and payload.
+    /// The record that holds all of it: nothing before it in the log is about this job. Its options and
+    /// payload are there, too, unless it has [`flags::SHARED`].
     pub stored: Stored,
     /// When it may be delivered, in milliseconds since the epoch.
     pub run_at_ms: u64,
@@ -120,7 +123,9 @@ pub mod flags {
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
     pub const WATCHED: u8 = 0x40;
-    /// Waiting in the heap of strays, not in a lane's list.
+    /// Its payload is that of other jobs, too: see [`crate::share`]. Not persisted as such.
+    pub const SHARED: u8 = 0x10;
+    /// Waiting in the heap of strays, not in a lane's list; or ended and told of late.
     pub const STRAY: u8 = 0x80;
 }
 
@@ -150,6 +155,25 @@ impl Default for Job {
 const _: () = assert!(std::mem::size_of::<Job>() <= 96);
 
 impl Job {
+    /// A job of `queue` as it is pushed by the record at `stored`.
+    pub fn of(pushed: &Pushed<'_>, queue: u32, stored: Stored) -> Self {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let given = &pushed.job;
+        Self {
+            id: pushed.id,
+            stored,
+            run_at_ms: pushed.run_at_ms,
+            priority: given.priority,
+            queue,
+            backoff_ms: given.backoff_ms,
+            max_attempts: given.max_attempts,
+            flags: flag(given.lifo, flags::LIFO)
+                | flag(given.remove_on_complete, flags::REMOVE_ON_COMPLETE)
+                | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL),
+            ..Self::default()
+        }
+    }
+
     /// Whether a flag is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -185,6 +209,8 @@ pub struct Options {
     pub unmet: Vec<Dependency>,
     /// Its repetition.
     pub series: Option<Box<Series>>,
+    /// Where the payload lies, if it is shared.
+    pub share: ShareRef,
 }
 
 /// How a job ended.
@@ -194,6 +220,8 @@ pub struct Outcome {
     pub finished_at_ms: u64,
     /// When its last attempt began; 0 if it never did.
     pub started_at_ms: u64,
+    /// Its place among the ends of its queue: the address that the record of it had at first.
+    pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
     pub stored: Stored,
 }
@@ -250,6 +278,11 @@ impl Jobs {
     pub fn outcome_of(&self, index: u32) -> Option<&Outcome> {
         let job = &self.slab[index];
         job.state.is_end().then(|| &self.outcomes[job.detail])
+    }
+
+    /// The place of an ended job among the ends of its queue.
+    pub fn end_order(&self, index: u32) -> u64 {
+        self.outcomes[self.slab[index].detail].order
     }
 
     /// The indices of all jobs, in no order that may decide anything.

@@ -6,6 +6,7 @@
 
 use crate::command::Limit;
 use crate::effect::Reply;
+use crate::job::Stored;
 use crate::queue::Queues;
 use crate::record::{Journal, Record};
 use crate::shard::{Caller, Out, SLICE, Shard};
@@ -20,13 +21,16 @@ const TOKEN: u64 = 1000;
 pub struct Limits {
     rate: Option<Rate>,
     active_max: Option<u32>,
+    /// The records that set them.
+    rate_in: Option<Stored>,
+    active_in: Option<Stored>,
     /// Place of the deadline at which a waiting pull gets the next token, or `NONE`.
     timer: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rate: None, active_max: None, timer: NONE }
+        Self { rate: None, active_max: None, rate_in: None, active_in: None, timer: NONE }
     }
 }
 
@@ -102,6 +106,28 @@ impl Limits {
         }
     }
 
+    /// The record that set a limit of this kind, if there is one.
+    pub(crate) fn set_in(&self, limit: Limit) -> Option<Stored> {
+        match limit {
+            Limit::PerSecond(_) => self.rate_in,
+            Limit::Active(_) => self.active_in,
+        }
+    }
+
+    /// The records that set the limits there are.
+    pub(crate) fn all_set_in(&self) -> impl Iterator<Item = Stored> + use<> {
+        self.rate_in.into_iter().chain(self.active_in)
+    }
+
+    /// A limit of this kind was set by `stored`, or there is none any more. Returns what set it before.
+    pub(crate) fn note_set(&mut self, limit: Limit, stored: Option<Stored>) -> Option<Stored> {
+        let place = match limit {
+            Limit::PerSecond(_) => &mut self.rate_in,
+            Limit::Active(_) => &mut self.active_in,
+        };
+        std::mem::replace(place, stored)
+    }
+
     fn has(&self, limit: Limit) -> bool {
         match limit {
             Limit::PerSecond(per_second) => self.per_second() == per_second,
@@ -140,18 +166,21 @@ impl Shard {
         }
         let limits = known.and_then(|queue| self.queues[queue].limits.as_deref());
         if !limits.map_or_else(|| Limits::default().has(limit), |limits| limits.has(limit)) {
-            out.journal.append(&Record::Limited { queue: name, limit });
-            let queue = self.set_limit(name, limit);
+            let stored = out.journal.append(&Record::Limited { queue: name, limit });
+            let queue = self.set_limit(name, limit, stored);
             self.serve(now_ms, queue, out);
         }
         out.effects.replies.push((caller.request, Reply::Done));
     }
 
     /// [`Record::Limited`].
-    pub(crate) fn set_limit(&mut self, name: &str, limit: Limit) -> u32 {
+    pub(crate) fn set_limit(&mut self, name: &str, limit: Limit, stored: Stored) -> u32 {
         let queue = self.queues.find_or_insert(name);
         let mut limits = self.queues[queue].limits.take().unwrap_or_default();
         limits.set(limit);
+        let set = !matches!(limit, Limit::PerSecond(None) | Limit::Active(None));
+        let before = limits.note_set(limit, set.then_some(stored));
+        self.live.replace(before, set.then_some(stored));
         let timer = limits.timer;
         self.queues[queue].limits = Some(limits);
         // Whoever waits is served, and the deadline set again, by the rules as they are now.
@@ -171,8 +200,8 @@ impl Shard {
         let rate = limits.per_second().map(|_| Limit::PerSecond(None));
         let active = limits.active_max().map(|_| Limit::Active(None));
         for limit in [rate, active].into_iter().flatten() {
-            out.journal.append(&Record::Limited { queue: name, limit });
-            self.set_limit(name, limit);
+            let stored = out.journal.append(&Record::Limited { queue: name, limit });
+            self.set_limit(name, limit, stored);
         }
     }
 
@@ -191,7 +220,10 @@ impl Shard {
         let about = &self.queues[queue];
         let Some(limits) = about.limits.as_deref() else { return };
         let Some(rate) = limits.rate.filter(|rate| rate.level < TOKEN) else { return };
-        if limits.timer == NONE && !about.paused && about.ready.first(&self.jobs.slab).is_some() {
+        if limits.timer == NONE
+            && !about.is_paused()
+            && about.ready.first(&self.jobs.slab).is_some()
+        {
             self.limit_timers.insert(rate.next_token_ms(), queue, &mut self.queues);
         }
     }

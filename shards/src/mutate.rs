@@ -18,23 +18,10 @@ pub(crate) const RETENTION_CHECK_MS: u64 = 60_000;
 impl Shard {
     /// [`crate::record::Record::Pushed`].
     pub(crate) fn add(&mut self, queue: u32, pushed: &Pushed<'_>, stored: Stored) -> u32 {
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let given = &pushed.job;
         let options = self.store_options(pushed);
-        let index = self.jobs.insert(Job {
-            id: pushed.id,
-            stored,
-            run_at_ms: pushed.run_at_ms,
-            priority: given.priority,
-            queue,
-            options,
-            backoff_ms: given.backoff_ms,
-            max_attempts: given.max_attempts,
-            flags: flag(given.lifo, flags::LIFO)
-                | flag(given.remove_on_complete, flags::REMOVE_ON_COMPLETE)
-                | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL),
-            ..Job::default()
-        });
+        let index = self.jobs.insert(Job { options, ..Job::of(pushed, queue, stored) });
+        self.live.add(&stored);
         self.queues[queue].roll.insert(&self.jobs.slab, index);
         if options != NONE {
             self.unique.take(&self.jobs, index);
@@ -70,6 +57,7 @@ impl Shard {
             notes: None,
             unmet: given.unmet.dependencies(),
             series: Series::of(pushed).map(Box::new),
+            ..Options::default()
         })
     }
 
@@ -121,11 +109,13 @@ impl Shard {
             return;
         }
         let (finished_at_ms, started_at_ms) = (ended.at_ms, ended.started_at_ms);
-        self.end(job, State::Completed, Outcome { finished_at_ms, started_at_ms, stored });
+        let order = stored.position;
+        let outcome = Outcome { finished_at_ms, started_at_ms, order, stored };
+        self.end(job, State::Completed, outcome);
         let queue = self.jobs.slab[job].queue;
         while self.queues[queue].count(State::Completed) > u64::from(self.config.completed_max) {
-            let Some(oldest) = self.queues[queue].completed.front() else { break };
-            self.remove(oldest);
+            let Some(oldest) = self.queues[queue].completed.front(&self.jobs) else { break };
+            self.evict(oldest);
         }
         let due_ms = finished_at_ms.saturating_add(RETENTION_CHECK_MS);
         self.retention_due_ms = self.retention_due_ms.min(due_ms);
@@ -150,7 +140,8 @@ impl Shard {
         about.attempts = buried.attempts;
         about.stalls = buried.stalls;
         let (finished_at_ms, started_at_ms) = (buried.at_ms, buried.started_at_ms);
-        self.end(job, State::Failed, Outcome { finished_at_ms, started_at_ms, stored });
+        let order = stored.position;
+        self.end(job, State::Failed, Outcome { finished_at_ms, started_at_ms, order, stored });
     }
 
     /// [`crate::record::Record::Stalled`].
@@ -191,16 +182,19 @@ impl Shard {
     }
 
     /// [`crate::record::Record::Paused`].
-    pub(crate) fn set_paused(&mut self, name: &str, paused: bool) -> u32 {
+    pub(crate) fn set_paused(&mut self, name: &str, paused: bool, stored: Stored) -> u32 {
         let queue = self.queues.find_or_insert(name);
-        self.queues[queue].paused = paused;
+        let set = paused.then_some(stored);
+        let before = std::mem::replace(&mut self.queues[queue].paused, set);
+        self.live.replace(before, set);
         queue
     }
 
     fn forget(&mut self, job: u32, completed: bool) {
         if completed {
-            let id = self.jobs.slab[job].id;
-            self.past.note(id);
+            let about = &self.jobs.slab[job];
+            let (id, told_from) = (about.id, about.stored.position);
+            self.past.note(id, told_from);
             // Live, the directory remembers by itself; at recovery it is told of these, too.
             if self.recovering
                 && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
@@ -209,6 +203,17 @@ impl Shard {
             }
         }
         self.note_name(job, false);
+        self.erase(job);
+    }
+
+    /// Forgets a job that is in no state any more, and what it points to in the log.
+    pub(crate) fn erase(&mut self, job: u32) {
+        self.unshare(job);
+        let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.take());
+        if let Some(notes) = notes {
+            notes.texts().for_each(|text| self.live.sub(text));
+        }
+        self.live.sub(&self.jobs.slab[job].stored);
         let queue = self.jobs.slab[job].queue;
         self.queues[queue].roll.remove(&self.jobs.slab, job);
         self.jobs.remove(job);
@@ -249,14 +254,11 @@ impl Shard {
         }
     }
 
-    fn end(&mut self, job: u32, state: State, outcome: Outcome) {
+    pub(crate) fn end(&mut self, job: u32, state: State, outcome: Outcome) {
         let queue = self.jobs.slab[job].queue;
+        self.live.add(&outcome.stored);
         self.jobs.slab[job].detail = self.jobs.outcomes.insert(outcome);
-        let list = match state {
-            State::Completed => &mut self.queues[queue].completed,
-            _ => &mut self.queues[queue].failed,
-        };
-        list.push_back(&mut self.jobs.slab, job);
+        self.queues[queue].ended(state).insert(&mut self.jobs, job);
         self.enter(job, state);
     }
 
@@ -281,13 +283,10 @@ impl Shard {
                 self.leases.remove(detail);
                 self.note_room(queue);
             }
-            State::Completed => {
-                self.queues[queue].completed.remove(&mut self.jobs.slab, job);
-                self.jobs.outcomes.remove(detail);
-            }
-            State::Failed => {
-                self.queues[queue].failed.remove(&mut self.jobs.slab, job);
-                self.jobs.outcomes.remove(detail);
+            State::Completed | State::Failed => {
+                self.queues[queue].ended(state).remove(&mut self.jobs, job);
+                let outcome = self.jobs.outcomes.remove(detail);
+                self.live.sub(&outcome.stored);
             }
         }
         self.jobs.slab[job].detail = NONE;

@@ -31,11 +31,15 @@ pub struct LogEntry {
 }
 
 impl Notes {
-    /// Adds a line; the oldest one makes room.
-    pub fn log(&mut self, entry: LogEntry) {
-        if self.logs.len() == LOGS_MAX {
-            self.logs.pop_front();
-        }
+    /// Adds a line; the oldest one makes room, and is returned.
+    pub fn log(&mut self, entry: LogEntry) -> Option<LogEntry> {
+        let oldest = if self.logs.len() == LOGS_MAX { self.logs.pop_front() } else { None };
         self.logs.push_back(entry);
+        oldest
+    }
+
+    /// The records that hold the texts.
+    pub fn texts(&self) -> impl Iterator<Item = &Stored> {
+        self.message.iter().chain(self.logs.iter().map(|line| &line.stored))
     }
 }

@@ -120,7 +120,7 @@ impl Shard {
         terms: &Terms,
         out: &mut Out<'_, J>,
     ) -> bool {
-        if self.queues[queue].paused {
+        if self.queues[queue].is_paused() {
             return false;
         }
         let count = self.allowance(now_ms, queue).min(u64::from(terms.count)) as usize;
@@ -130,7 +130,7 @@ impl Shard {
         self.entries.clear();
         while out.effects.deliveries.len() - first < count {
             let Some(job) = self.queues[queue].ready.first(&self.jobs.slab) else { break };
-            bytes += u64::from(self.jobs.slab[job].stored.payload_bytes);
+            bytes += u64::from(self.data_of(job).payload_bytes);
             if bytes > PULL_BYTES_MAX && out.effects.deliveries.len() > first {
                 break;
             }

@@ -2,12 +2,11 @@
 
 use crate::command::ClientId;
 use crate::id::JobId;
-use crate::job::{Job, Options, Outcome, State};
+use crate::job::{Job, Options, Outcome, State, Stored};
 use crate::latency::Timings;
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::shard::Shard;
-use crate::slab::List;
 use crate::stats::{Census, Totals};
 
 /// One job, seen whole.
@@ -15,6 +14,8 @@ use crate::stats::{Census, Totals};
 pub struct JobView<'a> {
     /// The job.
     pub job: &'a Job,
+    /// The record that holds its payload and the options that only records hold.
+    pub data: Stored,
     /// Its rare options, if it has any.
     pub options: Option<&'a Options>,
     /// The hold on it, while active.
@@ -83,6 +84,7 @@ impl Shard {
         let job = &self.jobs.slab[index];
         JobView {
             job,
+            data: self.data_of(index),
             options: self.jobs.options_of(index),
             lease: (job.state == State::Active).then(|| &self.leases[job.detail]),
             outcome: self.jobs.outcome_of(index),
@@ -103,9 +105,8 @@ impl Shard {
 
     /// Indices of the dead-letter queue of `name`, oldest first.
     pub fn failed(&mut self, name: &str) -> impl Iterator<Item = u32> + use<'_> {
-        let front = self.queues.find(name).and_then(|queue| self.queues[queue].failed.front());
-        let jobs = &self.jobs.slab;
-        std::iter::successors(front, |&job| List::after(jobs, job))
+        let queue = self.queues.find(name).map(|queue| &self.queues[queue]);
+        queue.into_iter().flat_map(|queue| queue.failed.iter(&self.jobs))
     }
 
     /// Jobs by state and totals. Costs a step per queue.
@@ -144,6 +145,11 @@ impl Shard {
     /// them: the directory keeps it from then on.
     pub fn take_past_names(&mut self) -> impl Iterator<Item = (Box<str>, JobId)> + use<> {
         self.past.take_names().into_iter()
+    }
+
+    /// Jobs that workers have.
+    pub fn active_jobs(&self) -> u64 {
+        self.leases.len() as u64
     }
 
     /// How much is held of what.

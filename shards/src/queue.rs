@@ -1,7 +1,8 @@
 //! Queues: what waits in each, what ended in each, and their names.
 
+use crate::ended::Ended;
 use crate::id::{Slot, fnv1a};
-use crate::job::{InQueue, State};
+use crate::job::{Jobs, State, Stored};
 use crate::limits::Limits;
 use crate::listing::States;
 use crate::ready::Ready;
@@ -22,13 +23,13 @@ pub struct Queue {
     /// All jobs, in the order they were made.
     pub roll: Roll,
     /// The completed jobs, oldest first.
-    pub completed: List<InQueue>,
+    pub completed: Ended,
     /// The dead-letter queue, oldest first.
-    pub failed: List<InQueue>,
+    pub failed: Ended,
     /// Pulls that wait for a job.
     pub waiters: List<AtQueue>,
-    /// Whether delivery is stopped.
-    pub paused: bool,
+    /// The record that stopped delivery, while it is stopped.
+    pub paused: Option<Stored>,
     /// How fast and how many jobs may leave it, if that is limited.
     pub limits: Option<Box<Limits>>,
     /// Long commands that work on it or wait for their turn.
@@ -37,6 +38,10 @@ pub struct Queue {
     pub busy: bool,
     /// Whether its name has been taken from it: what is left in it is being removed.
     pub detached: bool,
+    /// Completed jobs whose place among the ends is below this were forgotten for age or number.
+    pub evicted_below: u64,
+    /// The same, as the log says.
+    pub evicted_noted: u64,
     counts: [u32; State::ALL.len() + 1],
 }
 
@@ -58,12 +63,25 @@ impl Queue {
     }
 
     /// The job that has been in an end state for longest.
-    pub fn oldest(&self, ended: State) -> Option<u32> {
+    pub fn oldest(&self, ended: State, jobs: &Jobs) -> Option<u32> {
         match ended {
-            State::Completed => self.completed.front(),
-            State::Failed => self.failed.front(),
+            State::Completed => self.completed.front(jobs),
+            State::Failed => self.failed.front(jobs),
             _ => None,
         }
+    }
+
+    /// The jobs of one end state.
+    pub(crate) fn ended(&mut self, state: State) -> &mut Ended {
+        match state {
+            State::Completed => &mut self.completed,
+            _ => &mut self.failed,
+        }
+    }
+
+    /// Whether delivery is stopped.
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
     }
 
     /// Counts a job in.
@@ -78,11 +96,12 @@ impl Queue {
 
     /// Whether clients see it: it has a job or a setting.
     pub fn exists(&self) -> bool {
-        !self.detached && (self.paused || self.limits.is_some() || self.total() > 0)
+        !self.detached && (self.is_paused() || self.limits.is_some() || self.total() > 0)
     }
 
     fn is_idle(&self) -> bool {
-        !self.exists() && self.waiters.is_empty() && self.chores == 0
+        let noted = self.evicted_below <= self.evicted_noted;
+        !self.exists() && noted && self.waiters.is_empty() && self.chores == 0
     }
 }
 

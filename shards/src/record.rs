@@ -10,6 +10,7 @@ use crate::cron_record::{CronRan, CronSet, decode_name};
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::kept_record::{Kept, Moved};
 use crate::lease_record::Leased;
 use crate::repeat::Repeated;
 use crate::webhook_record::WebhookAdded;
@@ -24,6 +25,10 @@ pub trait Journal {
     fn append(&mut self, record: &Record<'_>) -> Stored;
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
+    /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
+    fn takes_more(&mut self, bytes: u64) -> bool;
+    /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
+    fn takes_ends(&mut self, bytes: u64) -> bool;
 }
 
 /// One fact.
@@ -104,6 +109,8 @@ pub enum Record<'a> {
     },
     /// A run of a repeated job was done, and the next one came. Payload: the result.
     Repeated(Repeated<'a>),
+    /// Something that was written before, written again.
+    Kept(Kept<'a>),
     /// A webhook came. Payload: none.
     WebhookAdded(WebhookAdded<'a>),
     /// A webhook is gone.
@@ -240,8 +247,9 @@ impl Record<'_> {
             Self::CronMissed { name, .. } => 8 + name.len(),
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
-            Self::Repeated(repeated) => 56 + repeated.ended.result.len(),
+            Self::Repeated(repeated) => repeated.encoded_len(),
             Self::WebhookAdded(added) => added.encoded_len(),
+            Self::Kept(kept) => kept.encoded_len(),
         }
     }
 
@@ -256,6 +264,7 @@ impl Record<'_> {
             Self::Changed(changed) => changed.payload_len(),
             Self::CronSet(set) => set.data.len(),
             Self::CronRan(ran) => ran.pushed.job.data.len(),
+            Self::Kept(kept) => kept.payload_len(),
             _ => 0,
         }
     }
@@ -323,6 +332,7 @@ impl Record<'_> {
             Self::Repeated(repeated) => repeated.encode(&mut out),
             Self::WebhookAdded(added) => added.encode(&mut out),
             Self::WebhookRemoved { id } => out.id(JobId(*id)),
+            Self::Kept(kept) => kept.encode(&mut out),
         }
         out.finish();
     }
@@ -351,6 +361,7 @@ impl Record<'_> {
             Self::Repeated(_) => kind::REPEATED,
             Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
             Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
+            Self::Kept(kept) => kept.kind(),
         }
     }
 }
@@ -420,11 +431,33 @@ impl<'a> Record<'a> {
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
             kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),
             kind::WEBHOOK_REMOVED => Self::WebhookRemoved { id: from.id()?.0 },
-            _ => match Changed::decode(kind, from)? {
+            _ => match Changed::decode(kind, from.clone())? {
                 Some(changed) => Self::Changed(changed),
-                None => return Err(Malformed("its kind is not known to this release")),
+                None => match Kept::decode(kind, from)? {
+                    Some(kept) => Self::Kept(kept),
+                    None => return Err(Malformed("its kind is not known to this release")),
+                },
             },
         })
+    }
+
+    /// Reads a record as it was written first, if this one only says that it was moved.
+    pub fn decode_original(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match Self::decode(bytes)? {
+            Self::Kept(Kept::Moved(Moved { record, .. })) => Self::decode(record),
+            record => Ok(record),
+        }
+    }
+
+    /// The job that the record holds, as pushed.
+    pub fn into_pushed(self) -> Option<Pushed<'a>> {
+        match self {
+            Self::Pushed(pushed) => Some(pushed),
+            Self::CronRan(ran) => Some(ran.pushed),
+            Self::Repeated(repeated) => Some(repeated.next.pushed),
+            Self::Kept(Kept::Job(job)) => Some(job.pushed),
+            _ => None,
+        }
     }
 }
 

@@ -2,14 +2,16 @@
 //! or doubles it.
 //!
 //! The next run has an id of its own and no payload of its own: it points to the same record of the
-//! log as the run before. So a record that any job points to is live, whoever wrote it first.
+//! log as the run before, see [`crate::share`]. All else about it stands in the record.
 
+use crate::command::{NewJob, Repeat};
 use crate::event::Step;
 use crate::id::JobId;
-use crate::job::{Job, Options, State, Stored, flags};
+use crate::job::{State, Stored, flags};
+use crate::kept_record::{KeptJob, Place, Rare};
 use crate::record::{Ended, Journal, Pushed, Record};
 use crate::shard::{Out, Shard};
-use crate::slab::{Links, NONE};
+use crate::slab::NONE;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// What a run knows of the series it belongs to.
@@ -46,6 +48,11 @@ impl Series {
         })
     }
 
+    /// As it would be asked for.
+    pub(crate) fn repeat(&self) -> Repeat {
+        Repeat { every_ms: self.every_ms, limit: self.limit, count: self.count }
+    }
+
     fn has_next(&self) -> bool {
         !self.continued && self.limit.is_none_or(|limit| self.count.saturating_add(1) < limit)
     }
@@ -58,31 +65,37 @@ impl Series {
 }
 
 /// See [`Record::Repeated`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Repeated<'a> {
     /// The run that was done.
     pub ended: Ended<'a>,
     /// The next run.
-    pub next: JobId,
-    /// When that is due.
-    pub run_at_ms: u64,
+    pub next: Box<KeptJob<'a>>,
 }
 
 impl<'a> Repeated<'a> {
+    pub(crate) fn encoded_len(&self) -> usize {
+        32 + 4 + self.next.encoded_len() + self.ended.result.len()
+    }
+
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         out.id(self.ended.id);
         out.u64(self.ended.at_ms);
         out.u64(self.ended.started_at_ms);
-        out.id(self.next);
-        out.u64(self.run_at_ms);
+        out.u32(self.next.encoded_len() as u32);
+        self.next.encode(out);
         out.bytes(self.ended.result);
     }
 
     pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
-        let (next, run_at_ms) = (from.id()?, from.u64()?);
+        let bytes = from.u32()?;
+        let next = Box::new(KeptJob::decode(Reader::new(from.bytes(bytes as usize)?))?);
+        if next.shared.is_none() || !matches!(next.place, Place::Pending(_)) {
+            return Err(Malformed("a run must wait for its turn and share its payload"));
+        }
         let ended = Ended { id, at_ms, started_at_ms, result: from.rest() };
-        Ok(Self { ended, next, run_at_ms })
+        Ok(Self { ended, next })
     }
 }
 
@@ -105,73 +118,123 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let Some(series) = self.series_of(job).copied() else { return };
-        let queue = self.jobs.slab[job].queue;
-        let slot = self.queues[queue].slot;
-        let next = self.ids.make(now_ms, slot);
-        let repeated = Repeated { ended, next, run_at_ms: series.next_due_ms(now_ms) };
-        let stored = out.journal.append(&Record::Repeated(repeated));
+        let about = &self.jobs.slab[job];
+        let queue = about.queue;
+        let id = self.ids.make(now_ms, self.queues[queue].slot);
+        // Out of their places while they lend their texts to the record.
+        let (name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
+        let Some(next) = self.next_run(now_ms, id, job, &name, key.as_deref()) else { return };
+        let record = Record::Repeated(Repeated { ended, next: Box::new(next) });
+        let stored = out.journal.append(&record);
         if series.durable {
             out.journal.require_sync();
         }
         self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
-        self.repeat(job, &repeated, stored);
-        self.emit_run(now_ms, next, out.effects);
+        if let Record::Repeated(repeated) = &record {
+            self.repeat(Some(job), repeated, stored);
+        }
+        self.emit_run(now_ms, id, out.effects);
         self.totals.pushed += 1;
         self.serve(now_ms, queue, out);
     }
 
-    /// [`Record::Repeated`].
-    pub(crate) fn repeat(&mut self, job: u32, repeated: &Repeated<'_>, stored: Stored) {
-        let options = self.jobs.slab[job].options;
-        let next = (options != NONE).then(|| self.next_run(job, repeated)).flatten();
-        if let Some(series) = self.jobs.options_of_mut(job).and_then(|has| has.series.as_mut()) {
-            series.continued = true;
+    fn unique_key_of(&self, job: u32) -> Option<Box<str>> {
+        self.jobs.options_of(job)?.unique_key.clone()
+    }
+
+    /// [`Record::Repeated`]. `job` is the run that was done, if it is still known.
+    pub(crate) fn repeat(&mut self, job: Option<u32>, repeated: &Repeated<'_>, stored: Stored) {
+        if let Some(job) = job {
+            if let Some(data) = repeated.next.shared {
+                self.share(job, data);
+            }
+            if let Some(series) = self.jobs.options_of_mut(job).and_then(|has| has.series.as_mut())
+            {
+                series.continued = true;
+            }
+            self.complete(job, &repeated.ended, stored);
         }
-        self.complete(job, &repeated.ended, stored);
-        let Some((mut next, options)) = next else { return };
-        next.options = self.jobs.options.insert(options);
-        let queue = next.queue;
-        let index = self.jobs.insert(next);
-        self.queues[queue].roll.insert(&self.jobs.slab, index);
-        self.unique.take(&self.jobs, index);
-        let later = repeated.run_at_ms > repeated.ended.at_ms;
-        self.enter(index, if later { State::Delayed } else { State::Waiting });
+        self.place_kept(&repeated.next, stored);
+    }
+
+    /// Makes the payload of a run one that other runs share.
+    pub(crate) fn share(&mut self, job: u32, data: Stored) {
+        let about = &mut self.jobs.slab[job];
+        if about.has(flags::SHARED) || about.options == NONE {
+            return;
+        }
+        about.flags |= flags::SHARED;
+        let (share, first) = self.shares.join(data);
+        if first {
+            self.live.add(&data);
+        }
+        self.jobs.options[about.options].share = share;
+    }
+
+    /// A job goes, or has a payload of its own again.
+    pub(crate) fn unshare(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        if !about.has(flags::SHARED) {
+            return;
+        }
+        about.flags &= !flags::SHARED;
+        let share = std::mem::take(&mut self.jobs.options[about.options].share);
+        if let Some(data) = self.shares.leave(share) {
+            self.live.sub(&data);
+        }
+    }
+
+    /// The record that holds the payload of a job, as its last bytes, and the options that only
+    /// records hold.
+    #[inline]
+    pub(crate) fn data_of(&self, job: u32) -> Stored {
+        let about = &self.jobs.slab[job];
+        if about.has(flags::SHARED) {
+            return self.shares.stored(self.jobs.options[about.options].share);
+        }
+        about.stored
     }
 
     /// The next run, like `job` in everything that its client asked for but the custom id, which
     /// names one job only.
-    fn next_run(&self, job: u32, repeated: &Repeated<'_>) -> Option<(Job, Options)> {
-        let run_at_ms = repeated.run_at_ms;
+    fn next_run<'a>(
+        &self,
+        now_ms: u64,
+        id: JobId,
+        job: u32,
+        queue: &'a str,
+        unique_key: Option<&'a str>,
+    ) -> Option<KeptJob<'a>> {
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
         let series = given.series.as_deref()?;
-        let kept = flags::LIFO | flags::REMOVE_ON_COMPLETE | flags::REMOVE_ON_FAIL;
-        let next = Job {
-            id: repeated.next,
-            run_at_ms,
-            links: Links::default(),
-            timer: NONE,
-            detail: NONE,
-            options: NONE,
+        let run_at_ms = series.next_due_ms(now_ms);
+        let Series { every_ms, limit, ttl_ms, durable, .. } = *series;
+        let count = series.count.saturating_add(1);
+        let job_now = NewJob {
+            priority: about.priority,
+            max_attempts: about.max_attempts,
+            backoff_ms: about.backoff_ms,
+            ttl_ms: (ttl_ms > 0).then_some(ttl_ms),
+            timeout_ms: (given.timeout_ms > 0).then_some(given.timeout_ms),
+            unique_key,
+            repeat: Some(Repeat { every_ms, limit, count }),
+            lifo: about.has(flags::LIFO),
+            remove_on_complete: about.has(flags::REMOVE_ON_COMPLETE),
+            remove_on_fail: about.has(flags::REMOVE_ON_FAIL),
+            durable,
+            ..NewJob::default()
+        };
+        let expires_at_ms = if ttl_ms > 0 { now_ms.saturating_add(ttl_ms) } else { 0 };
+        let state = if run_at_ms > now_ms { State::Delayed } else { State::Waiting };
+        Some(KeptJob {
+            pushed: Pushed { id, queue, run_at_ms, job: job_now },
             attempts: 0,
             stalls: 0,
-            flags: about.flags & kept,
-            ..about.clone()
-        };
-        let expires_at_ms = match series.ttl_ms {
-            0 => 0,
-            ttl_ms => repeated.ended.at_ms.saturating_add(ttl_ms),
-        };
-        let count = series.count.saturating_add(1);
-        let series = Series { count, due_ms: run_at_ms, ..*series };
-        let options = Options {
-            unique_key: given.unique_key.clone(),
-            expires_at_ms,
-            timeout_ms: given.timeout_ms,
-            series: Some(Box::new(series)),
-            ..Options::default()
-        };
-        Some((next, options))
+            place: Place::Pending(state),
+            rare: Some(Rare { expires_at_ms, notes: None, run: Some((run_at_ms, false)) }),
+            shared: Some(self.data_of(job)),
+        })
     }
 }
 

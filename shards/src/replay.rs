@@ -1,6 +1,7 @@
 //! Recovery: applies records in the order they were written, through [`crate::mutate`].
 
 use crate::job::{State, Stored};
+use crate::kept_record::Kept;
 use crate::record::{Pushed, Record};
 use crate::shard::Shard;
 use crate::wire::Malformed;
@@ -67,10 +68,10 @@ impl Shard {
                 }
             }
             Record::Limited { queue, limit } => {
-                self.set_limit(queue, *limit);
+                self.set_limit(queue, *limit, stored);
             }
             Record::Paused { queue, paused } => {
-                self.set_paused(queue, *paused);
+                self.set_paused(queue, *paused, stored);
             }
             Record::CronSet(_)
             | Record::CronRan(_)
@@ -82,15 +83,21 @@ impl Shard {
                 }
             }
             Record::Repeated(repeated) => {
-                if self.jobs.find(repeated.next).is_some() {
+                repeated.next.points_before(position)?;
+                let next = repeated.next.pushed.id;
+                if self.jobs.find(next).is_some() {
                     return Err(Malformed("a job was pushed twice"));
                 }
-                self.ids.rise_above(repeated.next);
-                if let Some(job) = self.jobs.find(repeated.ended.id) {
-                    self.repeat(job, repeated, stored);
-                }
+                self.ids.rise_above(next);
+                self.repeat(self.jobs.find(repeated.ended.id), repeated, stored);
             }
-            Record::WebhookAdded(added) => self.add_webhook(added),
+            Record::Kept(kept) => {
+                if let Kept::Job(job) = kept {
+                    job.points_before(position)?;
+                }
+                self.replay_kept(kept, stored);
+            }
+            Record::WebhookAdded(added) => self.add_webhook(added, stored),
             Record::WebhookRemoved { id } => self.remove_webhook(*id),
         }
         Ok(())

@@ -8,16 +8,18 @@ use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
 use crate::cron::Crons;
 use crate::dependency::Notice;
-use crate::effect::{Effects, NameChange, Reply};
+use crate::effect::{Effects, NameChange, Refusal, Reply};
 use crate::event::{Listeners, Step};
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::latency::Timings;
 use crate::lease::{Lease, OfClient};
+use crate::live::Live;
 use crate::past::Past;
 use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
+use crate::share::Shares;
 use crate::slab::{List, Slab};
 use crate::stats::Totals;
 use crate::timers::Timers;
@@ -32,6 +34,12 @@ use std::hash::BuildHasherDefault;
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
 pub const SLICE: u64 = 500;
 
+/// What a record takes besides its payload, roughly: enough to judge whether there is room for it.
+pub(crate) const JOB_BYTES: u64 = 256;
+
+/// The answer to what the log has no room for.
+pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
+
 /// What a shard is told once.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -39,6 +47,8 @@ pub struct Config {
     pub completed_max: u32,
     /// How long a completed job is kept.
     pub completed_retention_ms: u64,
+    /// Addresses of the log that go together, as a power of two.
+    pub span_bits: u32,
     /// Jobs that a long command touches at a time, at least 1; [`SLICE`] but in tests.
     pub chore_slice: u64,
     /// Start of all its chance: ids and tokens. Must differ between starts and shards.
@@ -103,9 +113,14 @@ pub struct Shard {
     pub(crate) lease_timers: Timers,
     pub(crate) waiter_timers: Timers,
     pub(crate) limit_timers: Timers,
-    /// Queues with a limit of active jobs that have lost one in this call.
+    /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
+    pub(crate) shares: Shares,
+    /// What of the log is needed.
+    pub(crate) live: Live,
+    /// The next queue that [`Shard::end_keeping`] looks at.
+    pub(crate) keep_cursor: u32,
     pub(crate) webhooks: Webhooks,
     pub(crate) chores: VecDeque<Chore>,
     pub(crate) retention_due_ms: u64,
@@ -160,6 +175,9 @@ impl Shard {
             limit_timers: Timers::default(),
             with_room: Vec::new(),
             crons: Crons::default(),
+            shares: Shares::default(),
+            live: Live::new(config.span_bits),
+            keep_cursor: 0,
             webhooks: Webhooks::default(),
             chores: VecDeque::new(),
             retention_due_ms: u64::MAX,
@@ -254,6 +272,11 @@ impl Shard {
         jobs: &[NewJob<'_>],
         out: &mut Out<'_, J>,
     ) {
+        let bytes: u64 = jobs.iter().map(|job| job.data.len() as u64 + JOB_BYTES).sum();
+        if !out.journal.takes_more(bytes) {
+            out.effects.replies.push((caller.request, FULL));
+            return;
+        }
         let queue = self.queues.find_or_insert(queue_name);
         let slot = self.queues[queue].slot;
         let first = out.effects.pushed.len();
@@ -293,9 +316,9 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let known = self.queues.find(name);
-        if known.is_some_and(|queue| self.queues[queue].paused) != paused {
-            out.journal.append(&Record::Paused { queue: name, paused });
-            let queue = self.set_paused(name, paused);
+        if known.is_some_and(|queue| self.queues[queue].is_paused()) != paused {
+            let stored = out.journal.append(&Record::Paused { queue: name, paused });
+            let queue = self.set_paused(name, paused, stored);
             self.serve(now_ms, queue, out);
         }
         out.effects.replies.push((caller.request, Reply::Done));

@@ -51,7 +51,7 @@ impl Shard {
 
     fn end_delays_and_lives<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         for _ in 0..SLICE {
-            let Some(job) = self.job_timers.due(now_ms) else { return };
+            let Some(job) = self.job_timers.due(now_ms) else { break };
             let queue = self.jobs.slab[job].queue;
             let expired = self
                 .jobs
@@ -62,9 +62,14 @@ impl Shard {
             } else {
                 // No record: the due time itself is one, and recovery reads it the same way.
                 self.release(job);
-                self.serve(now_ms, queue, out);
+                if self.with_room.last() != Some(&queue) {
+                    self.with_room.push(queue);
+                }
             }
         }
+        // Only now: a job whose life ends a little later than another's delay, and yet is over, is not
+        // delivered in its last moment.
+        self.fill_room(now_ms, out);
     }
 
     fn end_leases<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
@@ -112,7 +117,7 @@ impl Shard {
         let mut left = SLICE;
         let mut any = false;
         for queue in 0..self.queues.end() {
-            while let Some(oldest) = self.queues[queue].completed.front() {
+            while let Some(oldest) = self.queues[queue].completed.front(&self.jobs) {
                 any = true;
                 let ended_ms = self.jobs.outcome_of(oldest).map_or(0, |how| how.finished_at_ms);
                 if ended_ms.saturating_add(self.config.completed_retention_ms) > now_ms {
@@ -123,7 +128,7 @@ impl Shard {
                     return;
                 }
                 left -= 1;
-                self.remove(oldest);
+                self.evict(oldest);
             }
         }
         self.retention_due_ms = if any { now_ms + RETENTION_CHECK_MS } else { u64::MAX };

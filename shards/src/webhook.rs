@@ -7,8 +7,9 @@ use crate::command::AddWebhook;
 use crate::effect::Reply;
 use crate::event::Step;
 use crate::id::fnv1a;
+use crate::job::Stored;
 use crate::record::{Journal, Record};
-use crate::shard::{Caller, Out, Shard};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use crate::webhook_record::WebhookAdded;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -129,6 +130,8 @@ pub struct Webhook {
     pub secret: Option<Secret>,
     /// When it came, in milliseconds since the epoch.
     pub created_at_ms: u64,
+    /// The record that tells all of it.
+    pub(crate) set_in: Stored,
 }
 
 /// The webhooks of the server, on the shard that keeps them.
@@ -143,10 +146,14 @@ impl Shard {
         command: &AddWebhook<'_>,
         out: &mut Out<'_, J>,
     ) {
+        if !out.journal.takes_more(command.url.len() as u64 + JOB_BYTES) {
+            out.effects.replies.push((caller.request, FULL));
+            return;
+        }
         let &AddWebhook { id, url, events, queue, secret } = command;
         let added = WebhookAdded { id, created_at_ms: now_ms, url, events, queue, secret };
-        out.journal.append(&Record::WebhookAdded(added));
-        self.add_webhook(&added);
+        let stored = out.journal.append(&Record::WebhookAdded(added));
+        self.add_webhook(&added, stored);
         out.effects.replies.push((caller.request, Reply::Done));
     }
 
@@ -164,8 +171,8 @@ impl Shard {
         out.effects.replies.push((caller.request, Reply::Count(u64::from(known))));
     }
 
-    /// [`Record::WebhookAdded`].
-    pub(crate) fn add_webhook(&mut self, added: &WebhookAdded<'_>) {
+    /// [`Record::WebhookAdded`]. One that is known already is told again.
+    pub(crate) fn add_webhook(&mut self, added: &WebhookAdded<'_>, stored: Stored) {
         let webhook = Webhook {
             id: added.id,
             url: added.url.into(),
@@ -173,13 +180,16 @@ impl Shard {
             queue: added.queue.map(Into::into),
             secret: added.secret.map(|secret| Secret(secret.into())),
             created_at_ms: added.created_at_ms,
+            set_in: stored,
         };
-        self.webhooks.0.insert(webhook.id, webhook);
+        let before = self.webhooks.0.insert(webhook.id, webhook);
+        self.live.replace(before.map(|it| it.set_in), Some(stored));
     }
 
     /// [`Record::WebhookRemoved`].
     pub(crate) fn remove_webhook(&mut self, id: u128) {
-        self.webhooks.0.remove(&id);
+        let before = self.webhooks.0.remove(&id);
+        self.live.replace(before.map(|it| it.set_in), None);
     }
 
     /// A webhook.
@@ -240,6 +250,7 @@ mod tests {
             queue: None,
             secret: Some(Secret("hush".into())),
             created_at_ms: 2,
+            set_in: Stored::default(),
         };
         assert!(!format!("{webhook:?} {}", webhook.facts()).contains("hush"));
     }

@@ -74,6 +74,7 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Reads fields from a slice, checking every length.
+#[derive(Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use corq_shards::change::Change;
-use corq_shards::changed::{Changed, Level};
+use corq_shards::changed::Level;
 use corq_shards::command::{Command, Fail, NewJob, Pull, RequestId, Stack};
 use corq_shards::effect::{Ending, Refusal, Reply};
 use corq_shards::id::JobId;
@@ -130,7 +130,7 @@ fn an_update_leaves_one_record_that_tells_all_of_the_job() {
     change(&mut bed, job, Change::Update { job: &new }).unwrap();
     let stored = bed.shard.view(bed.shard.find(job).unwrap()).job.stored;
     let record = Record::decode(&bed.journal.records[stored.position as usize]).unwrap();
-    let Record::Changed(Changed::Updated(pushed)) = record else { panic!("{record:?}") };
+    let pushed = record.into_pushed().unwrap();
     assert_eq!((pushed.job.data, pushed.job.group_id), (&b"\x02"[..], Some("g")));
     assert_eq!(stored.payload_bytes, 1);
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use corq_shards::command::{Ack, Command, NewJob, Pull};
+use corq_shards::command::{Ack, Command, Limit, NewJob, Pull};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use support::{Bed, locked, outcome};
@@ -241,4 +241,20 @@ fn completed_jobs_are_kept_by_number_and_by_age() {
     assert_eq!(bed.state(jobs[4]), None, "the oldest go first");
     bed.pass(700_000);
     assert_eq!(bed.shard.census().completed, 0);
+}
+
+/// A delay and a life end in the same tick, the delay first: the pull that waits gets the job that was
+/// delayed, not the better one that is over.
+#[test]
+fn a_job_is_not_delivered_by_the_tick_that_finds_its_life_over() {
+    let mut bed = Bed::new();
+    let limit = Limit::PerSecond(Some(1));
+    bed.run(1, &Command::Limit { queue: "q", limit });
+    bed.data("q", b"1");
+    assert_eq!(bed.pull(1, "q", 1).len(), 1, "the token is spent");
+    let over = bed.push("q", NewJob { ttl_ms: Some(100), lifo: true, ..NewJob::default() });
+    let due = bed.push("q", NewJob { delay_ms: 50, ..NewJob::default() });
+    bed.run(1, &Command::Pull(Pull { timeout_ms: 5000, ..locked("q") }));
+    bed.pass(2000);
+    assert_eq!((bed.state(over), bed.state(due)), (None, Some(State::Active)));
 }

@@ -5,7 +5,7 @@ mod support;
 
 use corq_shards::command::{Command, NewJob, Repeat};
 use corq_shards::id::JobId;
-use corq_shards::job::State;
+use corq_shards::job::{State, flags};
 use support::Bed;
 
 const EVERY: Repeat = Repeat { every_ms: 1000, limit: None, count: 0 };
@@ -80,14 +80,15 @@ fn a_run_keeps_every_option_but_the_custom_id() {
     };
     let first = bed.push("q", job.clone());
     let before = bed.shard.view(bed.shard.find(first).unwrap());
-    let (stored, flags) = (before.job.stored, before.job.flags);
+    let (data, before) = (before.data, before.job.flags);
     finish(&mut bed, "q");
     assert_eq!(bed.state(first), None, "removed on completion");
     let next = bed.push("q", NewJob { custom_id: None, ..job });
     let view = bed.shard.view(bed.shard.find(next).unwrap());
     assert_eq!(view.job.state, State::Delayed, "the key is the next run's");
     assert_eq!((view.job.priority, view.job.max_attempts, view.job.backoff_ms), (7, 9, 77));
-    assert_eq!((view.job.stored, view.job.flags), (stored, flags));
+    assert_eq!((view.data, view.job.flags & !flags::SHARED), (data, before));
+    assert!(view.job.has(flags::SHARED), "with whatever other run there is");
     let options = view.options.unwrap();
     assert_eq!((options.unique_key.as_deref(), options.custom_id.as_deref()), (Some("key"), None));
     assert_eq!((options.expires_at_ms, options.timeout_ms), (bed.now_ms + 100_000, 5000));

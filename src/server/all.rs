@@ -96,7 +96,7 @@ impl Core {
                         writer.uint(queue.count(state));
                     }
                     writer.str("paused");
-                    writer.bool(queue.paused);
+                    writer.bool(queue.is_paused());
                 }
             }
             _ => {}

@@ -1,12 +1,26 @@
 //! The shard's log as the engine's journal.
+//!
+//! On a full disk room is given in this order: what comes must leave all that is reserved; what ends
+//! jobs must leave one segment, in which the oldest one's live records can be written again; what is
+//! brought by time asks for nothing, and waits in memory for its room if there is none at all.
 
 use corq_io::log::Log;
 use corq_io::store::Store;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
 
+/// A log without this much room for what comes, and none to be had, is full.
+const ROOM_BYTES: u64 = 1 << 20;
+
 /// See the module.
 pub struct Book(pub Log<Store>);
+
+impl Book {
+    /// Whether pushes are refused for want of room: not whether a very large one was.
+    pub fn is_full(&self) -> bool {
+        self.0.lacks_space() && !self.0.has_room(self.0.reserve_bytes() + ROOM_BYTES)
+    }
+}
 
 impl Journal for Book {
     fn append(&mut self, record: &Record<'_>) -> Stored {
@@ -22,5 +36,13 @@ impl Journal for Book {
 
     fn require_sync(&mut self) {
         self.0.require_sync();
+    }
+
+    fn takes_more(&mut self, bytes: u64) -> bool {
+        bytes == 0 || self.0.make_room(self.0.reserve_bytes() + bytes)
+    }
+
+    fn takes_ends(&mut self, bytes: u64) -> bool {
+        self.0.make_room(self.0.segment_bytes() + bytes)
     }
 }

@@ -56,13 +56,13 @@ impl Core {
             return;
         }
         let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
-        let open = found.map(|index| self.engine.shard.view(index).job);
-        let Some(about) = open.filter(|job| !job.state.is_end()) else {
+        let open = found.map(|index| self.engine.shard.view(index));
+        let Some(about) = open.filter(|view| !view.job.state.is_end()) else {
             let text = refusal_text(Refusal::Ended, job);
             self.refuse(conns, asked.origin, asked.req_id, &text);
             return;
         };
-        let (id, stored) = (about.id, about.stored);
+        let (id, stored) = (about.job.id, about.data);
         let options = match Records::new(&self.engine.book, fetched).record(&stored) {
             Err(Absent::Cold) => {
                 self.read_then_ask(asked, &[stored], fetched);

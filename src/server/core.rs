@@ -13,6 +13,7 @@ use super::metrics::Durations;
 use super::moving::Leaving;
 use super::names::WaitingClaim;
 use super::post::Post;
+use super::reclaim::Reclaim;
 use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
@@ -89,6 +90,7 @@ pub struct Core {
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
+    pub(super) reclaim: Reclaim,
     pub(super) http: Desk,
     pub(super) events: Events,
     pub(super) streams: Streams,
@@ -164,6 +166,7 @@ impl Core {
             workers: Workers::default(),
             rates: Rates::default(),
             durations: Durations::default(),
+            reclaim: Reclaim::default(),
             http,
             events: Events::default(),
             streams: Streams::default(),

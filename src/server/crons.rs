@@ -11,7 +11,7 @@
 
 use super::core::{CURRENT, Core};
 use super::dispatch::{Asked, Lookup};
-use super::execute::framed;
+use super::execute::{FULL, framed};
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;
 use crate::api::request::{Body, Cadence, Cron, Request};
@@ -475,6 +475,7 @@ impl Core {
         self.apply(conns, caller, &Command::SetCron(&set));
         match self.own_reply() {
             Some(Reply::Cron(Some(index))) => Ok(index),
+            Some(Reply::Refused { .. }) => Err(FULL.into()),
             _ => Err("schedule has no run in the future".into()),
         }
     }

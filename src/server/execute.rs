@@ -19,6 +19,8 @@ use std::ops::Range;
 
 pub(super) const NOT_FOUND: &str = "Job not found";
 pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
+/// The log has no room for it.
+pub(super) const FULL: &str = "Disk full";
 pub(super) const NOT_CANCELLABLE: &str = "Job not found or cannot be cancelled";
 pub(super) const BUSY: &str = "Too many long commands wait already";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
@@ -111,7 +113,14 @@ impl Core {
         many: bool,
     ) {
         self.apply(conns, Self::caller(&asked), &Command::Push { queue, jobs });
-        let Some(Reply::Pushed(pushed)) = self.own_reply() else { return };
+        let pushed = match self.own_reply() {
+            Some(Reply::Pushed(pushed)) => pushed,
+            Some(Reply::Refused { refusal, .. }) => {
+                self.refuse_push(conns, asked.origin, asked.req_id, refusal, jobs.len());
+                return;
+            }
+            _ => return,
+        };
         let indices = std::mem::take(&mut self.effects.pushed);
         self.respond(conns, asked.origin, |engine, pen| {
             let write_one = |writer: &mut Writer<'_>, index: u32| {
@@ -133,6 +142,19 @@ impl Core {
             }
         });
         self.effects.pushed = indices;
+    }
+
+    /// The log has no room for a push.
+    pub(super) fn refuse_push(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        refusal: Refusal,
+        jobs: usize,
+    ) {
+        self.reclaim.refused_pushes += jobs as u64;
+        self.refuse(conns, origin, req_id, &refusal_text(refusal, JobRef::Custom("")));
     }
 
     fn pull(
@@ -342,6 +364,7 @@ pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
         Refusal::NotDelayed => "Job not found or not delayed".into(),
         Refusal::Ended => "Job not found or already completed or failed".into(),
         Refusal::Busy => BUSY.into(),
+        Refusal::Full => FULL.into(),
         Refusal::TokenRequired => format!("Lock token required for job {id}"),
         Refusal::TokenInvalid => format!("Invalid or expired lock token for job {id}"),
     }

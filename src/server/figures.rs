@@ -3,6 +3,7 @@
 
 use super::all::write_stats;
 use super::core::Core;
+use super::execute::FULL;
 use super::http::{Limiter, megabytes};
 use super::message::{Question, Share};
 use super::session::Speech;
@@ -17,8 +18,8 @@ const TYPES_SHOWN_MAX: usize = 20;
 /// Why the server is not ready.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Trouble {
-    /// The next log file cannot be made.
-    NoSpace,
+    /// Pushes are refused for want of room.
+    DiskFull,
     /// More waits for the disk than may.
     DiskBehind,
     /// It ends.
@@ -28,7 +29,7 @@ pub enum Trouble {
 impl Trouble {
     fn text(self) -> &'static str {
         match self {
-            Self::NoSpace => "The disk has no room for the next log file",
+            Self::DiskFull => FULL,
             Self::DiskBehind => "The disk is too far behind",
             Self::Stopping => "The server is stopping",
         }
@@ -122,7 +123,7 @@ impl Core {
         let troubles = [
             (self.stopping, Trouble::Stopping),
             (self.saturated, Trouble::DiskBehind),
-            (log.lacks_space(), Trouble::NoSpace),
+            (self.engine.book.is_full(), Trouble::DiskFull),
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
         let objects = objects.map(|count| count as u64);
@@ -166,9 +167,13 @@ impl Figures {
     }
 
     fn write_health(&self, out: &mut Vec<u8>, of_server: &OfServer<'_>) {
-        let mut writer = reply::head(out, true, None, 6);
+        let mut writer = reply::head(out, true, None, 6 + usize::from(self.trouble.is_some()));
         writer.str("status");
         writer.str(self.trouble.map_or("healthy", Trouble::status));
+        if let Some(trouble) = self.trouble {
+            writer.str("reason");
+            writer.str(trouble.text());
+        }
         writer.str("uptime");
         writer.uint(of_server.uptime_ms / 1000);
         writer.str("version");

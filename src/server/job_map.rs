@@ -3,8 +3,6 @@
 use super::engine::{Absent, Engine, Records};
 use super::hole::Hole;
 use crate::protocol::write::Writer;
-use corq_shards::changed::Changed;
-use corq_shards::cron_record::CronRan;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::notes::Notes;
 use corq_shards::query::JobView;
@@ -28,11 +26,11 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.str("queue");
     writer.str(view.queue);
     writer.str("data");
-    match Records::new(&engine.book, &[]).payload(&view.job.stored) {
+    match Records::new(&engine.book, &[]).payload(&view.data) {
         Ok(payload) => writer.raw(payload),
         Err(_) => {
-            let at = writer.raw_hole(view.job.stored.payload_bytes as usize);
-            holes.push(Hole { at, stored: view.job.stored });
+            let at = writer.raw_hole(view.data.payload_bytes as usize);
+            holes.push(Hole { at, stored: view.data });
         }
     }
     writer.str("priority");
@@ -64,7 +62,7 @@ pub fn records_of(view: &JobView<'_>) -> impl Iterator<Item = Stored> + use<> {
     // The record of a failure holds more than its payload.
     let ended = ended.filter(|stored| failed || stored.payload_bytes > 0);
     let message = notes_of(view).and_then(|notes| notes.message);
-    std::iter::once(view.job.stored).chain(ended).chain(message)
+    std::iter::once(view.data).chain(ended).chain(message)
 }
 
 /// The text that is the payload of a record.
@@ -81,7 +79,7 @@ pub fn write_job(
     view: &JobView<'_>,
     records: &Records<'_>,
 ) -> Result<(), Absent> {
-    let pushed = pushed_of(records.record(&view.job.stored)?)?;
+    let pushed = pushed_of(records.record(&view.data)?)?;
     let map = writer.open_map();
     let mut fields = Fields { writer, count: 0 };
     write_place(&mut fields, view);
@@ -97,14 +95,8 @@ pub fn write_job(
 
 /// The job as pushed, in the record that holds it.
 pub fn pushed_of(record: &[u8]) -> Result<Pushed<'_>, Absent> {
-    match Record::decode(record) {
-        Ok(
-            Record::Pushed(pushed)
-            | Record::Changed(Changed::Updated(pushed))
-            | Record::CronRan(CronRan { pushed, .. }),
-        ) => Ok(pushed),
-        _ => Err(Absent::Damaged),
-    }
+    let record = Record::decode_original(record).ok();
+    record.and_then(Record::into_pushed).ok_or(Absent::Damaged)
 }
 
 /// A map that counts its entries as they are written.
@@ -218,7 +210,8 @@ fn write_end(
         fields.key("returnvalue").raw_or_nil(result);
         return Ok(());
     }
-    let Ok(Record::Buried(buried)) = Record::decode(records.record(&outcome.stored)?) else {
+    let record = Record::decode_original(records.record(&outcome.stored)?);
+    let Ok(Record::Buried(buried)) = record else {
         return Err(Absent::Damaged);
     };
     fields.text("failedReason", buried.error);

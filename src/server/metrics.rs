@@ -81,7 +81,16 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("log_written_bytes_total", Kind::Counter, "Bytes of blocks written"),
     ("log_syncs_total", Kind::Counter, "Syncs of segments started"),
     ("log_cold_reads_total", Kind::Counter, "Records read back from the disk"),
-    ("log_segment_failures_total", Kind::Counter, "Failed attempts to make the next segment"),
+    ("log_segment_failures_total", Kind::Counter, "Failed attempts to get room for a segment"),
+    ("log_segments", Kind::Gauge, "Segments of the log in use"),
+    ("log_spare_files", Kind::Gauge, "Files set aside for further segments"),
+    ("log_live_bytes", Kind::Gauge, "Bytes of the log that are still needed"),
+    ("log_dead_bytes", Kind::Gauge, "Bytes of segments in use that are not needed any more"),
+    ("log_reclaimed_segments_total", Kind::Counter, "Segments given up"),
+    ("log_reclaimed_bytes_total", Kind::Counter, "Bytes of segments given up"),
+    ("log_rewritten_bytes_total", Kind::Counter, "Bytes written again, so that segments could go"),
+    ("log_full", Kind::Gauge, "Shards whose log got no more room when it asked last"),
+    ("pushes_refused_total", Kind::Counter, "Jobs refused because the disk is full"),
     ("log_disk_bytes", Kind::Gauge, "Size of the log on disk"),
     ("log_unwritten_bytes", Kind::Gauge, "Bytes that wait to be written"),
     ("log_memory_bytes", Kind::Gauge, "Memory of the newest blocks"),
@@ -284,6 +293,8 @@ impl Core {
         let shard = &self.engine.shard;
         let (totals, held) = (shard.totals(), shard.holdings());
         let (net, log) = (self.net, self.engine.book.0.counters());
+        let (segments, spares) = self.engine.book.0.segments();
+        let live = shard.needed_bytes();
         let of_webhooks = self.load_of_webhooks();
         let streams = self.streams.counts();
         let numbers = [
@@ -337,6 +348,15 @@ impl Core {
             log.syncs,
             log.cold_reads,
             log.segment_failures,
+            segments,
+            spares,
+            live,
+            self.engine.book.0.used_bytes().saturating_sub(live),
+            log.forgotten,
+            log.forgotten_bytes,
+            self.reclaim.rewritten_bytes,
+            u64::from(self.engine.book.is_full()),
+            self.reclaim.refused_pushes,
             log.disk_bytes,
             self.engine.book.0.unwritten_bytes(),
             self.engine.book.0.memory_bytes() as u64,

@@ -11,6 +11,7 @@
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
+//! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
 //! http     the HTTP port     figures   what only HTTP asks for
@@ -49,6 +50,7 @@ mod needs;
 mod notes;
 mod post;
 mod query;
+mod reclaim;
 mod respond;
 mod route;
 mod session;

@@ -190,7 +190,17 @@ impl Core {
         let known = all.iter().zip(taken).filter(|(_, taken)| **taken);
         self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
-        let Some((_, Reply::Pushed(pushed))) = own else { return };
+        let pushed = match own {
+            Some((_, Reply::Pushed(pushed))) => pushed,
+            Some((_, Reply::Refused { refusal, .. })) => {
+                let refusal = *refusal;
+                let names = granted.iter().filter_map(|job| job.custom_id);
+                names.for_each(|name| self.release_name(name));
+                self.refuse_push(conns, origin, req_id, refusal, granted.len());
+                return;
+            }
+            _ => return,
+        };
         let indices = self.effects.pushed[pushed.clone()].to_vec();
         self.release_unused(&granted, &indices);
         // A name that stands twice in one push is answered twice with what became of the first, which

@@ -47,7 +47,7 @@ impl Core {
                 self.write_count(conns, asked.origin, asked.req_id, count);
             }
             Body::IsPaused(queue) => {
-                let paused = self.engine.shard.queue(queue).is_some_and(|queue| queue.paused);
+                let paused = self.engine.shard.queue(queue).is_some_and(Queue::is_paused);
                 self.respond(conns, asked.origin, |_, pen| {
                     framed(pen, asked.req_id, |pen| {
                         let mut writer = reply::head(pen.out, true, asked.req_id, 1);

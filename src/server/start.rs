@@ -8,6 +8,7 @@ use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
 use super::post::Post;
+use super::reclaim::reserve_bytes;
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
 use super::webhooks::Webhooks;
@@ -77,6 +78,8 @@ struct Common {
     slots: Slots,
     guard: Arc<Guard>,
     ending: Arc<Ending>,
+    /// Of the data directory.
+    log_id: u64,
     webhooks: Feed,
 }
 
@@ -89,6 +92,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
+    config.check(shards).map_err(StartError::Other)?;
     let (sockets, addresses) = bind(&config, shards)?;
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
@@ -100,6 +104,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         slots: Slots::new(shards),
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
+        log_id: data.as_ref().map_or(0, DataDir::id),
         webhooks: pool.feed(),
         config,
     });
@@ -231,10 +236,11 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let mut shard = Shard::new(corq_shards::Config {
         completed_max: config.completed_max,
         completed_retention_ms: config.completed_retention_ms,
+        span_bits: (config.segment_mb << 20).trailing_zeros(),
         chore_slice: corq_shards::SLICE,
         seed: seed.chance,
     });
-    let log = open_log(config, index, shards, &mut shard)?;
+    let log = open_log(common, index, shards, &mut shard)?;
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
@@ -274,11 +280,12 @@ fn http_settings(config: &Config) -> Settings {
 }
 
 fn open_log(
-    config: &Config,
+    common: &Common,
     index: usize,
     shards: usize,
     shard: &mut Shard,
 ) -> Result<Log<Store>, String> {
+    let config = &common.config;
     let mode = match config.durability {
         Durability::Written => Mode::Written,
         Durability::Synced => Mode::Synced,
@@ -291,9 +298,12 @@ fn open_log(
         ),
     };
     let settings = LogConfig {
+        log_id: common.log_id,
         segment_bytes: config.segment_mb << 20,
         cache_bytes: config.cache_bytes(shards),
         fsync_interval_ms: config.fsync_interval_ms,
+        bytes_max: config.data_bytes_max(shards),
+        reserve_bytes: reserve_bytes(config.segment_mb << 20, 0),
         ..LogConfig::new(index as u16, mode)
     };
     let began = Instant::now();

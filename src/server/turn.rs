@@ -193,6 +193,7 @@ impl Turn {
         let due_ms = self.core.tick(&mut self.reactor.conns);
         self.core.cut_off_slow_readers(&mut self.reactor.conns);
         self.core.post.send_asks();
+        let reclaim_ms = self.core.reclaim();
         self.flush_log()?;
         // Each record that was read makes room for the next one to be.
         while self.take_cold_reads() {
@@ -205,7 +206,7 @@ impl Turn {
             return Ok(self.core.now_ms);
         }
         let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);
-        Ok(due_ms.min(flush_ms).min(self.core.leaving.next_ms()))
+        Ok(due_ms.min(flush_ms).min(reclaim_ms).min(self.core.leaving.next_ms()))
     }
 
     fn take_events(&mut self) -> Result<(), Fatal> {

@@ -39,6 +39,7 @@ mod retry;
 mod rows;
 mod session;
 mod settings;
+mod space;
 mod streams;
 mod timing;
 mod waits;

@@ -314,7 +314,9 @@ fn hear_until_a_kill(server: &mut Server, millis: u64) -> usize {
         .collect();
     std::thread::sleep(Duration::from_millis(millis));
     server.kill();
-    load.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in load {
+        thread.join().unwrap();
+    }
     let heard = [over_sse.join().unwrap(), over_websocket.join().unwrap()].concat();
     server.start();
     let mut client = server.client();

@@ -8,8 +8,10 @@ use corq_shards::record::{Journal, Record};
 /// See the module.
 pub struct Book {
     pub log: Log<FaultyDisk>,
-    /// All records of this log, those of former starts included.
+    /// All records there ever were in this log, in order.
     pub written: Vec<(Position, Vec<u8>)>,
+    /// What lies before may be gone from the log.
+    pub gone: Position,
     pub flaw: Flaw,
 }
 
@@ -37,6 +39,14 @@ impl Journal for Book {
             record_bytes: record_bytes as u32,
             payload_bytes: record.payload_len() as u32,
         }
+    }
+
+    fn takes_more(&mut self, _bytes: u64) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64) -> bool {
+        true
     }
 
     fn require_sync(&mut self) {

@@ -49,7 +49,7 @@ impl Model {
                 format!("{} has the limits {found:?}, not {model:?}", queue.name)
             });
             let paused = self.paused.contains(&*queue.name);
-            self.must(Check::State, queue.paused == paused, || {
+            self.must(Check::State, queue.is_paused() == paused, || {
                 format!("{} is paused?", queue.name)
             });
         }

@@ -13,7 +13,7 @@ use corq_shards::Shard;
 use corq_shards::changed::Changed;
 use corq_shards::id::JobId;
 use corq_shards::job::Stored;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::record::Record;
 use std::collections::BTreeMap;
 
 /// How a process ends.
@@ -52,7 +52,7 @@ impl World {
             let disk = FaultyDisk::new(self.dice.draw(), self.settings.faults);
             let Found { mut shard, log, records } = open(&self.settings, index, 0, disk);
             shard.restart(self.now_ms);
-            let book = Book { log, written: records, flaw: self.settings.flaw };
+            let book = Book { log, written: records, gone: Position(0), flaw: self.settings.flaw };
             let settings = &self.settings;
             let keep = settings.completed_max as usize;
             let model = Model::new(self.checks, keep, settings.completed_retention_ms);
@@ -114,7 +114,7 @@ impl World {
 
     fn start_again(&mut self, node: Node, way: Way) -> Node {
         let Node { index, book, mut model, .. } = node;
-        let mut written = book.written;
+        let (mut written, book_gone) = (book.written, book.gone);
         let mut disk = book.log.into_disk();
         let faults = disk.faults;
         disk.faults = Faults { fail_write: 0, fail_sync: 0, fail_create: false, ..faults };
@@ -129,10 +129,18 @@ impl World {
         {
             bytes[0] ^= 1;
         }
-        let kept = records.len();
-        let prefix = kept <= written.len() && records[..] == written[..kept];
-        self.checks.must(Check::Log, prefix, || {
-            format!("shard {index}: {kept} records came back, not the first of {}", written.len())
+        let forgotten = written.partition_point(|(at, _)| *at < book_gone);
+        let first = records
+            .first()
+            .map_or(forgotten, |(first, _)| written.partition_point(|(at, _)| at < first));
+        let kept = first + records.len();
+        let part = kept <= written.len() && records[..] == written[first..kept];
+        self.checks.must(Check::Log, part && first <= forgotten, || {
+            format!(
+                "shard {index}: of {} records those from {first} to {kept} came back, up to \
+                 {forgotten} were forgotten",
+                written.len()
+            )
         });
         self.checks.must(Check::Lost, way != Way::Stop || kept == written.len(), || {
             format!("shard {index} stopped cleanly with {} records, found {kept}", written.len())
@@ -140,7 +148,9 @@ impl World {
         model.rewind(kept, &shard);
         shard.restart(self.now_ms);
         model.restart(self.now_ms);
-        let book = Book { log, written: records, flaw: self.settings.flaw };
+        written.truncate(kept);
+        let gone = records.first().map_or(book_gone, |(first, _)| *first);
+        let book = Book { log, written, gone, flaw: self.settings.flaw };
         Node::new(index, shard, book, model)
     }
 
@@ -183,16 +193,16 @@ impl Node {
     fn check_payloads(&self) {
         for job in self.model.jobs.values() {
             let Some(index) = self.shard.find(job.id) else { continue };
-            let position = Position(self.shard.view(index).job.stored.position);
+            let position = Position(self.shard.view(index).data.position);
             let place = self.book.written.binary_search_by_key(&position, |(at, _)| *at);
             let bytes = place.ok().map(|place| &self.book.written[place].1[..]);
-            let record = bytes.and_then(|bytes| Record::decode(bytes).ok());
-            let pushed = record.as_ref().and_then(pushed_of);
+            let record = bytes.and_then(|bytes| Record::decode_original(bytes).ok());
+            let pushed = record.and_then(Record::into_pushed);
             // The runs of a series share a record.
-            let own = pushed.is_some_and(|pushed| {
+            let own = pushed.as_ref().is_some_and(|pushed| {
                 pushed.job.data == &job.data[..] && (pushed.id == job.id || job.series.is_some())
             });
-            self.model.must(Check::Lost, own, || format!("{job:?} points to {record:?}"));
+            self.model.must(Check::Lost, own, || format!("{job:?} points to {pushed:?}"));
             let notes = self.shard.view(index).options.and_then(|has| has.notes.as_deref());
             let Some(notes) = notes else { continue };
             let logs = notes.logs.iter().map(|entry| entry.stored);
@@ -211,7 +221,7 @@ impl Node {
         let Ok(place) = self.book.written.binary_search_by_key(&position, |(at, _)| *at) else {
             return false;
         };
-        match Record::decode(&self.book.written[place].1) {
+        match Record::decode_original(&self.book.written[place].1) {
             Ok(Record::Changed(Changed::Progressed { id: of, message, .. })) => {
                 of == id && message == Some(text)
             }
@@ -220,14 +230,5 @@ impl Node {
             }
             _ => false,
         }
-    }
-}
-
-/// The job that a record brought or gave another payload.
-pub fn pushed_of<'r, 'a>(record: &'r Record<'a>) -> Option<&'r Pushed<'a>> {
-    match record {
-        Record::Pushed(pushed) | Record::Changed(Changed::Updated(pushed)) => Some(pushed),
-        Record::CronRan(ran) => Some(&ran.pushed),
-        _ => None,
     }
 }

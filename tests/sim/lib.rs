@@ -6,6 +6,7 @@
 //! world   mail, time, the schedule      client   what a worker believes it holds
 //! node    one shard: engine, log, directory, model; nothing leaves before the log has it
 //! names, needs   commands in several steps over several shards
+//! reclaim giving up the beginning of the log
 //! crash   ends of the process and what the next one finds      drain   the end of a run
 //! model, judge, limits, awaits, chores, repeat, schedules, compare   what should be
 //! ledger  what clients were told
@@ -34,6 +35,7 @@ pub mod names;
 pub mod needs;
 pub mod node;
 pub mod ops;
+pub mod reclaim;
 pub mod repeat;
 pub mod schedules;
 pub mod settings;

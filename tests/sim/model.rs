@@ -336,7 +336,7 @@ impl Model {
                     }
                 },
                 Old::Paused(queue, paused) => {
-                    let found = shard.queues().any(|q| *q.name == *queue && q.paused);
+                    let found = shard.queues().any(|q| *q.name == *queue && q.is_paused());
                     if change.before >= kept || found == paused {
                         self.pause(&queue, paused);
                     }

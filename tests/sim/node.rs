@@ -219,7 +219,8 @@ impl Node {
             checks.fail(Check::Audit, || format!("shard {}: {wrong}", self.index));
         }
         let mut again = Shard::new(settings.shard(self.index, 99));
-        for (position, record) in &self.book.written {
+        let left = self.book.written.iter().filter(|(at, _)| *at >= self.book.gone);
+        for (position, record) in left {
             if let Err(error) = again.replay(position.0, record) {
                 checks.fail(Check::Replay, || format!("a record is refused: {error:?}"));
             }

@@ -37,7 +37,8 @@ impl Model {
     pub fn repeat(&mut self, at: &Moment<'_>, id: JobId) {
         let told = at.records().find_map(|(place, record)| match record {
             Record::Repeated(repeated) if repeated.ended.id == id => {
-                Some((place, repeated.next, repeated.run_at_ms))
+                let next = &repeated.next.pushed;
+                Some((place, next.id, next.run_at_ms))
             }
             _ => None,
         });

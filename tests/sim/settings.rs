@@ -47,6 +47,8 @@ pub enum Flaw {
     BentRecord,
     /// Heartbeats for many jobs are not passed on.
     DeafHeartbeat,
+    /// Some of what is still needed of old records is not written again.
+    SloppyReclaim,
     /// Jobs are brought to the live state as recovery does it, and nobody who waits is served.
     SecretPush,
     /// Shards are not told that a job of theirs may run now.
@@ -77,6 +79,8 @@ pub struct Settings {
     pub chore_slice: u64,
     /// Longest pause between two steps, most of the time.
     pub pace_ms: u64,
+    /// One turn in so many gives up some of the log; 0 for none.
+    pub reclaim: u64,
     pub flaw: Flaw,
     pub checks: Checks,
 }
@@ -106,6 +110,7 @@ impl Settings {
             completed_max: dice.pick(&[0, 2, 10, 1000]),
             completed_retention_ms: dice.pick(&[20_000, 100_000, 600_000_000]),
             pace_ms: dice.pick(&[2, 20, 200]),
+            reclaim: dice.pick(&[0, 1, 2, 8]),
             chore_slice: dice.pick(&[1, 3, 500]),
             flaw,
             checks,
@@ -119,7 +124,7 @@ impl Settings {
     pub fn log(&self, shard: usize) -> LogConfig {
         LogConfig {
             segment_bytes: self.segment_bytes,
-            record_bytes_max: 6000,
+            record_bytes_max: 8000,
             block_bytes: 4096,
             cache_bytes: self.cache_bytes,
             ..LogConfig::new(shard as u16, self.mode)
@@ -131,6 +136,7 @@ impl Settings {
         corq_shards::Config {
             completed_max: self.completed_max,
             completed_retention_ms: self.completed_retention_ms,
+            span_bits: self.segment_bytes.trailing_zeros(),
             chore_slice: self.chore_slice,
             seed: self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56),
         }

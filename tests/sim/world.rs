@@ -158,8 +158,11 @@ impl World {
         }
         let now_ms = self.now_ms;
         self.spoil_turn(node);
+        let reclaims = self.settings.reclaim > 0 && self.dice.one_in(self.settings.reclaim);
+        let steps = if reclaims { self.dice.below(60) } else { 0 };
         let one = &mut self.nodes[node];
         one.tick(now_ms);
+        one.reclaim(steps);
         let Node { model, shard, .. } = one;
         model.compare(now_ms, shard);
         let flushed = one.flush(now_ms);
@@ -376,7 +379,7 @@ impl World {
             1 => faults.fail_sync = sync,
             _ => {
                 faults.errno = libc::ENOSPC;
-                faults.fail_create = true;
+                faults.fail_create = !faults.fail_create;
             }
         }
     }

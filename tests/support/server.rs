@@ -28,6 +28,8 @@ impl Start {
         Self { env: Vec::new(), arguments: vec!["serve".to_owned()], memory: false }
             .env("HOST", "127.0.0.1")
             .env("SHARDS", "2")
+            // The smallest: room is taken from the disk before it is needed.
+            .env("SEGMENT_MB", "16")
     }
 
     #[allow(clippy::needless_pass_by_value)] // A text or a number, whichever the test has.

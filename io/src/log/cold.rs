@@ -100,6 +100,13 @@ impl ColdReads {
         self.waiting.len() + self.slots.len() - self.free.len()
     }
 
+    /// Whether a read from a segment has been asked for and is not over.
+    pub(super) fn reads_from(&self, segment: u64) -> bool {
+        let there = |request: &Request| self.geometry.segment_of(request.position) == segment;
+        self.waiting.iter().any(there)
+            || self.slots.iter().any(|slot| slot.in_flight && there(&slot.request))
+    }
+
     pub(super) fn is_in_flight(&self) -> bool {
         self.slots.iter().any(|slot| slot.in_flight)
     }

@@ -20,7 +20,7 @@ pub enum Started {
 pub enum SyncTarget {
     /// The bytes of one segment that had been written when the sync started.
     Segment(u64),
-    /// The names of all segments created before the sync started.
+    /// The names of all segments created or retired before the sync started.
     Directory,
 }
 
@@ -32,9 +32,20 @@ pub trait Disk {
     /// The names of all files in the directory, in any order.
     fn list(&mut self) -> io::Result<Vec<String>>;
 
-    /// Makes a segment of `bytes`, its room taken from the file system, that starts with `header`.
-    /// Durable only after a sync of the segment and one of the directory, or `settle`.
-    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()>;
+    /// Makes a segment of `bytes`, its room taken from the file system, that starts with `header`: of
+    /// the file that has been set aside for longest if `spare`, else of a new one. Durable only after a
+    /// sync of the segment and one of the directory, or `settle`.
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()>;
+
+    /// How many files of `bytes` are set aside. Removes those of another length. For the start.
+    fn spares(&mut self, bytes: u64) -> io::Result<u64>;
+
+    /// Sets one more file aside, its room taken from the file system.
+    fn set_aside(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// The segment is needed no more: its file is closed, and set aside if `keep`, else removed. What
+    /// was set aside may be used only after a sync of the directory: before, the segment may come back.
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()>;
 
     /// The segment's length in bytes.
     fn len(&mut self, segment: u64) -> io::Result<u64>;

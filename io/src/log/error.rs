@@ -42,6 +42,11 @@ pub enum OpenError {
         /// The shard whose directory it lies in.
         expected: u16,
     },
+    /// The segment was made for another data directory.
+    WrongLog {
+        /// The segment's file name.
+        file: String,
+    },
     /// Written by a newer build.
     Version {
         /// The segment's file name.
@@ -87,6 +92,11 @@ impl fmt::Display for OpenError {
             Self::WrongShard { file, found, expected } => {
                 write!(f, "{file} belongs to shard {found} but lies with shard {expected}")
             }
+            Self::WrongLog { file } => write!(
+                f,
+                "{file} was made for another data directory: it was copied here, or the MANIFEST is not \
+                 that of this log"
+            ),
             Self::Version { file, found } => write!(
                 f,
                 "{file} has log format version {found}; this build reads version {FORMAT_VERSION}"

@@ -6,7 +6,7 @@
 
 use super::disk::{Disk, Started, SyncTarget};
 use super::segment::file_name;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 
 /// What a disk writes as a whole or not at all.
@@ -29,7 +29,9 @@ pub struct Faults {
     pub fail_write: u32,
     /// This many syncs from now, one fails with `errno`; 0 for never.
     pub fail_sync: u32,
-    /// Making a segment fails with `errno`.
+    /// This many reads from now, one fails with `errno`; 0 for never. Those of a start do not count.
+    pub fail_read: u32,
+    /// The disk has no room for another file, or none at all: making one fails with `errno`.
     pub fail_create: bool,
     /// What failures say.
     pub errno: i32,
@@ -52,6 +54,8 @@ struct Content {
     dirty: BTreeSet<usize>,
     /// Whether the directory on the disk names it.
     named: bool,
+    /// The segment that a file was before it was set aside.
+    was: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -67,6 +71,10 @@ struct Pending {
 #[derive(Debug, Default)]
 pub struct FaultyDisk {
     segments: BTreeMap<u64, Content>,
+    /// Set aside, oldest first.
+    spares: VecDeque<Content>,
+    /// Set aside or removed, but the directory on the disk still names the segment.
+    leaving: Vec<(u64, Content)>,
     pending: Vec<Pending>,
     /// May be changed at any time.
     pub faults: Faults,
@@ -76,7 +84,7 @@ pub struct FaultyDisk {
 impl FaultyDisk {
     /// A disk without segments, whose choices follow from `seed`.
     pub fn new(seed: u64, faults: Faults) -> Self {
-        Self { segments: BTreeMap::new(), pending: Vec::new(), faults, state: seed }
+        Self { faults, state: seed, ..Self::default() }
     }
 
     /// Ends one operation in flight; what it returns belongs into `Log::complete`.
@@ -114,6 +122,11 @@ impl FaultyDisk {
         self.pending.clear();
         let mut segments = std::mem::take(&mut self.segments);
         segments.retain(|_, content| content.named || self.one_in(2));
+        for (segment, content) in std::mem::take(&mut self.leaving) {
+            if self.one_in(2) {
+                segments.insert(segment, content);
+            }
+        }
         // Often all or nothing survives; the mixtures are the interesting ones.
         let odds = self.below(4);
         for content in segments.values_mut() {
@@ -155,8 +168,19 @@ impl FaultyDisk {
     /// The same disk at this moment, with nothing in flight.
     #[must_use]
     pub fn copy(&self) -> Self {
-        let segments = self.segments.clone();
-        Self { segments, pending: Vec::new(), faults: self.faults, state: self.state }
+        Self {
+            segments: self.segments.clone(),
+            spares: self.spares.clone(),
+            leaving: self.leaving.clone(),
+            pending: Vec::new(),
+            faults: self.faults,
+            state: self.state,
+        }
+    }
+
+    /// Files there are, with those that are set aside.
+    pub fn files(&self) -> usize {
+        self.segments.len() + self.spares.len()
     }
 
     fn next(&mut self) -> u64 {
@@ -189,6 +213,7 @@ impl FaultyDisk {
             if let Some(content) = self.segments.get_mut(name) {
                 content.named = true;
             }
+            self.leaving.retain(|(left, _)| left != name);
         }
     }
 
@@ -208,6 +233,12 @@ impl FaultyDisk {
         Started::Done(pending.result)
     }
 
+    /// All that a sync of the directory which starts now makes durable.
+    fn names(&self) -> Vec<u64> {
+        let leaving = self.leaving.iter().map(|(segment, _)| *segment);
+        self.segments.keys().copied().chain(leaving).collect()
+    }
+
     fn countdown(counter: &mut u32) -> bool {
         let due = *counter == 1;
         *counter = counter.saturating_sub(1);
@@ -224,11 +255,25 @@ impl Disk for FaultyDisk {
         Ok(self.segments.keys().map(|&segment| file_name(segment)).collect())
     }
 
-    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()> {
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
+        assert!(!self.segments.contains_key(&segment), "a segment number was used twice");
+        if spare {
+            let Some(mut content) = self.spares.pop_front() else { return Self::missing() };
+            let leaving = |was: u64| self.leaving.iter().any(|(left, _)| *left == was);
+            assert!(
+                !content.was.is_some_and(leaving),
+                "a segment was overwritten that may come back"
+            );
+            assert!(content.now.len() as u64 == bytes, "a spare file has the length of a segment");
+            content.now[..header.len()].copy_from_slice(header);
+            content.dirty.extend(0..header.len().div_ceil(SECTOR_BYTES));
+            content.named = false;
+            self.segments.insert(segment, content);
+            return Ok(());
+        }
         if self.faults.fail_create {
             return Err(io::Error::from_raw_os_error(self.faults.errno));
         }
-        assert!(!self.segments.contains_key(&segment), "a segment number was used twice");
         let mut kept = vec![0; bytes as usize];
         if let Some(oldest) = self.segments.values().next().filter(|_| self.faults.stale_segments) {
             let bytes = kept.len().min(oldest.now.len());
@@ -237,7 +282,31 @@ impl Disk for FaultyDisk {
         let mut now = kept.clone();
         now[..header.len()].copy_from_slice(header);
         let dirty = (0..header.len().div_ceil(SECTOR_BYTES)).collect();
-        self.segments.insert(segment, Content { now, kept, dirty, named: false });
+        self.segments.insert(segment, Content { now, kept, dirty, named: false, was: None });
+        Ok(())
+    }
+
+    fn spares(&mut self, bytes: u64) -> io::Result<u64> {
+        self.spares.retain(|content| content.now.len() as u64 == bytes);
+        Ok(self.spares.len() as u64)
+    }
+
+    fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
+        if self.faults.fail_create {
+            return Err(io::Error::from_raw_os_error(self.faults.errno));
+        }
+        let content = Content { now: vec![0; bytes as usize], ..Content::default() };
+        self.spares.push_back(Content { kept: content.now.clone(), ..content });
+        Ok(())
+    }
+
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+        let Some(content) = self.segments.remove(&segment) else { return Self::missing() };
+        if content.named {
+            self.leaving.push((segment, content.clone()));
+        }
+        let content = Content { was: Some(segment), ..content };
+        self.spares.extend(Some(content).filter(|_| keep));
         Ok(())
     }
 
@@ -257,8 +326,8 @@ impl Disk for FaultyDisk {
         if let Some(content) = self.segments.get_mut(&segment) {
             content.kept.clone_from(&content.now);
             content.dirty.clear();
-            content.named = true;
         }
+        self.keep(Sectors::new(), &self.names());
         Ok(())
     }
 
@@ -318,7 +387,7 @@ impl Disk for FaultyDisk {
         let mut pending = Pending { tag, result, keeps: Sectors::new(), names: Vec::new() };
         match target {
             _ if failed || self.faults.lying => {}
-            SyncTarget::Directory => pending.names = self.segments(),
+            SyncTarget::Directory => pending.names = self.names(),
             SyncTarget::Segment(segment) => {
                 let dirty = self.segments.get(&segment).map(|content| content.dirty.clone());
                 pending.keeps = self.snapshot(segment, dirty.unwrap_or_default().into_iter());
@@ -332,7 +401,9 @@ impl Disk for FaultyDisk {
         if self.one_in(u64::from(self.faults.short_reads)) {
             bytes = bytes.div_ceil(2);
         }
-        let result = if self.one_in(u64::from(self.faults.interrupts)) {
+        let result = if Self::countdown(&mut self.faults.fail_read) {
+            -self.faults.errno
+        } else if self.one_in(u64::from(self.faults.interrupts)) {
             -libc::EINTR
         } else {
             let read = self.read_at(segment, offset, &mut into[..bytes]);

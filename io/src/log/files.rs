@@ -6,12 +6,15 @@
 use super::Mode;
 use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
 use super::segment::file_name;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// How files that are set aside are named, behind a number.
+const SPARE: &str = ".spare";
 
 #[derive(Debug)]
 struct SegmentFile {
@@ -28,6 +31,9 @@ pub struct FileDisk {
     directory: File,
     mode: Mode,
     files: BTreeMap<u64, SegmentFile>,
+    /// Names of the files that are set aside, oldest first.
+    spares: VecDeque<String>,
+    next_spare: u64,
     ops: Vec<DiskOp>,
 }
 
@@ -40,12 +46,18 @@ impl FileDisk {
         }
         File::open(data_dir)?.sync_all()?;
         let directory = File::open(&path)?;
-        Ok(Self { path, directory, mode, files: BTreeMap::new(), ops: Vec::new() })
+        let (files, spares) = (BTreeMap::new(), VecDeque::new());
+        Ok(Self { path, directory, mode, files, spares, next_spare: 0, ops: Vec::new() })
     }
 
     /// Moves the operations for the ring to `into`. See [`DiskOp`] for what their submitter owes.
     pub fn take_ops(&mut self, into: &mut Vec<DiskOp>) {
         into.append(&mut self.ops);
+    }
+
+    fn new_spare(&mut self) -> String {
+        self.next_spare += 1;
+        format!("{:016x}{SPARE}", self.next_spare)
     }
 
     fn path_of(&self, segment: u64) -> PathBuf {
@@ -77,13 +89,24 @@ impl FileDisk {
     }
 
     fn create_files(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<SegmentFile> {
-        let buffered = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(self.path_of(segment))?;
-        preallocate(&buffered, bytes)?;
+        let buffered = new_file(&self.path_of(segment), bytes)?;
         buffered.write_all_at(header, 0)?;
+        self.opened(segment, buffered)
+    }
+
+    /// Makes a segment of a file that was one before. It gets its name last: until then whatever it
+    /// holds is nobody's.
+    fn recycle(&mut self, segment: u64, header: &[u8]) -> io::Result<SegmentFile> {
+        let spare = self.spares.front().ok_or(io::ErrorKind::NotFound)?;
+        let path = self.path.join(spare);
+        let buffered = OpenOptions::new().read(true).write(true).open(&path)?;
+        buffered.write_all_at(header, 0)?;
+        fs::rename(&path, self.path_of(segment))?;
+        self.spares.pop_front();
+        self.opened(segment, buffered)
+    }
+
+    fn opened(&self, segment: u64, buffered: File) -> io::Result<SegmentFile> {
         let direct = match self.mode {
             Mode::Written => None,
             Mode::Synced => Some(self.open_direct(segment)?),
@@ -95,6 +118,13 @@ impl FileDisk {
         self.ops.push(DiskOp { kind, tag });
         Started::Pending
     }
+}
+
+/// Makes a file of `bytes`, its room taken from the file system.
+fn new_file(path: &Path, bytes: u64) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    preallocate(&file, bytes)?;
+    Ok(file)
 }
 
 /// Takes the file's room from the file system now, so that a write into it cannot lack space.
@@ -126,7 +156,12 @@ impl Disk for FileDisk {
         Ok(names)
     }
 
-    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()> {
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
+        if spare {
+            let file = self.recycle(segment, header)?;
+            self.files.insert(segment, file);
+            return Ok(());
+        }
         match self.create_files(segment, bytes, header) {
             Ok(file) => {
                 self.files.insert(segment, file);
@@ -141,6 +176,47 @@ impl Disk for FileDisk {
                 Err(error)
             }
         }
+    }
+
+    fn spares(&mut self, bytes: u64) -> io::Result<u64> {
+        self.spares.clear();
+        for name in self.list()? {
+            let Some(stem) = name.strip_suffix(SPARE) else { continue };
+            let path = self.path.join(&name);
+            if fs::metadata(&path)?.len() != bytes {
+                fs::remove_file(path)?;
+                continue;
+            }
+            // Names of this start must be new.
+            let number = u64::from_str_radix(stem, 16).unwrap_or_default();
+            self.next_spare = self.next_spare.max(number.saturating_add(1));
+            self.spares.push_back(name);
+        }
+        Ok(self.spares.len() as u64)
+    }
+
+    fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
+        let name = self.new_spare();
+        let path = self.path.join(&name);
+        if let Err(error) = new_file(&path, bytes) {
+            // What is left of it takes room that others need; the error above tells the rest.
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
+        self.spares.push_back(name);
+        Ok(())
+    }
+
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+        self.files.remove(&segment);
+        let path = self.path_of(segment);
+        if !keep {
+            return fs::remove_file(path);
+        }
+        let name = self.new_spare();
+        fs::rename(path, self.path.join(&name))?;
+        self.spares.push_back(name);
+        Ok(())
     }
 
     fn len(&mut self, segment: u64) -> io::Result<u64> {

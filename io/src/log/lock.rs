@@ -16,6 +16,7 @@ const MANIFEST: &str = "MANIFEST";
 pub struct DataDir {
     path: PathBuf,
     shards: u16,
+    id: u64,
     /// The kernel lets go of the lock with the file, however the process ends.
     _lock: File,
 }
@@ -103,11 +104,14 @@ impl DataDir {
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
         fs::create_dir_all(path).map_err(|source| io_error(path, source))?;
         let lock = take_lock(path)?;
-        let directory = Self { path: path.into(), shards, _lock: lock };
+        let mut directory = Self { path: path.into(), shards, id: 0, _lock: lock };
         match directory.read_manifest()? {
-            None => directory.write_manifest()?,
-            Some(found) if found == shards => {}
-            Some(found) => {
+            None => {
+                directory.id = new_id().map_err(|source| io_error(path, source))?;
+                directory.write_manifest()?;
+            }
+            Some((found, id)) if found == shards => directory.id = id,
+            Some((found, _)) => {
                 let path = path.into();
                 return Err(LockError::ShardCount { path, found, configured: shards });
             }
@@ -120,12 +124,18 @@ impl DataDir {
         &self.path
     }
 
+    /// What tells it from all others: every segment bears it.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// How many shards share it.
     pub fn shards(&self) -> u16 {
         self.shards
     }
 
-    fn read_manifest(&self) -> Result<Option<u16>, LockError> {
+    /// The number of shards, and the id.
+    fn read_manifest(&self) -> Result<Option<(u16, u64)>, LockError> {
         let path = self.path.join(MANIFEST);
         let text = match fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -146,14 +156,16 @@ impl DataDir {
             found => return Err(LockError::Version { path, found }),
         }
         let shards = value("shards").and_then(|text| text.parse().ok());
-        shards.ok_or_else(|| bad("shards")).map(Some)
+        let id = value("id").and_then(|text| u64::from_str_radix(text, 16).ok());
+        Ok(Some((shards.ok_or_else(|| bad("shards"))?, id.ok_or_else(|| bad("id"))?)))
     }
 
     /// Whole or not at all, whenever the power goes.
     fn write_manifest(&self) -> Result<(), LockError> {
         let path = self.path.join(MANIFEST);
         let draft = self.path.join("MANIFEST.new");
-        let text = format!("version = {DIRECTORY_VERSION}\nshards = {}\n", self.shards);
+        let (shards, id) = (self.shards, self.id);
+        let text = format!("version = {DIRECTORY_VERSION}\nshards = {shards}\nid = {id:016x}\n");
         let write = || {
             let mut file = File::create(&draft)?;
             file.write_all(text.as_bytes())?;
@@ -163,6 +175,13 @@ impl DataDir {
         };
         write().map_err(|source| io_error(&path, source))
     }
+}
+
+/// A number that no other directory has.
+fn new_id() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 fn io_error(path: &Path, source: io::Error) -> LockError {
@@ -224,14 +243,28 @@ mod tests {
     }
 
     #[test]
+    fn each_directory_has_an_id_of_its_own_that_stays() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let id = |dir: &tempfile::TempDir| DataDir::open(dir.path(), 2).unwrap().id();
+        assert_eq!(id(&one), id(&one));
+        assert_ne!(id(&one), id(&other));
+    }
+
+    #[test]
     fn a_newer_or_unreadable_manifest_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let manifest = dir.path().join(MANIFEST);
         fs::write(&manifest, "version = 2\nshards = 4\n").unwrap();
         let error = DataDir::open(dir.path(), 4).unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
-        for text in ["", "version = 1\n", "version = x\nshards = 1\n", "version = 1\nshards = -1\n"]
-        {
+        for text in [
+            "",
+            "version = 1\n",
+            "version = x\nshards = 1\nid = 1\n",
+            "version = 1\nshards = -1\nid = 1\n",
+            "version = 1\nshards = 1\n",
+            "version = 1\nshards = 1\nid = none\n",
+        ] {
             fs::write(&manifest, text).unwrap();
             let error = DataDir::open(dir.path(), 4).unwrap_err();
             assert!(matches!(error, LockError::Manifest { .. }), "{text:?}: {error}");

@@ -4,13 +4,14 @@
 
 use super::disk::{Disk, Started, SyncTarget};
 use super::segment::file_name;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 /// Segments in memory. What a segment does not use of its room is never touched, so it costs none.
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
     segments: BTreeMap<u64, Vec<u8>>,
+    spares: VecDeque<Vec<u8>>,
 }
 
 impl MemoryDisk {
@@ -29,10 +30,26 @@ impl Disk for MemoryDisk {
         Ok(self.segments.keys().map(|&segment| file_name(segment)).collect())
     }
 
-    fn create(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<()> {
-        let mut content = vec![0; bytes as usize];
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
+        let spare = if spare { self.spares.pop_front() } else { None };
+        let mut content = spare.unwrap_or_else(|| vec![0; bytes as usize]);
         content[..header.len()].copy_from_slice(header);
         self.segments.insert(segment, content);
+        Ok(())
+    }
+
+    fn spares(&mut self, _bytes: u64) -> io::Result<u64> {
+        Ok(self.spares.len() as u64)
+    }
+
+    fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
+        self.spares.push_back(vec![0; bytes as usize]);
+        Ok(())
+    }
+
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+        let content = self.segments.remove(&segment);
+        self.spares.extend(content.filter(|_| keep));
         Ok(())
     }
 

@@ -15,6 +15,8 @@
 //! | `disk`; `files`, `memory`, `faulty` | what the log needs of a disk; three disks |
 //! | `preparation`, `writer` | the next segment made ready; writes, syncs, what is released |
 //! | `cold` | reading back what has left memory |
+//! | `stock` | the files there are, and how much room they leave |
+//! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `lock` | who owns the data directory, and how many shards it has |
 //!
@@ -34,12 +36,15 @@ mod disk;
 mod error;
 mod faulty;
 mod files;
+mod forget;
+mod leaving;
 mod lock;
 mod memory;
 mod position;
 mod preparation;
 mod recovery;
 mod segment;
+mod stock;
 mod tail;
 mod writer;
 
@@ -49,16 +54,19 @@ pub use disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
 pub use error::{LogError, OpenError};
 pub use faulty::{Faults, FaultyDisk};
 pub use files::FileDisk;
+pub use forget::{Scan, ScanError};
 pub use lock::{DataDir, LockError};
 pub use memory::MemoryDisk;
 pub use position::{Position, SEGMENT_HEADER_BYTES};
 pub use recovery::{Dropped, Recovery};
 
 use cold::ColdReads;
+use forget::Scanner;
 use position::Geometry;
 use recovery::{BLOCK_ALIGN_BYTES, Recoverer, Window};
 use segment::SegmentHeader;
 use std::fmt::Display;
+use stock::{InUse, Stock};
 use tail::{Chain, Tail};
 use writer::{Writer, WriterStart};
 
@@ -87,6 +95,8 @@ impl Mode {
 pub struct LogConfig {
     /// The shard whose log it is; a segment of another shard is refused.
     pub shard: u16,
+    /// The data directory whose log it is, see [`DataDir::id`]; a segment of another is refused.
+    pub log_id: u64,
     /// What a released record has survived.
     pub mode: Mode,
     /// Bytes per segment file: a power of two, fixed for the life of a data directory.
@@ -101,6 +111,11 @@ pub struct LogConfig {
     pub fsync_interval_ms: u64,
     /// Cold reads in flight at once; more of them wait.
     pub cold_reads_max: usize,
+    /// Bytes of all files, beyond which no more are made.
+    pub bytes_max: u64,
+    /// Room that is kept ready for records, in files made before they are needed. 0: the next segment
+    /// is made when the one before is half full.
+    pub reserve_bytes: u64,
 }
 
 impl LogConfig {
@@ -108,6 +123,7 @@ impl LogConfig {
     pub fn new(shard: u16, mode: Mode) -> Self {
         Self {
             shard,
+            log_id: 0,
             mode,
             segment_bytes: 64 << 20,
             record_bytes_max: 12 << 20,
@@ -115,6 +131,8 @@ impl LogConfig {
             cache_bytes: 64 << 20,
             fsync_interval_ms: 10,
             cold_reads_max: 64,
+            bytes_max: u64::MAX,
+            reserve_bytes: 0,
         }
     }
 
@@ -160,11 +178,17 @@ pub struct Counters {
     pub notes: u64,
     /// Segments made.
     pub segments: u64,
-    /// Failed attempts to make the next segment before it is needed: the disk is full, or nearly.
+    /// Segments made of files that had been others before.
+    pub recycled: u64,
+    /// Segments given up.
+    pub forgotten: u64,
+    /// Their bytes.
+    pub forgotten_bytes: u64,
+    /// Failed attempts to get room for another segment: the disk is full, or nearly.
     pub segment_failures: u64,
     /// Records asked for that were no longer in memory.
     pub cold_reads: u64,
-    /// Bytes of all segment files.
+    /// Bytes of all files, those that are set aside included.
     pub disk_bytes: u64,
 }
 
@@ -178,6 +202,7 @@ pub struct Log<D> {
     tail: Tail,
     writer: Writer,
     cold: ColdReads,
+    scanner: Scanner,
     disk: D,
     counters: Counters,
 }
@@ -196,6 +221,7 @@ impl<D: Disk> Log<D> {
         let recoverer = Recoverer {
             geometry,
             shard: config.shard,
+            log_id: config.log_id,
             disk: &mut disk,
             replay,
             window: Window::new(config.segment_bytes),
@@ -212,10 +238,23 @@ impl<D: Disk> Log<D> {
             predecessor: from.last,
             synced: from.end,
             oldest,
+            recycled: false,
+            log_id: config.log_id,
         };
-        disk.create(from.fresh, config.segment_bytes, &header.encode())
+        let making = |source| OpenError::Io { what: "making a segment".into(), source };
+        let spares = disk.spares(config.segment_bytes).map_err(making)?;
+        // What was set aside is used first: there may be no other room.
+        let header = SegmentHeader { recycled: spares > 0, ..header };
+        disk.create(from.fresh, config.segment_bytes, &header.encode(), spares > 0)
             .and_then(|()| disk.settle(from.fresh))
-            .map_err(|source| OpenError::Io { what: "making a segment".into(), source })?;
+            .map_err(making)?;
+        let mut segments = from.segments;
+        let (number, file_bytes) = (from.fresh, config.segment_bytes);
+        segments.push_back(InUse { number, file_bytes, end: from.end });
+        let mut stock = Stock::new(geometry, segments, config.bytes_max);
+        // It was one of them, or has been made beside them.
+        stock.spares = spares.saturating_sub(1);
+        let disk_bytes = stock.used_bytes + stock.spares * config.segment_bytes;
 
         let chain = Chain {
             shard: config.shard,
@@ -233,16 +272,20 @@ impl<D: Disk> Log<D> {
             shard: config.shard,
             oldest,
             fsync_interval_ms: config.fsync_interval_ms,
+            reserve_bytes: config.reserve_bytes,
+            log_id: config.log_id,
         };
         let log = Self {
             record_bytes_max: config.record_bytes_max,
             tail: Tail::new(geometry, chunk_bytes, config.cache_bytes, from.end, next, chain),
-            writer: Writer::new(geometry, start),
+            writer: Writer::new(geometry, start, stock),
+            scanner: Scanner::new(geometry, config.shard),
             cold: ColdReads::new(geometry, config.cold_reads_max),
             disk,
             counters: Counters {
                 segments: 1,
-                disk_bytes: from.disk_bytes + config.segment_bytes,
+                recycled: u64::from(spares > 0),
+                disk_bytes,
                 ..Counters::default()
             },
         };
@@ -295,8 +338,9 @@ impl<D: Disk> Log<D> {
     /// The end of a turn: starts the writes and syncs that are due. To be called once per turn, also
     /// when nothing was appended.
     pub fn flush(&mut self, now_ms: u64) -> Result<(), LogError> {
-        let Self { tail, writer, cold, disk, counters, .. } = self;
-        writer.flush(tail, disk, counters, now_ms)?;
+        let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
+        let is_read = |segment| cold.reads_from(segment) || scanner.is_in_flight();
+        writer.flush(tail, disk, counters, now_ms, &is_read)?;
         cold.start(disk);
         Ok(())
     }
@@ -312,12 +356,81 @@ impl<D: Disk> Log<D> {
     /// # Panics
     /// When no such operation is in flight.
     pub fn complete(&mut self, tag: u64, result: i32) -> Result<(), LogError> {
-        let Self { tail, writer, cold, disk, counters, .. } = self;
-        if tag & 0xff == cold::TAG {
-            cold.complete(tag, result, disk);
-            return writer.check();
+        let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
+        match tag & 0xff {
+            cold::TAG => cold.complete(tag, result, disk),
+            forget::TAG => scanner.complete(result, disk),
+            _ => return writer.complete(tag, result, tail, disk, counters),
         }
-        writer.complete(tag, result, tail, disk, counters)
+        writer.check()
+    }
+
+    /// The next record of the oldest segment, for whoever must write what is needed of it again. The
+    /// segment that is being written, and one that is not yet on the disk, end at once.
+    pub fn scan(&mut self) -> Scan<'_> {
+        let Some(oldest) = self.writer.oldest() else { return Scan::End };
+        self.scanner.begin(oldest);
+        self.scanner.next(&mut self.disk)
+    }
+
+    /// The addresses of the oldest segment, if it can be given up: it is not being written, it is on
+    /// the disk, and none is on its way out.
+    pub fn oldest(&self) -> Option<std::ops::Range<Position>> {
+        let oldest = self.writer.oldest()?;
+        let start = self.tail.geometry().start_of(oldest.number);
+        Some(start..oldest.end)
+    }
+
+    /// Nothing of the oldest segment is needed any more but what has been appended since. It goes once
+    /// all that is on the disk and nobody reads from it; its file is set aside, or removed.
+    ///
+    /// # Panics
+    /// When [`Log::oldest`] says that none can go.
+    pub fn forget_oldest(&mut self) {
+        self.writer.forget(&mut self.tail, &mut self.counters);
+    }
+
+    /// Bytes of the segments in use: what was written, and how much of it is needed, is the caller's
+    /// to know.
+    pub fn used_bytes(&self) -> u64 {
+        self.writer.stock.used_bytes
+    }
+
+    /// How many segments are in use, and how many files are set aside.
+    pub fn segments(&self) -> (u64, u64) {
+        (self.writer.stock.segments.len() as u64, self.writer.stock.spares)
+    }
+
+    /// Bytes per segment file.
+    pub fn segment_bytes(&self) -> u64 {
+        self.tail.geometry().segment_bytes
+    }
+
+    /// Room that is kept ready: see [`LogConfig::reserve_bytes`].
+    pub fn reserve_bytes(&self) -> u64 {
+        self.writer.reserve_bytes
+    }
+
+    /// From now on this much room is kept ready.
+    pub fn reserve(&mut self, bytes: u64) {
+        self.writer.reserve_bytes = bytes;
+    }
+
+    /// Makes sure that `bytes` can be appended although the file system gives no more; false if that is
+    /// not to be had now.
+    pub fn make_room(&mut self, bytes: u64) -> bool {
+        let Self { tail, writer, disk, counters, .. } = self;
+        writer.stock.make_room(tail.head(), bytes, disk, counters)
+    }
+
+    /// Whether `bytes` can be appended although the file system gives no more. Asks it for nothing.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.writer.stock.room_bytes(self.head()) >= bytes
+    }
+
+    /// Whether the file system, or the bound, gave no more room when it was asked last.
+    pub fn lacks_space(&self) -> bool {
+        self.writer.stock.full
     }
 
     /// The body of the record at `position`, if it is still in memory.
@@ -347,19 +460,15 @@ impl<D: Disk> Log<D> {
     /// A clean end: called instead of `flush`, once per turn, until it says true. Then everything is
     /// on the disk, the closing block is written, and nothing is in flight.
     pub fn close(&mut self, now_ms: u64) -> Result<bool, LogError> {
-        let Self { tail, writer, cold, disk, counters, .. } = self;
-        Ok(writer.close(tail, disk, counters, now_ms)? && !cold.is_in_flight())
+        let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
+        let is_read = |segment| cold.reads_from(segment) || scanner.is_in_flight();
+        let closed = writer.close(tail, disk, counters, now_ms, &is_read)?;
+        Ok(closed && !cold.is_in_flight() && !scanner.is_in_flight())
     }
 
     /// Why the log has stopped, if it has.
     pub fn failure(&self) -> Option<LogError> {
         self.writer.check().err()
-    }
-
-    /// Whether the next segment could not be made at the last attempt: when the one in use is full, the
-    /// log cannot go on.
-    pub fn lacks_space(&self) -> bool {
-        self.writer.lacks_segment()
     }
 
     /// The disk, to move its operations to a ring.

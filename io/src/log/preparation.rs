@@ -42,14 +42,16 @@ pub(super) struct Preparation {
 
 impl Preparation {
     /// Goes on with a segment just created.
-    pub(super) fn new(segment: u64, segment_bytes: u64, mode: Mode) -> Self {
+    /// A `recycled` one has been written before, to its end.
+    pub(super) fn new(segment: u64, segment_bytes: u64, mode: Mode, recycled: bool) -> Self {
         let step = match mode {
             Mode::Written => Step::SyncingDirectory,
+            Mode::Synced if recycled => Step::SyncingFile,
             Mode::Synced => Step::Zeroing(SEGMENT_HEADER_BYTES),
         };
-        let zeros = match mode {
-            Mode::Written => Buffer::empty(),
-            Mode::Synced => Buffer::new(ZERO_BYTES as usize),
+        let zeros = match step {
+            Step::Zeroing(_) => Buffer::new(ZERO_BYTES as usize),
+            _ => Buffer::empty(),
         };
         let (hurried, in_flight, retries) = (false, false, 0);
         Self { segment, segment_bytes, step, mode, hurried, in_flight, retries, zeros }

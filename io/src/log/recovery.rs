@@ -10,6 +10,8 @@ use super::disk::Disk;
 use super::error::OpenError;
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use super::stock::InUse;
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
 
@@ -52,7 +54,7 @@ pub struct Dropped {
 }
 
 /// What the log continues from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Continuation {
     pub(super) end: Position,
     pub(super) sequence: u64,
@@ -61,7 +63,8 @@ pub(super) struct Continuation {
     pub(super) last: Option<u64>,
     /// A number that no file has ever had here.
     pub(super) fresh: u64,
-    pub(super) disk_bytes: u64,
+    /// The segments that are kept.
+    pub(super) segments: VecDeque<InUse>,
 }
 
 /// A segment that is there, and what its header says.
@@ -98,6 +101,7 @@ impl Walked {
 pub(super) struct Recoverer<'a, D, F> {
     pub(super) geometry: Geometry,
     pub(super) shard: u16,
+    pub(super) log_id: u64,
     pub(super) disk: &'a mut D,
     pub(super) replay: F,
     pub(super) window: Window,
@@ -168,6 +172,9 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         let (found, configured) = (header.segment_bytes, self.geometry.segment_bytes);
         if found != configured {
             return Err(OpenError::SegmentBytes { file, found, configured });
+        }
+        if header.log_id != self.log_id {
+            return Err(OpenError::WrongLog { file });
         }
         // A recycled file whose new header never reached the disk holds nothing of this number.
         Ok(if header.segment == number { Ok(header) } else { Err(HeaderFault::NoMagic) })
@@ -314,13 +321,15 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             }
             let start = self.geometry.start_of(segment.number);
             let from = if index == 0 { end.0 - start.0 } else { SEGMENT_HEADER_BYTES };
-            dropped_bytes += self.survey_segment(segment.number, from)?;
+            let stale = segment.header.as_ref().map_or(true, |header| header.recycled);
+            dropped_bytes += self.survey_segment(segment.number, from, stale)?;
         }
         Ok(dropped_bytes)
     }
 
-    /// Takes in the claims from `from` on; returns the bytes from there to the last one written.
-    fn survey_segment(&mut self, number: u64, from: u64) -> Result<u64, OpenError> {
+    /// Takes in the claims from `from` on; returns the bytes from there to the last one written. With
+    /// `stale` only intact blocks tell what was written: all else may have been there before.
+    fn survey_segment(&mut self, number: u64, from: u64, stale: bool) -> Result<u64, OpenError> {
         let start = self.geometry.start_of(number);
         let mut used = from;
         let mut at = from;
@@ -334,13 +343,14 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             if *bytes == EMPTY[..bytes.len()] {
                 continue; // nearly all there is to see in a preallocated segment
             }
-            let last = bytes.iter().rposition(|&byte| byte != 0);
-            used = here + last.map_or(0, |last| last as u64 + 1);
+            let last = bytes.iter().rposition(|&byte| byte != 0).filter(|_| !stale);
+            used = last.map_or(used, |last| here + last as u64 + 1);
             if let Ok((header, _)) = BlockHeader::decode(bytes)
                 && header.position == start.plus(here)
                 && header.shard == self.shard
             {
                 self.claim = self.claim.max(header.synced.min(header.position));
+                used = used.max(here + u64::from(header.block_bytes));
             }
         }
         Ok(used - from)
@@ -396,7 +406,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             let number = segment.number;
             self.disk.remove(number).map_err(|error| failed(&file_name(number), error))?;
         }
-        let mut disk_bytes = 0;
+        let mut segments = VecDeque::new();
         for (index, segment) in walked[..kept].iter().enumerate() {
             let name = file_name(segment.number);
             let mut bytes = self.disk.len(segment.number).map_err(|e| failed(&name, e))?;
@@ -407,7 +417,8 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             if index + 1 == kept || segment.after.end > self.claim {
                 self.disk.settle(segment.number).map_err(|e| failed(&name, e))?;
             }
-            disk_bytes += bytes;
+            let (number, end) = (segment.number, segment.after.end);
+            segments.push_back(InUse { number, file_bytes: bytes, end });
         }
         self.summary.segments = kept as u64;
         self.summary.end = mark.end;
@@ -416,7 +427,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             [ref first, ..] => (Some(first.number), Some(walked[kept - 1].number)),
         };
         let Mark { end, sequence, prev } = mark;
-        Ok(Continuation { end, sequence, prev, oldest, last, fresh, disk_bytes })
+        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments })
     }
 
     fn bytes(&mut self, number: u64, offset: u64, bytes: usize) -> Result<&[u8], OpenError> {

@@ -45,6 +45,10 @@ pub(super) struct SegmentHeader {
     pub(super) synced: Position,
     /// Where the log began when this segment was made.
     pub(super) oldest: Position,
+    /// The file was another segment before: behind the blocks of this one lie those of that.
+    pub(super) recycled: bool,
+    /// The data directory that it was made for.
+    pub(super) log_id: u64,
 }
 
 impl SegmentHeader {
@@ -59,6 +63,8 @@ impl SegmentHeader {
         put.bytes(&self.predecessor.unwrap_or(u64::MAX).to_le_bytes());
         put.bytes(&self.synced.0.to_le_bytes());
         put.bytes(&self.oldest.0.to_le_bytes());
+        put.bytes(&[u8::from(self.recycled), 0, 0, 0]);
+        put.bytes(&self.log_id.to_le_bytes());
         put.checksum();
         page
     }
@@ -72,6 +78,8 @@ impl SegmentHeader {
             predecessor: Some(u64_at(bytes, 24)).filter(|&segment| segment != u64::MAX),
             synced: Position(u64_at(bytes, 32)),
             oldest: Position(u64_at(bytes, 40)),
+            recycled: bytes[48] & 1 != 0,
+            log_id: u64_at(bytes, 52),
         })
     }
 }
@@ -101,6 +109,8 @@ mod tests {
                 predecessor,
                 synced: Position(12345),
                 oldest: Position(678),
+                recycled: predecessor.is_some(),
+                log_id: 0x0123_4567_89ab_cdef,
             };
             assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
         }

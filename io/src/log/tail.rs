@@ -139,6 +139,10 @@ impl Tail {
         (self.open.start.plus(at as u64), &mut record[RECORD_HEADER_BYTES..])
     }
 
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
     /// The block that holds the record appended last must be synced before it is released.
     pub(super) fn require_sync(&mut self) {
         self.flags |= FLAG_SYNC;
@@ -178,6 +182,18 @@ impl Tail {
         self.open_block(BLOCK_HEADER_BYTES);
         self.flags |= flags;
         self.seal();
+    }
+
+    /// Makes sure that a block which is not sealed yet follows: the open one, or a note.
+    /// True if it was a note.
+    pub(super) fn close_or_note(&mut self) -> bool {
+        let note = self.records == 0;
+        if note {
+            self.note(0);
+        } else {
+            self.seal();
+        }
+        note
     }
 
     /// Where the next write will start.

@@ -6,21 +6,22 @@
 use super::block::FLAG_CLOSED;
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
+use super::leaving::Leaving;
 use super::position::{Geometry, Position};
 use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
 use super::segment::{SegmentHeader, file_name};
+use super::stock::{Stock, is_full};
 use super::tail::{Batch, Tail};
 use super::{Counters, Mode};
 use std::collections::VecDeque;
 
 pub(super) const TAG_WRITE: u64 = 1;
 pub(super) const TAG_SYNC: u64 = 2;
+pub(super) const TAG_RETIRED: u64 = 6;
 
 /// Quiet time after which a note records what has been synced. Long enough that a busy log, whose
 /// next block says it anyway, writes none.
 const NOTE_IDLE_MS: u64 = 1000;
-/// Between two attempts to make the next segment on a full disk.
-const CREATE_RETRY_MS: u64 = 1000;
 
 #[derive(Debug)]
 struct WriteInFlight {
@@ -63,19 +64,22 @@ pub(super) struct WriterStart {
     pub(super) shard: u16,
     pub(super) oldest: Position,
     pub(super) fsync_interval_ms: u64,
+    pub(super) reserve_bytes: u64,
+    pub(super) log_id: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    geometry: Geometry,
+    pub(super) geometry: Geometry,
     mode: Mode,
     shard: u16,
-    oldest: Position,
+    log_id: u64,
+    pub(super) oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
     /// the way to the disk says that the disk has everything.
-    written: Position,
-    synced: Position,
+    pub(super) written: Position,
+    pub(super) synced: Position,
     claimed: Position,
     /// The end of the last written block that has records.
     records_end: Position,
@@ -84,7 +88,10 @@ pub(super) struct Writer {
     next: Option<Preparation>,
     /// The newest segment whose name is durable.
     named: u64,
-    create_retry_ms: u64,
+    pub(super) stock: Stock,
+    /// Room that is to be had at any time.
+    pub(super) reserve_bytes: u64,
+    pub(super) leaving: Option<Leaving>,
     left: VecDeque<Left>,
     write: Option<WriteInFlight>,
     sync: Option<SyncInFlight>,
@@ -98,11 +105,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(geometry: Geometry, start: WriterStart) -> Self {
+    pub(super) fn new(geometry: Geometry, start: WriterStart, stock: Stock) -> Self {
         Self {
             geometry,
             mode: start.mode,
             shard: start.shard,
+            log_id: start.log_id,
             oldest: start.oldest,
             fsync_interval_ms: start.fsync_interval_ms,
             written: start.end,
@@ -112,7 +120,9 @@ impl Writer {
             segment: start.segment,
             next: None,
             named: start.segment,
-            create_retry_ms: 0,
+            stock,
+            reserve_bytes: start.reserve_bytes,
+            leaving: None,
             left: VecDeque::new(),
             write: None,
             sync: None,
@@ -151,11 +161,13 @@ impl Writer {
         if self.failure.is_some() || self.write.is_some() || self.sync.is_some() {
             return None;
         }
+        let retry = self.stock.full.then_some(self.stock.retry_ms);
         let sync = self.dirty_since_ms.map(|since| since + self.fsync_interval_ms);
         if sync.is_some() && self.awaits_name() {
-            return None;
+            return retry;
         }
-        sync.or_else(|| self.wants_note(head).then_some(self.last_write_ms + NOTE_IDLE_MS))
+        let note = || self.wants_note(head).then_some(self.last_write_ms + NOTE_IDLE_MS);
+        sync.or_else(note).into_iter().chain(retry).min()
     }
 
     /// One turn's worth: write what has been appended, sync what is due.
@@ -165,13 +177,20 @@ impl Writer {
         disk: &mut impl Disk,
         counters: &mut Counters,
         now_ms: u64,
+        is_read: &dyn Fn(u64) -> bool,
     ) -> Result<(), LogError> {
         self.check()?;
         self.now_ms = now_ms;
+        self.stock.now_ms = now_ms;
         let mut turn = || {
             self.write_blocks(tail, disk, counters)?;
             self.prepare_next(disk, counters)?;
             self.sync_due(tail, disk, counters)?;
+            self.retire_due(disk, counters, is_read)?;
+            if self.reserve_bytes > 0 && self.closing == Closing::No {
+                self.stock.make_room(tail.head(), self.reserve_bytes, disk, counters);
+                self.stock.try_again(disk, counters);
+            }
             if self.wants_note(tail.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
                 tail.note(0);
                 counters.notes += 1;
@@ -190,23 +209,30 @@ impl Writer {
         disk: &mut impl Disk,
         counters: &mut Counters,
         now_ms: u64,
+        is_read: &dyn Fn(u64) -> bool,
     ) -> Result<bool, LogError> {
         if self.closing == Closing::No {
             self.closing = Closing::Draining;
         }
-        self.flush(tail, disk, counters, now_ms)?;
+        self.flush(tail, disk, counters, now_ms, is_read)?;
         if self.closing == Closing::Draining && self.synced == tail.head() && self.is_still() {
             self.closing = Closing::Last;
             tail.note(FLAG_CLOSED);
-            self.flush(tail, disk, counters, now_ms)?;
+            self.flush(tail, disk, counters, now_ms, is_read)?;
         }
         let written = self.written == tail.head();
         Ok(self.closing == Closing::Last && written && self.is_still())
     }
 
+    /// Whether the end has begun: nothing is started that need not be.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing != Closing::No
+    }
+
     fn is_still(&self) -> bool {
         let preparing = self.next.as_ref().is_some_and(Preparation::is_in_flight);
-        self.write.is_none() && self.sync.is_none() && !preparing
+        let retiring = self.leaving.is_some_and(|leaving| leaving.retired.is_some());
+        self.write.is_none() && self.sync.is_none() && !preparing && !retiring
     }
 
     /// An operation is over.
@@ -222,6 +248,7 @@ impl Writer {
         let outcome = match (tag, &mut self.next) {
             (TAG_WRITE, _) => self.write_done(result, tail, disk, counters),
             (TAG_SYNC, _) => self.sync_done(result, tail, disk),
+            (TAG_RETIRED, _) => self.retired(result),
             (preparation::TAG, Some(next)) => next.complete(result, disk),
             _ => panic!("a completion with tag {tag} that nobody waits for"),
         };
@@ -337,8 +364,15 @@ impl Writer {
             return Ok(true);
         }
         self.forget_prepared();
-        if self.next.is_none() {
-            self.create_next(disk, counters)?;
+        if self.next.is_none() && !self.create_next(disk, counters)? {
+            // No room: what waits to be written waits until there is some, but not at the end.
+            return match self.closing {
+                Closing::No => Ok(false),
+                _ => {
+                    let (operation, file) = ("creation", file_name(segment));
+                    Err(LogError { operation, file, errno: libc::ENOSPC })
+                }
+            };
         }
         let Some(next) = &mut self.next else { return Ok(false) };
         if next.segment == segment {
@@ -349,6 +383,7 @@ impl Writer {
             return Ok(false);
         }
         let left = std::mem::replace(&mut self.segment, segment);
+        self.stock.entered(segment, self.written);
         if self.synced < self.written {
             self.left.push_back(Left { segment: left, end: self.written });
         } else {
@@ -378,13 +413,9 @@ impl Writer {
     ) -> Result<(), LogError> {
         self.forget_prepared();
         let used = self.written.0.saturating_sub(self.geometry.start_of(self.segment).0);
-        let due = used > self.geometry.segment_bytes / 2 && self.now_ms >= self.create_retry_ms;
+        let due = used > self.geometry.segment_bytes / 2;
         if self.next.is_none() && due && self.closing == Closing::No {
-            // Not fatal before the log needs it: space may come back until then.
-            if self.create_next(disk, counters).is_err() {
-                counters.segment_failures += 1;
-                self.create_retry_ms = self.now_ms + CREATE_RETRY_MS;
-            }
+            self.create_next(disk, counters)?;
         }
         let Some(next) = &mut self.next else { return Ok(()) };
         next.drive(disk)?;
@@ -392,16 +423,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the last attempt to make the next segment failed.
-    pub(super) fn lacks_segment(&self) -> bool {
-        self.next.is_none() && self.create_retry_ms > 0
-    }
-
+    /// Makes the next segment, of a file that was set aside if there is one. False if there is no room
+    /// for it now: it may come back.
     fn create_next(
         &mut self,
         disk: &mut impl Disk,
         counters: &mut Counters,
-    ) -> Result<(), LogError> {
+    ) -> Result<bool, LogError> {
+        let spare = self.stock.spares > 0;
+        if !spare && self.now_ms < self.stock.retry_ms {
+            return Ok(false);
+        }
         let segment = self.segment + 1;
         let header = SegmentHeader {
             shard: self.shard,
@@ -410,18 +442,28 @@ impl Writer {
             predecessor: Some(self.segment),
             synced: self.synced,
             oldest: self.oldest,
+            recycled: spare,
+            log_id: self.log_id,
         };
         let bytes = self.geometry.segment_bytes;
-        disk.create(segment, bytes, &header.encode()).map_err(|error| LogError {
-            operation: "creation",
-            file: file_name(segment),
-            errno: error.raw_os_error().unwrap_or(libc::EIO),
-        })?;
+        let permitted = if spare { Ok(()) } else { self.stock.permit(counters) };
+        match permitted.and_then(|()| disk.create(segment, bytes, &header.encode(), spare)) {
+            Ok(()) if spare => self.stock.spares -= 1,
+            Ok(()) => self.stock.got_room(counters),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                if is_full(errno) {
+                    self.stock.got_none(counters);
+                    return Ok(false);
+                }
+                return Err(LogError { operation: "creation", file: file_name(segment), errno });
+            }
+        }
         counters.segments += 1;
-        counters.disk_bytes += bytes;
-        self.create_retry_ms = 0;
-        self.next = Some(Preparation::new(segment, bytes, self.mode));
-        Ok(())
+        counters.recycled += u64::from(spare);
+        self.stock.prepared = Some(segment);
+        self.next = Some(Preparation::new(segment, bytes, self.mode, spare));
+        Ok(true)
     }
 
     /// Starts syncs while one is due and none is in flight.
@@ -464,7 +506,8 @@ impl Writer {
         let since = self.dirty_since_ms;
         let due = since.is_some_and(|since| self.now_ms >= since + self.fsync_interval_ms);
         let draining = self.closing == Closing::Draining;
-        barrier || due || draining
+        let leaving = self.leaving.is_some_and(|it| it.synced_is_wanted(self.synced, self.written));
+        barrier || due || draining || leaving
     }
 
     fn sync_done(

@@ -154,3 +154,56 @@ fn the_memory_disk_runs_the_same_log() {
     .unwrap();
     assert!(found == written);
 }
+
+/// What the directory of the log holds, by the ends of the names.
+fn names(path: &std::path::Path, end: &str) -> usize {
+    let entries = std::fs::read_dir(path.join("shard-0003")).unwrap();
+    entries
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(end))
+        .count()
+}
+
+#[test]
+fn real_files_are_recycled_and_closed() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = LogConfig { reserve_bytes: 1 << 16, ..config(mode) };
+        let (mut log, ..) = open_files(&config, dir.path());
+        let mut now_ms = 0;
+        let mut turn = |log: &mut Log<FileDisk>| {
+            now_ms += 20;
+            log.flush(now_ms).unwrap();
+            while run_ops(log) > 0 {
+                log.flush(now_ms).unwrap();
+            }
+        };
+        for _ in 0..8 {
+            fill(&mut log, 40, &mut turn);
+            while log.oldest().is_some() {
+                while matches!(log.scan(), corq_io::log::Scan::Record(..)) {}
+                while run_ops(&mut log) > 0 {}
+                log.forget_oldest();
+                turn(&mut log);
+                turn(&mut log);
+            }
+        }
+        let counters = log.counters();
+        assert!(counters.forgotten > 5 && counters.recycled > 5, "{counters:?}");
+        let (segments, spares) = log.segments();
+        assert!(spares > 0 && names(dir.path(), ".spare") as u64 == spares);
+        assert!(names(dir.path(), ".seg") as u64 <= segments + 1);
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap();
+        let links = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        let own = links.filter(|link| link.starts_with(dir.path()));
+        let (gone, open): (Vec<_>, Vec<_>) =
+            own.partition(|link| link.to_string_lossy().ends_with("(deleted)"));
+        assert_eq!(gone.len(), 0, "{gone:?}");
+        assert!(open.len() <= 8, "{open:?}");
+        let kept = fill(&mut log, 20, &mut turn);
+        drop(log);
+        let (log, recovery, found) = open_files(&config, dir.path());
+        assert_eq!(recovery.dropped, None);
+        assert!(found.ends_with(&kept));
+        assert_eq!(log.counters().recycled, 1);
+    }
+}

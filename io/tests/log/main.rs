@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod files;
+mod forget;
 mod model;
 mod recovery;
 mod writing;

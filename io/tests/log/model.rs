@@ -2,6 +2,8 @@
 //! the other tests sees kept. Random schedules beside a naive model; a failing seed is reproducible.
 
 use super::*;
+use corq_io::log::Scan;
+use std::collections::BTreeSet;
 
 struct Random(u64);
 
@@ -26,16 +28,26 @@ struct Written {
     durable: bool,
 }
 
+impl Written {
+    /// Whether it is written again before it is forgotten. So is what was written for it.
+    fn is_needed(&self) -> bool {
+        self.body.len() >= 8 && self.body[0].is_multiple_of(3)
+    }
+}
+
 struct World {
     random: Random,
     config: LogConfig,
     log: Option<Log<FaultyDisk>>,
     written: Vec<Written>,
     released: Position,
+    /// What lies before may be gone.
+    forgotten: Position,
     now_ms: u64,
     appended: u64,
     restarts: u64,
     dropped: u64,
+    recycled: u64,
     /// A failure may be under way, so a clean end may be impossible.
     armed: bool,
 }
@@ -59,6 +71,7 @@ impl World {
             record_bytes_max: 6000,
             block_bytes: 4096 << random.below(2),
             cache_bytes: 8192 << random.below(3),
+            reserve_bytes: [0, 0, 1 << 16][random.below(3) as usize],
             ..config(mode)
         };
         let (log, ..) = open(&config, FaultyDisk::new(seed, faults));
@@ -69,10 +82,12 @@ impl World {
             log: Some(log),
             written: Vec::new(),
             released,
+            forgotten: Position(0),
             now_ms: 0,
             appended: 0,
             restarts: 0,
             dropped: 0,
+            recycled: 0,
             armed: false,
         }
     }
@@ -110,11 +125,38 @@ impl World {
         self.released = log.released();
     }
 
+    /// Goes on with giving up the oldest segment.
+    fn forget(&mut self) {
+        for _ in 0..self.random.below(30) {
+            let log = self.log.as_mut().unwrap();
+            let Some(oldest) = log.oldest() else { return };
+            match log.scan() {
+                Scan::Record(position, body) => {
+                    let at = self.written.binary_search_by_key(&position, |w| w.position).unwrap();
+                    assert!(self.written[at].body == body, "not what was written");
+                    if self.written[at].is_needed() {
+                        let body = body.to_vec();
+                        let (position, room) = log.append(body.len());
+                        room.copy_from_slice(&body);
+                        self.written.push(Written { position, body, durable: false });
+                    }
+                }
+                Scan::Reading => return,
+                Scan::End => {
+                    log.forget_oldest();
+                    self.forgotten = oldest.end;
+                }
+                Scan::Failed(error) => panic!("{error}"),
+            }
+        }
+    }
+
     fn read(&mut self) {
-        if self.written.is_empty() {
+        let first = self.written.partition_point(|w| w.position < self.forgotten);
+        if first == self.written.len() {
             return;
         }
-        let index = self.random.below(self.written.len() as u64) as usize;
+        let index = first + self.random.below((self.written.len() - first) as u64) as usize;
         let Written { position, body, .. } = &self.written[index];
         let log = self.log.as_mut().unwrap();
         match log.read(*position, body.len()) {
@@ -135,6 +177,7 @@ impl World {
     fn step(&mut self) -> bool {
         match self.random.below(10) {
             0..=3 => self.append(),
+            4 if self.random.one_in(3) => self.forget(),
             4 => self.read(),
             5 | 6 => {
                 self.now_ms += self.random.below(8);
@@ -164,6 +207,7 @@ impl World {
         let way = self.random.below(if stopped || self.armed { 2 } else { 3 });
         let mut log = self.log.take().unwrap();
         let (released, synced) = (log.released(), log.synced());
+        self.recycled += log.counters().recycled;
         let mode = self.config.mode;
         let mut must = self.written.iter().rposition(|w| match way {
             0 => w.position < released,
@@ -189,12 +233,24 @@ impl World {
         }
         let (log, recovery, found) = open(&self.config, disk);
         let must = must.map_or(0, |index| index + 1);
-        assert!(found.len() >= must, "{} of {must} promised records came back", found.len());
-        assert!(found.len() <= self.written.len(), "records from nowhere");
-        for ((position, body), written) in found.iter().zip(&self.written) {
+        let forgotten = self.written.partition_point(|w| w.position < self.forgotten);
+        let first = match found.first() {
+            Some((first, _)) => self.written.partition_point(|w| w.position < *first),
+            None => forgotten.min(must),
+        };
+        assert!(first <= forgotten, "{first} records went, {forgotten} were forgotten");
+        let end = first + found.len();
+        assert!(end >= must, "{end} of {must} promised records came back");
+        assert!(end <= self.written.len(), "records from nowhere");
+        for ((position, body), written) in found.iter().zip(&self.written[first..]) {
             assert!(*position == written.position && *body == written.body, "not what was written");
         }
-        self.written.truncate(found.len());
+        let bodies: BTreeSet<&[u8]> = found.iter().map(|(_, body)| &body[..]).collect();
+        for needed in self.written[..must].iter().filter(|w| w.is_needed()) {
+            assert!(bodies.contains(&needed.body[..]), "needed, and gone: {}", needed.position);
+        }
+        self.forgotten = self.forgotten.min(recovery.end);
+        self.written.truncate(end);
         self.restarts += 1;
         self.armed = false;
         self.dropped += u64::from(recovery.dropped.is_some());
@@ -202,7 +258,7 @@ impl World {
         self.log = Some(log);
     }
 
-    fn live(mut self, restarts: u64) -> (u64, u64, Position) {
+    fn live(mut self, restarts: u64) -> (u64, u64, u64, Position) {
         while self.restarts < restarts {
             if self.random.one_in(10) {
                 self.armed = true;
@@ -216,7 +272,7 @@ impl World {
             let stopped = (0..steps).any(|_| !self.step());
             self.restart(stopped);
         }
-        (self.appended, self.dropped, self.log().head())
+        (self.appended, self.dropped, self.recycled, self.log().head())
     }
 }
 
@@ -225,13 +281,15 @@ impl World {
 fn every_schedule_keeps_every_promise() {
     let seeds = std::env::var("CORQ_LOG_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = seeds.unwrap_or(600);
-    let mut dropped = 0;
+    let (mut dropped, mut reused) = (0, 0);
     for seed in 0..seeds {
         let result = std::panic::catch_unwind(|| World::new(seed, false).live(4));
-        let Ok((_, torn, _)) = result else { panic!("seed {seed} failed") };
+        let Ok((_, torn, recycled, _)) = result else { panic!("seed {seed} failed") };
         dropped += torn;
+        reused += recycled;
     }
     assert!(dropped > seeds / 10, "hardly a torn tail in all seeds: {dropped}");
+    assert!(reused > seeds / 10, "hardly a segment recycled in all seeds: {reused}");
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn a_missing_segment_is_refused() {
 }
 
 #[test]
-fn a_segment_of_another_shard_size_or_version_is_refused() {
+fn a_segment_of_another_shard_size_version_or_directory_is_refused() {
     let sample = sample(Mode::Written);
     let other = LogConfig { shard: 4, ..small(Mode::Written) };
     let error = try_open(&other, sample.disk.copy()).unwrap_err();
@@ -226,6 +226,9 @@ fn a_segment_of_another_shard_size_or_version_is_refused() {
     let other = LogConfig { segment_bytes: 1 << 14, ..small(Mode::Written) };
     let error = try_open(&other, sample.disk.copy()).unwrap_err();
     assert!(matches!(error, OpenError::SegmentBytes { found: 8192, .. }), "{error}");
+    let other = LogConfig { log_id: 7, ..small(Mode::Written) };
+    let error = try_open(&other, sample.disk.copy()).unwrap_err();
+    assert!(error.to_string().contains("another data directory"), "{error}");
     for header in [0, 4096] {
         let mut disk = sample.disk.copy();
         disk.tamper(0, |bytes| {

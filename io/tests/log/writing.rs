@@ -150,24 +150,44 @@ fn a_failed_sync_stops_the_log_and_is_never_retried() {
 }
 
 #[test]
-fn a_full_disk_is_told_before_it_is_needed_and_stops_the_log_only_then() {
-    let faults = Faults { fail_create: true, errno: libc::ENOSPC, ..Faults::default() };
-    let mut log = new_log(Mode::Written, Faults::default());
-    log.disk_mut().faults = faults;
-    let mut last = Ok(());
-    let mut failures_before = 0;
-    for turn in 0..40 {
-        append(&mut log, 2000, 1);
-        last = log.flush(turn);
-        if last.is_err() {
-            break;
+fn a_full_disk_is_told_before_it_is_needed_and_holds_back_only_what_has_no_room() {
+    for errno in [libc::ENOSPC, libc::EDQUOT] {
+        let mut log = new_log(Mode::Written, Faults::default());
+        log.disk_mut().faults = Faults { fail_create: true, errno, ..Faults::default() };
+        let mut written = Records::new();
+        for turn in 0..40 {
+            written.push(append(&mut log, 2000, turn));
+            log.flush(u64::from(turn)).unwrap();
+            let (told, room) = (log.lacks_space(), log.released() == log.head());
+            assert!(told || room, "what is held back is told of");
         }
-        failures_before = log.counters().segment_failures;
-        assert_eq!(log.lacks_space(), failures_before > 0);
+        let released = log.released();
+        assert!(released.0 > 60_000 && released < log.head());
+        assert_eq!(log.counters().segment_failures, 1, "tried again too soon");
+        assert!(log.next_deadline().is_some_and(|at_ms| at_ms <= 1040), "nobody would try again");
+        for now_ms in [1040, 2050, 3060] {
+            log.flush(now_ms).unwrap();
+            assert_eq!(log.released(), released);
+        }
+        assert_eq!(log.counters().segment_failures, 4);
+        log.disk_mut().faults.fail_create = false;
+        log.flush(4070).unwrap();
+        assert!(log.released() == log.head() && !log.lacks_space());
+        let (_, _, found) = open(&config(Mode::Written), log.into_disk());
+        assert!(found == written);
     }
-    assert_eq!(last.unwrap_err().errno, libc::ENOSPC);
-    assert_eq!(failures_before, 1);
-    assert!(log.released().0 > 60_000);
+}
+
+#[test]
+fn another_failure_to_make_a_segment_stops_the_log() {
+    let mut log = new_log(Mode::Written, Faults::default());
+    log.disk_mut().faults = Faults { fail_create: true, errno: libc::EIO, ..Faults::default() };
+    let mut turns = (0..40).map(|turn| {
+        append(&mut log, 2000, 1);
+        log.flush(turn)
+    });
+    let failed = turns.find_map(Result::err).unwrap();
+    assert_eq!((failed.errno, failed.operation), (libc::EIO, "creation"));
 }
 
 #[test]

@@ -13,10 +13,19 @@ use std::collections::VecDeque;
 
 pub const START_MS: u64 = 1_700_000_000_000;
 
+/// Records given up at a time, as a power of two.
+pub const SPAN_BITS: u32 = 4;
+
 #[derive(Default)]
 pub struct Memory {
     pub records: Vec<Vec<u8>>,
     pub syncs: usize,
+    /// Records that have been given up; they are the first ones.
+    pub gone: usize,
+    /// Records that have been handed over to be kept.
+    pub kept: usize,
+    /// Room is refused to what comes, and to what ends.
+    pub full: (bool, bool),
 }
 
 impl Journal for Memory {
@@ -33,13 +42,26 @@ impl Journal for Memory {
     fn require_sync(&mut self) {
         self.syncs += 1;
     }
+    fn takes_more(&mut self, bytes: u64) -> bool {
+        !self.full.0 || bytes == 0
+    }
+    fn takes_ends(&mut self, _bytes: u64) -> bool {
+        !self.full.1
+    }
 }
 
 pub fn config(seed: u64) -> Config {
-    Config { completed_max: 20, completed_retention_ms: 600_000, chore_slice: SLICE, seed }
+    Config {
+        completed_max: 20,
+        completed_retention_ms: 600_000,
+        span_bits: SPAN_BITS,
+        chore_slice: SLICE,
+        seed,
+    }
 }
 
 pub struct Bed {
+    pub config: Config,
     pub shard: Shard,
     pub journal: Memory,
     pub effects: Effects,
@@ -59,6 +81,7 @@ impl Bed {
         let mut shard = Shard::new(config);
         shard.restart(START_MS);
         Self {
+            config,
             shard,
             journal: Memory::default(),
             effects: Effects::default(),
@@ -113,6 +136,34 @@ impl Bed {
         }
     }
 
+    /// Hands one of the oldest records to be kept.
+    pub fn keep_one(&mut self, position: usize) {
+        let record = self.journal.records[position].clone();
+        let needed = self.shard.needs(position as u64, &record).unwrap();
+        let before = self.journal.records.len();
+        self.shard.keep(position as u64, &record, &mut self.journal).unwrap();
+        assert_eq!(needed, self.journal.records.len() > before, "what is not needed is not kept");
+    }
+
+    /// Goes on giving up the oldest span of records, if it is complete: hands over at most `steps` of
+    /// them, and lets them go after the last.
+    pub fn reclaim(&mut self, steps: usize) {
+        let end = self.journal.gone + (1 << SPAN_BITS);
+        if end > self.journal.records.len() {
+            return;
+        }
+        for _ in 0..steps.min(end - self.journal.kept) {
+            self.keep_one(self.journal.kept);
+            self.journal.kept += 1;
+        }
+        if self.journal.kept == end {
+            while !self.shard.end_keeping(end as u64, &mut self.journal) {}
+            let last = end as u64 - 1;
+            assert_eq!(self.shard.needed_in_span_of(last), 0, "something points to what goes");
+            self.journal.gone = end;
+        }
+    }
+
     pub fn push(&mut self, queue: &str, job: NewJob<'_>) -> JobId {
         let reply = self.ask(1, &Command::Push { queue, jobs: &[job] });
         let Some(Reply::Pushed(range)) = reply else { panic!("not pushed: {reply:?}") };
@@ -162,8 +213,8 @@ impl Bed {
 
     /// A shard that has replayed everything written so far.
     pub fn replayed(&self) -> Shard {
-        let mut shard = Shard::new(config(2));
-        for (position, record) in self.journal.records.iter().enumerate() {
+        let mut shard = Shard::new(Config { seed: 2, ..self.config });
+        for (position, record) in self.journal.records.iter().enumerate().skip(self.journal.gone) {
             shard.replay(position as u64, record).unwrap();
         }
         shard

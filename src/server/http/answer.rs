@@ -1,7 +1,7 @@
 //! From the reply of a command to the answer of a request.
 
 use super::super::core::Core;
-use super::super::execute::{DAMAGED, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE};
+use super::super::execute::{DAMAGED, FULL, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE};
 use super::{
     Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
     memory, slimmed,
@@ -227,6 +227,7 @@ fn status_of(endpoint: Endpoint, error: &str) -> u16 {
         (Endpoint::Ready, _) => 503,
         (Endpoint::Get, NOT_FOUND) => 404,
         (_, DAMAGED | TOO_LARGE) => 500,
+        (_, FULL) => 507,
         _ => 400,
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{Answer, Call};
 use crate::check::Check;
-use crate::crash::pushed_of;
 use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::ops::change::pick;
@@ -24,9 +23,9 @@ pub struct Update {
 
 impl Call for Update {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
-        let record = Record::decode(&self.record).expect("it was written");
-        let pushed = pushed_of(&record).expect("jobs point to records of jobs");
-        let new = NewJob { data: &self.data, ..pushed.job.clone() };
+        let record = Record::decode_original(&self.record).expect("it was written");
+        let pushed = record.into_pushed().expect("jobs point to records of jobs");
+        let new = NewJob { data: &self.data, ..pushed.job };
         to(&Command::Change { job: self.job, change: change::Change::Update { job: &new } });
     }
 
@@ -51,7 +50,7 @@ pub fn act(world: &mut World, client: usize) {
     let Some((shard, job)) = pick(world, open) else { return };
     let node = &world.nodes[shard];
     let Some(index) = node.shard.find(job) else { return };
-    let position = Position(node.shard.view(index).job.stored.position);
+    let position = Position(node.shard.view(index).data.position);
     let place = node.book.written.binary_search_by_key(&position, |(at, _)| *at);
     let record = node.book.written[place.expect("a job points into the log")].1.clone();
     world.pushes += 1;

@@ -1,0 +1,102 @@
+//! Letting the oldest segment go, once nothing of it is needed: the log says so, then the file is set
+//! aside or removed, then the directory is synced.
+//!
+//! Knows segments as files; what was needed of one has been written again before.
+
+use super::Counters;
+use super::disk::{Disk, Started, SyncTarget};
+use super::error::LogError;
+use super::position::Position;
+use super::segment::file_name;
+use super::stock::InUse;
+use super::tail::Tail;
+use super::writer::{TAG_RETIRED, Writer};
+
+/// A segment on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    pub(super) segment: InUse,
+    /// It may go once all below is on the disk.
+    pub(super) until: Position,
+    /// Its file is gone, and the directory is being synced; whether the file was set aside.
+    pub(super) retired: Option<bool>,
+}
+
+impl Leaving {
+    /// Whether it waits for a sync of what has been written.
+    pub(super) fn synced_is_wanted(&self, synced: Position, written: Position) -> bool {
+        synced < self.until && self.until <= written
+    }
+}
+
+impl Writer {
+    /// The oldest segment, if it is complete and on the disk.
+    pub(super) fn oldest(&self) -> Option<InUse> {
+        let sealed = self.stock.segments.len() > 1 && self.leaving.is_none();
+        let first = self.stock.segments.front().filter(|_| sealed)?;
+        (first.end <= self.synced).then_some(*first)
+    }
+
+    /// Nobody needs the oldest segment any more, now that the head is where it is.
+    pub(super) fn forget(&mut self, tail: &mut Tail, counters: &mut Counters) {
+        let oldest = self.oldest().and_then(|_| self.stock.take_oldest());
+        let Some(segment) = oldest else { panic!("the segment to be forgotten is in use") };
+        if let Some(first) = self.stock.segments.front() {
+            self.oldest = self.geometry.start_of(first.number);
+            tail.chain.oldest = self.oldest;
+        }
+        // The log must say so before the file goes, or its absence would look like a loss.
+        counters.notes += u64::from(tail.close_or_note());
+        self.leaving = Some(Leaving { segment, until: tail.head(), retired: None });
+    }
+
+    /// Lets a segment go once all that was to be kept of it is on the disk.
+    pub(super) fn retire_due(
+        &mut self,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+        is_read: &dyn Fn(u64) -> bool,
+    ) -> Result<(), LogError> {
+        let Some(leaving) = self.leaving else { return Ok(()) };
+        let InUse { number, file_bytes, .. } = leaving.segment;
+        let due = leaving.retired.is_none() && leaving.until <= self.synced;
+        if !due || self.is_closing() || is_read(number) {
+            return Ok(());
+        }
+        let room_max = self.reserve_bytes + self.geometry.segment_bytes;
+        let keep = file_bytes == self.geometry.segment_bytes
+            && self.stock.room_bytes(self.written) < room_max;
+        disk.retire(number, keep).map_err(|error| LogError {
+            operation: "retirement",
+            file: file_name(number),
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        })?;
+        self.leaving = Some(Leaving { retired: Some(keep), ..leaving });
+        counters.forgotten += 1;
+        counters.forgotten_bytes += file_bytes;
+        if !keep {
+            counters.disk_bytes -= file_bytes;
+        }
+        if let Started::Done(result) = disk.sync(SyncTarget::Directory, TAG_RETIRED) {
+            self.retired(result)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn retired(&mut self, result: i32) -> Result<(), LogError> {
+        let Some(leaving) = self.leaving.take() else { panic!("nothing was retired") };
+        if result < 0 {
+            let (operation, file) = ("fsync of the directory", file_name(leaving.segment.number));
+            return Err(LogError { operation, file, errno: -result });
+        }
+        // Only now: before, a power loss could have brought the segment back under its name.
+        if leaving.retired == Some(true) {
+            self.stock.spares += 1;
+            self.stock.full = false;
+        } else {
+            // The file system has room again.
+            self.stock.retry_ms = 0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! The files of a log: the segments that are in use, in order, and the files that are set aside for
+//! the next ones. How much may still be written before the file system has to give more.
+//!
+//! Knows numbers and lengths; not what is in a file, nor when it goes.
+
+use super::Counters;
+use super::disk::Disk;
+use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use std::collections::VecDeque;
+use std::io;
+
+/// Between two attempts to get room from a file system that had none.
+const RETRY_MS: u64 = 1000;
+
+/// A segment that is in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InUse {
+    pub(super) number: u64,
+    /// Length of its file.
+    pub(super) file_bytes: u64,
+    /// Where its last block ends. Not known yet for the one that is being written.
+    pub(super) end: Position,
+}
+
+#[derive(Debug)]
+pub(super) struct Stock {
+    geometry: Geometry,
+    /// In order; the last one is being written.
+    pub(super) segments: VecDeque<InUse>,
+    /// Bytes of their files.
+    pub(super) used_bytes: u64,
+    /// Files set aside that may be used.
+    pub(super) spares: u64,
+    /// A segment that has been made and is not written yet.
+    pub(super) prepared: Option<u64>,
+    bytes_max: u64,
+    /// Room was asked for in vain, and none has come since.
+    pub(super) full: bool,
+    pub(super) retry_ms: u64,
+    pub(super) now_ms: u64,
+}
+
+/// Whether an error means that there is no room.
+pub(super) fn is_full(errno: i32) -> bool {
+    errno == libc::ENOSPC || errno == libc::EDQUOT
+}
+
+impl Stock {
+    pub(super) fn new(geometry: Geometry, segments: VecDeque<InUse>, bytes_max: u64) -> Self {
+        let used_bytes = segments.iter().map(|segment| segment.file_bytes).sum();
+        Self {
+            geometry,
+            segments,
+            used_bytes,
+            spares: 0,
+            prepared: None,
+            bytes_max,
+            full: false,
+            retry_ms: 0,
+            now_ms: 0,
+        }
+    }
+
+    /// The segment that is being written.
+    fn current(&self) -> u64 {
+        self.segments.back().map_or(0, |segment| segment.number)
+    }
+
+    /// Bytes that can be appended behind `head` without more room from the file system. Ends of
+    /// segments that are too small for a large record are not told apart.
+    pub(super) fn room_bytes(&self, head: Position) -> u64 {
+        let last = self.prepared.unwrap_or(self.current());
+        let end = self.geometry.start_of(last + 1);
+        let spares = self.spares * (self.geometry.segment_bytes - SEGMENT_HEADER_BYTES);
+        (end.0 + spares).saturating_sub(head.0)
+    }
+
+    /// Makes room for `bytes` behind `head`; false if there is none to be had.
+    pub(super) fn make_room(
+        &mut self,
+        head: Position,
+        bytes: u64,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> bool {
+        while self.room_bytes(head) < bytes {
+            if self.now_ms < self.retry_ms || !self.add_one(disk, counters) {
+                self.full = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Tries again for room that was asked for in vain.
+    pub(super) fn try_again(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
+        if self.full && self.now_ms >= self.retry_ms {
+            self.add_one(disk, counters);
+        }
+    }
+
+    /// Sets one more file aside, if there is room for it.
+    fn add_one(&mut self, disk: &mut impl Disk, counters: &mut Counters) -> bool {
+        let bytes = self.geometry.segment_bytes;
+        // Whatever the reason for a failure, nothing is lost by it: what is written has its room.
+        let added = self.permit(counters).and_then(|()| disk.set_aside(bytes)).is_ok();
+        if added {
+            self.spares += 1;
+            self.got_room(counters);
+        } else {
+            self.got_none(counters);
+        }
+        added
+    }
+
+    /// Whether one more file is within the bound.
+    pub(super) fn permit(&self, counters: &Counters) -> io::Result<()> {
+        if counters.disk_bytes + self.geometry.segment_bytes > self.bytes_max {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        Ok(())
+    }
+
+    /// A file more.
+    pub(super) fn got_room(&mut self, counters: &mut Counters) {
+        self.full = false;
+        counters.disk_bytes += self.geometry.segment_bytes;
+    }
+
+    /// No file more, for now.
+    pub(super) fn got_none(&mut self, counters: &mut Counters) {
+        self.full = true;
+        self.retry_ms = self.now_ms + RETRY_MS;
+        counters.segment_failures += 1;
+    }
+
+    /// The oldest segment is in use no longer. There is another one.
+    pub(super) fn take_oldest(&mut self) -> Option<InUse> {
+        let oldest = self.segments.pop_front()?;
+        self.used_bytes -= oldest.file_bytes;
+        Some(oldest)
+    }
+
+    /// The writer has gone on to `segment`, and left the one before at `end`.
+    pub(super) fn entered(&mut self, segment: u64, end: Position) {
+        if let Some(last) = self.segments.back_mut() {
+            last.end = end;
+        }
+        let file_bytes = self.geometry.segment_bytes;
+        self.segments.push_back(InUse { number: segment, file_bytes, end });
+        self.used_bytes += file_bytes;
+        if self.prepared == Some(segment) {
+            self.prepared = None;
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! The records that stand for older ones, so that the beginning of the log can be given up: how they
+//! are written and read. What they do stands in [`crate::keep`].
+
+use crate::changed::Level;
+use crate::command::Token;
+use crate::id::JobId;
+use crate::job::{Outcome, State, Stored};
+use crate::notes::{LogEntry, Notes};
+use crate::record::{Pushed, Record, utf8};
+use crate::wire::{Malformed, Reader, Writer};
+
+/// What a shard writes again.
+#[derive(Debug)]
+pub enum Kept<'a> {
+    /// A job as it stands. Payload: its data, unless that is shared.
+    Job(Box<KeptJob<'a>>),
+    /// A record that something points to lies here now. Payload: as in that record.
+    Moved(Moved<'a>),
+    /// Completed jobs of a queue were forgotten for their age or their number.
+    Evicted {
+        /// The queue.
+        queue: &'a str,
+        /// Those whose place among the ends is below this.
+        below: u64,
+    },
+    /// Jobs that were completed and are forgotten.
+    Past(PastIds<'a>),
+    /// Ids up to this one have been given out.
+    Ids {
+        /// The highest.
+        highest: JobId,
+    },
+}
+
+/// Ids of jobs, as bytes.
+#[derive(Clone, Copy)]
+pub struct PastIds<'a>(&'a [u8]);
+
+impl<'a> PastIds<'a> {
+    /// Writes ids into `bytes`, and views them.
+    pub fn new(ids: &[JobId], bytes: &'a mut Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
+        Self(bytes)
+    }
+
+    fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match bytes.as_chunks::<16>() {
+            (_, []) => Ok(Self(bytes)),
+            _ => Err(Malformed("a row of ids is cut short")),
+        }
+    }
+
+    /// The ids.
+    pub fn iter(self) -> impl Iterator<Item = JobId> {
+        let (ids, _) = self.0.as_chunks::<16>();
+        ids.iter().map(|id| JobId(u128::from_le_bytes(*id)))
+    }
+}
+
+impl std::fmt::Debug for PastIds<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Everything about one job. Applied to a job that is known already, it changes nothing.
+#[derive(Clone, Debug)]
+pub struct KeptJob<'a> {
+    /// The job as if it were pushed now: priority, due time and unmet dependencies are those of today.
+    pub pushed: Pushed<'a>,
+    /// Attempts that have failed.
+    pub attempts: u16,
+    /// Times its worker went silent.
+    pub stalls: u8,
+    /// Where it stands.
+    pub place: Place,
+    /// What few jobs have, if this one has any of it.
+    pub rare: Option<Rare<'a>>,
+    /// Where its data lies, if other jobs have it, too.
+    pub shared: Option<Stored>,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// Before an attempt: waiting, delayed, or waiting for others.
+    Pending(State),
+    /// With a worker that has a lock.
+    Active {
+        /// The token of the lock.
+        token: Token,
+        /// Its life.
+        ttl_ms: u32,
+        /// When the job was pulled.
+        at_ms: u64,
+    },
+    /// At its end.
+    Ended(State, Outcome),
+}
+
+/// What few jobs have besides what they were pushed with.
+#[derive(Clone, Debug)]
+pub struct Rare<'a> {
+    /// End of its life while not active; 0 for none.
+    pub expires_at_ms: u64,
+    /// What was told of it.
+    pub notes: Option<KeptNotes<'a>>,
+    /// When its run was due, and whether the next one has come, for a repeated job.
+    pub run: Option<(u64, bool)>,
+}
+
+/// What was told of a job. The texts lie in records of their own.
+#[derive(Clone, Debug)]
+pub struct KeptNotes<'a> {
+    /// 0 to 100.
+    pub progress: f64,
+    /// The worker's message.
+    pub message: Option<Stored>,
+    /// The lines of its log.
+    pub logs: Lines<'a>,
+}
+
+/// Lines of a job's log, as bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lines<'a>(&'a [u8]);
+
+const LINE: usize = 8 + 1 + 16;
+
+impl<'a> Lines<'a> {
+    /// Views lines written by [`Lines::push`].
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Adds a line to a buffer of them.
+    pub fn push(bytes: &mut Vec<u8>, entry: &LogEntry) {
+        let start = bytes.len();
+        bytes.resize(start + LINE, 0);
+        let mut out = Writer::new(&mut bytes[start..]);
+        out.u64(entry.at_ms);
+        out.u8(entry.level as u8);
+        put(&mut out, &entry.stored);
+        out.finish();
+    }
+
+    fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let lines = Self(bytes);
+        if !bytes.len().is_multiple_of(LINE) || lines.iter().count() * LINE != bytes.len() {
+            return Err(Malformed("the log of a job is cut short"));
+        }
+        Ok(lines)
+    }
+
+    /// The lines. Bytes that are none end them early.
+    pub fn iter(self) -> impl Iterator<Item = LogEntry> {
+        let mut rest = Reader::new(self.0);
+        std::iter::from_fn(move || {
+            let at_ms = rest.u64().ok()?;
+            let level = Level::of(rest.u8().ok()?)?;
+            Some(LogEntry { at_ms, level, stored: stored(&mut rest).ok()? })
+        })
+    }
+}
+
+impl KeptNotes<'_> {
+    /// In the form that jobs hold them.
+    pub(crate) fn notes(&self) -> Notes {
+        let (progress, message) = (self.progress, self.message);
+        Notes { progress, message, logs: self.logs.iter().collect() }
+    }
+}
+
+/// See [`Kept::Moved`].
+#[derive(Clone, Copy, Debug)]
+pub struct Moved<'a> {
+    /// The job that points to the record; none if that is a payload that jobs share.
+    pub id: JobId,
+    /// Where it lay.
+    pub from: u64,
+    /// The record, byte for byte as it was written first.
+    pub record: &'a [u8],
+    /// Length of its payload.
+    pub payload_bytes: u32,
+}
+
+/// Numbers of the kinds, for ever: 100 to 119 are set aside for this module.
+mod kind {
+    pub(super) const JOB: u8 = 100;
+    pub(super) const MOVED: u8 = 101;
+    pub(super) const EVICTED: u8 = 102;
+    pub(super) const IDS: u8 = 103;
+    pub(super) const PAST: u8 = 104;
+}
+
+/// Bits that say which parts a kept job has.
+mod part {
+    pub(super) const ACTIVE: u16 = 1;
+    pub(super) const ENDED: u16 = 1 << 1;
+    pub(super) const RARE: u16 = 1 << 2;
+    pub(super) const NOTES: u16 = 1 << 3;
+    pub(super) const MESSAGE: u16 = 1 << 4;
+    pub(super) const RUN: u16 = 1 << 5;
+    pub(super) const CONTINUED: u16 = 1 << 6;
+    pub(super) const SHARED: u16 = 1 << 7;
+}
+
+const STORED: usize = 16;
+
+fn put(out: &mut Writer<'_>, stored: &Stored) {
+    out.u64(stored.position);
+    out.u32(stored.record_bytes);
+    out.u32(stored.payload_bytes);
+}
+
+fn stored(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
+    let (position, record_bytes, payload_bytes) = (from.u64()?, from.u32()?, from.u32()?);
+    Ok(Stored { position, record_bytes, payload_bytes })
+}
+
+impl<'a> Kept<'a> {
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Self::Job(_) => kind::JOB,
+            Self::Moved(_) => kind::MOVED,
+            Self::Evicted { .. } => kind::EVICTED,
+            Self::Past(_) => kind::PAST,
+            Self::Ids { .. } => kind::IDS,
+        }
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        match self {
+            Self::Job(job) => job.encoded_len(),
+            Self::Moved(moved) => 16 + 8 + moved.record.len(),
+            Self::Evicted { queue, .. } => 8 + queue.len(),
+            Self::Past(ids) => ids.0.len(),
+            Self::Ids { .. } => 16,
+        }
+    }
+
+    pub(crate) fn payload_len(&self) -> usize {
+        match self {
+            Self::Job(job) => job.pushed.job.data.len(),
+            Self::Moved(moved) => moved.payload_bytes as usize,
+            Self::Evicted { .. } | Self::Past(_) | Self::Ids { .. } => 0,
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        match self {
+            Self::Job(job) => job.encode(out),
+            Self::Moved(moved) => {
+                out.id(moved.id);
+                out.u64(moved.from);
+                out.bytes(moved.record);
+            }
+            Self::Evicted { queue, below } => {
+                out.u64(*below);
+                out.bytes(queue.as_bytes());
+            }
+            Self::Past(ids) => out.bytes(ids.0),
+            Self::Ids { highest } => out.id(*highest),
+        }
+    }
+
+    /// Reads a record of one of the kinds above; `None` for any other kind.
+    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Option<Self>, Malformed> {
+        Ok(Some(match kind {
+            kind::JOB => Self::Job(Box::new(KeptJob::decode(from)?)),
+            kind::MOVED => {
+                let (id, place, record) = (from.id()?, from.u64()?, from.rest());
+                if record.first() == Some(&kind::MOVED) {
+                    return Err(Malformed("a moved record holds another one"));
+                }
+                let payload_bytes = Record::decode(record)?.payload_len() as u32;
+                Self::Moved(Moved { id, from: place, record, payload_bytes })
+            }
+            kind::EVICTED => {
+                let below = from.u64()?;
+                Self::Evicted { queue: utf8(from.rest())?, below }
+            }
+            kind::PAST => Self::Past(PastIds::decode(from.rest())?),
+            kind::IDS => Self::Ids { highest: from.id()? },
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl<'a> KeptJob<'a> {
+    /// Whether all that it points to lies before `position`, where it stands itself.
+    pub(crate) fn points_before(&self, position: u64) -> Result<(), Malformed> {
+        let outcome = match &self.place {
+            Place::Ended(_, outcome) => Some(outcome.stored),
+            Place::Pending(_) | Place::Active { .. } => None,
+        };
+        let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
+        let message = notes.and_then(|notes| notes.message);
+        let lines = notes.into_iter().flat_map(|notes| notes.logs.iter()).map(|line| line.stored);
+        let mut all = outcome.into_iter().chain(message).chain(self.shared).chain(lines);
+        if all.any(|stored| stored.position >= position) {
+            return Err(Malformed("a job points to a record that is not there yet"));
+        }
+        Ok(())
+    }
+
+    fn parts(&self) -> u16 {
+        let bit = |present: bool, bit: u16| if present { bit } else { 0 };
+        let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
+        let run = self.rare.as_ref().and_then(|rare| rare.run);
+        bit(matches!(self.place, Place::Active { .. }), part::ACTIVE)
+            | bit(matches!(self.place, Place::Ended(..)), part::ENDED)
+            | bit(self.rare.is_some(), part::RARE)
+            | bit(notes.is_some(), part::NOTES)
+            | bit(notes.is_some_and(|notes| notes.message.is_some()), part::MESSAGE)
+            | bit(run.is_some(), part::RUN)
+            | bit(run.is_some_and(|(_, continued)| continued), part::CONTINUED)
+            | bit(self.shared.is_some(), part::SHARED)
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        let parts = self.parts();
+        let sized = |bit: u16, size: usize| if parts & bit != 0 { size } else { 0 };
+        let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
+        let lines = notes.map_or(0, |notes| notes.logs.0.len());
+        2 + 1
+            + 2
+            + 1
+            + sized(part::ACTIVE, 16 + 4 + 8)
+            + sized(part::ENDED, 3 * 8 + STORED)
+            + sized(part::RARE, 8)
+            + sized(part::NOTES, 8 + 2 + lines)
+            + sized(part::MESSAGE, STORED)
+            + sized(part::RUN, 8)
+            + sized(part::SHARED, STORED)
+            + self.pushed.encoded_len()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        let state = match self.place {
+            Place::Pending(state) | Place::Ended(state, _) => state,
+            Place::Active { .. } => State::Active,
+        };
+        out.u16(self.parts());
+        out.u8(state as u8);
+        out.u16(self.attempts);
+        out.u8(self.stalls);
+        match &self.place {
+            Place::Pending(_) => {}
+            Place::Active { token, ttl_ms, at_ms } => {
+                out.id(JobId(token.0));
+                out.u32(*ttl_ms);
+                out.u64(*at_ms);
+            }
+            Place::Ended(_, outcome) => {
+                out.u64(outcome.finished_at_ms);
+                out.u64(outcome.started_at_ms);
+                out.u64(outcome.order);
+                put(out, &outcome.stored);
+            }
+        }
+        if let Some(rare) = &self.rare {
+            out.u64(rare.expires_at_ms);
+            if let Some(notes) = &rare.notes {
+                out.u64(notes.progress.to_bits());
+                out.short(notes.logs.0);
+                if let Some(message) = &notes.message {
+                    put(out, message);
+                }
+            }
+            if let Some((due_ms, _)) = rare.run {
+                out.u64(due_ms);
+            }
+        }
+        if let Some(shared) = &self.shared {
+            put(out, shared);
+        }
+        self.pushed.encode(out);
+    }
+
+    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let parts = from.u16()?;
+        let has = |bit: u16| parts & bit != 0;
+        let state = from.u8()?;
+        let state = State::ALL.into_iter().find(|&known| known as u8 == state);
+        let state = state.ok_or(Malformed("a job in no known state"))?;
+        let (attempts, stalls) = (from.u16()?, from.u8()?);
+        let place = match (has(part::ACTIVE), has(part::ENDED)) {
+            (true, false) if state == State::Active => {
+                let token = Token(from.id()?.0);
+                Place::Active { token, ttl_ms: from.u32()?, at_ms: from.u64()? }
+            }
+            (false, true) if state.is_end() => {
+                let (finished_at_ms, started_at_ms) = (from.u64()?, from.u64()?);
+                let (order, stored) = (from.u64()?, stored(&mut from)?);
+                Place::Ended(state, Outcome { finished_at_ms, started_at_ms, order, stored })
+            }
+            (false, false) if state != State::Active && !state.is_end() => Place::Pending(state),
+            _ => return Err(Malformed("a job whose state and place differ")),
+        };
+        let rare = has(part::RARE).then(|| Rare::decode(&mut from, parts)).transpose()?;
+        let shared = has(part::SHARED).then(|| stored(&mut from)).transpose()?;
+        let pushed = Pushed::decode(from)?;
+        let waits = !pushed.job.unmet.is_empty();
+        if waits != (state == State::WaitingChildren) {
+            return Err(Malformed("a job that waits for others must name them"));
+        }
+        if shared.is_some() && pushed.job.repeat.is_none() || waits && rare.is_none() {
+            return Err(Malformed("a job without the options that it needs"));
+        }
+        Ok(Self { pushed, attempts, stalls, place, rare, shared })
+    }
+}
+
+impl<'a> Rare<'a> {
+    fn decode(from: &mut Reader<'a>, parts: u16) -> Result<Self, Malformed> {
+        let has = |bit: u16| parts & bit != 0;
+        let expires_at_ms = from.u64()?;
+        let notes = if has(part::NOTES) {
+            let progress = f64::from_bits(from.u64()?);
+            let logs = Lines::decode(from.short()?)?;
+            let message = has(part::MESSAGE).then(|| stored(from)).transpose()?;
+            Some(KeptNotes { progress, message, logs })
+        } else {
+            None
+        };
+        let due_ms = has(part::RUN).then(|| from.u64()).transpose()?;
+        let run = due_ms.map(|due_ms| (due_ms, has(part::CONTINUED)));
+        Ok(Self { expires_at_ms, notes, run })
+    }
+}

@@ -1,0 +1,318 @@
+//! The beginning of the log is given up. The fear: a restart that misses what was told only there.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use corq_shards::change::Change;
+use corq_shards::changed::Level;
+use corq_shards::command::{Command, Limit, NewJob, Repeat, SetCron};
+use corq_shards::effect::Reply;
+use corq_shards::id::JobId;
+use corq_shards::job::State;
+use corq_shards::kept_record::Kept;
+use corq_shards::record::Record;
+use corq_shards::schedule::Plan;
+use support::{Bed, SPAN_BITS};
+
+const SPAN: usize = 1 << SPAN_BITS;
+
+/// Writes a record that nothing needs for long.
+fn fill(bed: &mut Bed) {
+    let paused = bed.shard.queue("filler").is_none_or(|queue| !queue.is_paused());
+    bed.run(1, &Command::Pause { queue: "filler", paused });
+}
+
+/// Gives up all that has been written so far.
+fn reclaim_all(bed: &mut Bed) {
+    let end = bed.journal.records.len();
+    while bed.journal.gone < end {
+        // What nothing needs fills the span up.
+        while bed.journal.gone + SPAN > bed.journal.records.len() {
+            fill(bed);
+        }
+        bed.reclaim(SPAN);
+    }
+}
+
+/// Ends the process and starts the next one from what is left of the log.
+fn restart(bed: &mut Bed) {
+    let facts = bed.shard.facts();
+    bed.shard = bed.replayed();
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.shard.facts(), facts);
+    bed.shard.restart(bed.now_ms);
+}
+
+#[test]
+fn order_of_delivery_survives() {
+    let mut bed = Bed::new();
+    let job = |lifo, priority| NewJob { lifo, priority, data: b"\x01", ..NewJob::default() };
+    let fifo: Vec<JobId> = (0..40).map(|_| bed.push("q", job(false, 0))).collect();
+    let lifo: Vec<JobId> = (0..40).map(|_| bed.push("q", job(true, 0))).collect();
+    let urgent = bed.push("q", job(false, 9));
+    // Half of it is written again behind the other half.
+    (0..3).for_each(|_| bed.reclaim(SPAN));
+    restart(&mut bed);
+    let pulled: Vec<JobId> = bed.pull(1, "q", 100).into_iter().map(|(id, _)| id).collect();
+    let expected = std::iter::once(urgent).chain(lifo.into_iter().rev()).chain(fifo);
+    assert_eq!(pulled, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_dead_letter_queue_stays_oldest_first() {
+    let mut bed = Bed::new();
+    let job = NewJob { max_attempts: 1, ..NewJob::default() };
+    let ids: Vec<JobId> = (0..30).map(|_| bed.push("q", job.clone())).collect();
+    let held = bed.pull(1, "q", 30);
+    // They fail in another order than they came, some before and some after others are kept.
+    for (place, &(id, token)) in held.iter().rev().enumerate() {
+        bed.fail(id, Some(token)).unwrap();
+        if place == 12 {
+            bed.reclaim(SPAN);
+        }
+    }
+    let listed = |bed: &mut Bed| -> Vec<JobId> {
+        let failed: Vec<u32> = bed.shard.failed("q").collect();
+        failed.into_iter().map(|index| bed.shard.view(index).job.id).collect()
+    };
+    let expected: Vec<JobId> = ids.into_iter().rev().collect();
+    assert_eq!(listed(&mut bed), expected);
+    reclaim_all(&mut bed);
+    restart(&mut bed);
+    assert_eq!(listed(&mut bed), expected);
+}
+
+/// No record says that a completed job was forgotten for its number: others say it, by being there.
+#[test]
+fn what_was_forgotten_stays_forgotten_when_what_displaced_it_goes() {
+    let mut bed = Bed::new();
+    let old = bed.data("q", b"1");
+    let pause = |bed: &mut Bed| {
+        while !bed.journal.records.len().is_multiple_of(SPAN) {
+            fill(bed);
+        }
+    };
+    let displacing: Vec<JobId> = (0..20).map(|_| bed.data("q", b"2")).collect();
+    pause(&mut bed);
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    // The one to be forgotten is told again, behind those that will displace it.
+    while bed.journal.gone == 0 {
+        bed.reclaim(SPAN);
+    }
+    bed.ack(old, Some(token)).unwrap();
+    for (id, token) in bed.pull(1, "q", 20) {
+        bed.ack(id, Some(token)).unwrap();
+    }
+    assert_eq!(bed.state(old), None, "displaced");
+    bed.run(1, &Command::RetryCompleted { queue: "q", job: None });
+    bed.run(1, &Command::Drain { queue: "q" });
+    assert!(displacing.iter().all(|&id| bed.state(id).is_none()));
+    pause(&mut bed);
+    while bed.journal.gone < 2 * SPAN {
+        bed.reclaim(SPAN);
+        restart(&mut bed);
+        assert_eq!(bed.state(old), None);
+    }
+}
+
+#[test]
+fn ids_rise_although_no_record_of_a_job_is_left() {
+    let mut bed = Bed::new();
+    let last = (0..5).map(|_| bed.data("q", b"1")).last().unwrap();
+    bed.run(1, &Command::Drain { queue: "q" });
+    reclaim_all(&mut bed);
+    restart(&mut bed);
+    bed.now_ms -= 60_000;
+    assert!(bed.data("q", b"1") > last, "even if the clock went back");
+}
+
+#[test]
+fn settings_and_schedules_survive_and_are_written_once() {
+    let mut bed = Bed::new();
+    for round in 0..100 {
+        let paused = round % 2 == 1;
+        bed.run(1, &Command::Pause { queue: "q", paused });
+        let limit = Limit::PerSecond(Some(1 + round));
+        bed.run(1, &Command::Limit { queue: "q", limit });
+    }
+    let plan = Plan::every(900, None).unwrap();
+    let cron = SetCron {
+        name: "c",
+        queue: "q",
+        data: b"\xa1x",
+        schedule: None,
+        repeat_every_ms: Some(900),
+        timezone: None,
+        priority: 3,
+        runs_max: None,
+        plan,
+        moved: None,
+    };
+    bed.run(1, &Command::SetCron(&cron));
+    bed.run(1, &Command::StartCrons);
+    for _ in 0..30 {
+        bed.pass(900);
+    }
+    bed.run(1, &Command::Pause { queue: "q", paused: false });
+    bed.run(1, &Command::Drain { queue: "q" });
+    bed.run(1, &Command::Pause { queue: "q", paused: true });
+    let before = bed.journal.records.len();
+    reclaim_all(&mut bed);
+    let settings = bed.journal.records[before..].iter().filter(|bytes| {
+        let record = Record::decode(bytes).unwrap();
+        matches!(record, Record::Limited { .. } | Record::CronSet(_))
+            || matches!(record, Record::Paused { queue: "q", .. })
+    });
+    assert!(settings.count() <= 2 * 3, "the pause, the limit and the schedule, at most twice");
+    restart(&mut bed);
+    assert_eq!(bed.shard.cron("c").unwrap().executions, 30);
+}
+
+#[test]
+fn a_job_that_moved_keeps_all_its_texts() {
+    let mut bed = Bed::new();
+    let job = bed.push(
+        "q",
+        NewJob { data: b"\xa4data", tags: b"\x91\xa1t", group_id: Some("g"), ..NewJob::default() },
+    );
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    for change in [
+        Change::Log { level: Level::Warn, message: "one" },
+        Change::Progress { progress: 50.0, message: Some("half") },
+        Change::Log { level: Level::Info, message: "two" },
+    ] {
+        bed.run(1, &Command::Change { job, change });
+    }
+    bed.ack(job, Some(token)).unwrap();
+    for _ in 0..3 {
+        reclaim_all(&mut bed);
+        restart(&mut bed);
+        let view = bed.shard.view(bed.shard.find(job).unwrap());
+        let text = |stored: corq_shards::job::Stored| {
+            let record = &bed.journal.records[stored.position as usize];
+            assert_eq!(record.len(), stored.record_bytes as usize);
+            &record[record.len() - stored.payload_bytes as usize..]
+        };
+        let notes = view.options.unwrap().notes.as_ref().unwrap();
+        let logs: Vec<&[u8]> = notes.logs.iter().map(|line| text(line.stored)).collect();
+        assert_eq!(logs, [&b"one"[..], b"two"]);
+        assert_eq!(text(notes.message.unwrap()), b"half");
+        assert_eq!(text(view.outcome.unwrap().stored), &[0xc0]);
+        assert_eq!(text(view.data), b"\xa4data");
+        let record = &bed.journal.records[view.data.position as usize];
+        let pushed = Record::decode_original(record).unwrap().into_pushed().unwrap();
+        assert_eq!((pushed.job.tags, pushed.job.group_id), (&b"\x91\xa1t"[..], Some("g")));
+    }
+}
+
+#[test]
+fn the_runs_of_a_series_share_one_payload_wherever_it_moves() {
+    let mut bed = Bed::new();
+    let repeat = Repeat { every_ms: 1000, limit: None, count: 0 };
+    let data = vec![0xc0; 5000];
+    let job = NewJob { data: &data, repeat: Some(repeat), tags: b"\x91\xa1t", ..NewJob::default() };
+    bed.push("q", job);
+    for round in 0..60 {
+        bed.pass(1000);
+        let (id, token) = bed.pull(1, "q", 1)[0];
+        let view = bed.shard.view(bed.shard.find(id).unwrap());
+        let record = &bed.journal.records[view.data.position as usize];
+        let pushed = Record::decode_original(record).unwrap().into_pushed().unwrap();
+        assert_eq!((pushed.job.data, pushed.job.tags), (&data[..], &b"\x91\xa1t"[..]));
+        bed.ack(id, Some(token)).unwrap();
+        if round % 7 == 0 {
+            reclaim_all(&mut bed);
+            restart(&mut bed);
+            let large = bed.journal.records[bed.journal.gone..].iter();
+            assert_eq!(large.filter(|record| record.len() > 5000).count(), 1, "round {round}");
+        }
+    }
+    // A run with a payload of its own leaves the others theirs.
+    let queued = bed.known().last().unwrap();
+    let new = NewJob { data: b"\x07", repeat: Some(repeat), ..NewJob::default() };
+    bed.run(1, &Command::Change { job: queued, change: Change::Update { job: &new } });
+    reclaim_all(&mut bed);
+    restart(&mut bed);
+    let view = bed.shard.view(bed.shard.find(queued).unwrap());
+    assert_eq!((view.data.payload_bytes, view.data.position), (1, view.job.stored.position));
+    assert_eq!(view.options.unwrap().series.as_ref().unwrap().count, 60);
+}
+
+#[test]
+fn a_log_of_what_is_over_shrinks_to_nothing() {
+    let mut bed = Bed::new();
+    for _ in 0..50 {
+        let job = NewJob { remove_on_complete: true, data: b"\x01", ..NewJob::default() };
+        let id = bed.push("q", job);
+        let (_, token) = bed.pull(1, "q", 1)[0];
+        bed.ack(id, Some(token)).unwrap();
+    }
+    assert_eq!(bed.shard.needed_bytes(), 0);
+    let before = bed.journal.records.len();
+    for position in 0..before {
+        let record = bed.journal.records[position].clone();
+        assert!(!bed.shard.needs(position as u64, &record).unwrap(), "{position}");
+    }
+    reclaim_all(&mut bed);
+    let kept = bed.journal.records[before..].iter().map(|bytes| Record::decode(bytes).unwrap());
+    assert_eq!(kept.filter(|it| matches!(it, Record::Kept(Kept::Job(_)))).count(), 0);
+}
+
+#[test]
+fn what_comes_is_refused_while_there_is_no_room_and_what_ends_is_not() {
+    let mut bed = Bed::new();
+    let jobs: Vec<JobId> = (0..6).map(|_| bed.data("q", b"1")).collect();
+    let held = bed.pull(1, "q", 3);
+    bed.journal.full = (true, false);
+    let full = Some(Reply::Refused { place: 0, refusal: corq_shards::effect::Refusal::Full });
+    let before = bed.shard.facts();
+    let job = NewJob { data: b"\x01", ..NewJob::default() };
+    assert_eq!(bed.ask(1, &Command::Push { queue: "new", jobs: std::slice::from_ref(&job) }), full);
+    let update = Change::Update { job: &job };
+    assert_eq!(bed.ask(1, &Command::Change { job: jobs[5], change: update }), full);
+    let log = Change::Log { level: Level::Info, message: "x" };
+    assert_eq!(bed.ask(1, &Command::Change { job: jobs[5], change: log }), full);
+    assert_eq!(bed.shard.facts(), before, "nothing was changed");
+    bed.ack(held[0].0, Some(held[0].1)).unwrap();
+    bed.fail(held[1].0, Some(held[1].1)).unwrap();
+    let silent = Change::Progress { progress: 1.0, message: None };
+    assert_eq!(bed.ask(1, &Command::Change { job: held[2].0, change: silent }), Some(Reply::Done));
+    assert_eq!(bed.pull(1, "q", 1).len(), 1);
+    assert_eq!(
+        bed.ask(1, &Command::Change { job: jobs[5], change: Change::Cancel }),
+        Some(Reply::Done)
+    );
+    assert_eq!(bed.ask(1, &Command::Drain { queue: "q" }), Some(Reply::Count(1)));
+    bed.journal.full = (true, true);
+    let refused = bed.ack(held[2].0, Some(held[2].1)).unwrap_err();
+    assert_eq!(refused, corq_shards::effect::Refusal::Full);
+    assert_eq!(bed.state(held[2].0), Some(State::Active), "its worker can try again");
+    bed.journal.full = (false, false);
+    bed.ack(held[2].0, Some(held[2].1)).unwrap();
+}
+
+#[test]
+fn a_schedule_passes_over_the_runs_that_find_no_room() {
+    let mut bed = Bed::new();
+    let cron = SetCron {
+        name: "c",
+        queue: "q",
+        data: b"\xa1x",
+        schedule: None,
+        repeat_every_ms: Some(1000),
+        timezone: None,
+        priority: 0,
+        runs_max: None,
+        plan: Plan::every(1000, None).unwrap(),
+        moved: None,
+    };
+    bed.run(1, &Command::SetCron(&cron));
+    bed.run(1, &Command::StartCrons);
+    bed.pass(1000);
+    bed.journal.full.0 = true;
+    (0..3).for_each(|_| drop(bed.pass(1000)));
+    assert_eq!(bed.known().count(), 1);
+    bed.journal.full.0 = false;
+    bed.pass(1000);
+    assert_eq!((bed.known().count(), bed.shard.cron("c").unwrap().executions), (2, 2));
+}

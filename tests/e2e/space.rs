@@ -1,0 +1,387 @@
+//! Room on the disk. The fear: a log that grows for ever, a job that is lost when its part of the log
+//! goes, and a full disk that stops more than it must.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Server, Start, until};
+
+const SEGMENT: u64 = 16 << 20;
+
+/// One shard with the smallest files there are, and hardly any memory for payloads.
+fn small() -> Start {
+    Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).env("PAYLOAD_CACHE_MB", 4)
+}
+
+fn text(byte: char, length: usize) -> String {
+    std::iter::repeat_n(byte, length).collect()
+}
+
+/// Bytes of all files of the log.
+fn disk_bytes(data: &Path) -> u64 {
+    let entries = fs::read_dir(data.join("shard-0000")).unwrap();
+    entries.map(|entry| entry.unwrap().metadata().map_or(0, |about| about.len())).sum()
+}
+
+fn metrics(client: &mut Client) -> BTreeMap<String, u64> {
+    let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
+    let lines = text.as_str().unwrap().lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
+    // Some are fractions, of which nobody asks here.
+    pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+/// Brings in and completes so many jobs of 100 KB, of which nothing is kept.
+fn churn(client: &mut Client, jobs: usize) {
+    let data = text('c', 100_000);
+    for _ in 0..jobs / 20 {
+        let batch: Vec<Value> =
+            (0..20).map(|_| json!({"data": data, "removeOnComplete": true})).collect();
+        client.ok("PUSHB", json!({"queue": "churn", "jobs": batch}));
+        let pulled = client.ok("PULLB", json!({"queue": "churn", "count": 20}))["jobs"].clone();
+        let ids: Vec<&Value> = pulled.as_array().unwrap().iter().map(|job| &job["id"]).collect();
+        client.ok("ACKB", json!({"ids": ids}));
+    }
+}
+
+/// Jobs in every state, which are to be found unchanged whatever happens to the log.
+fn witnesses(client: &mut Client) -> Vec<String> {
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        let data = text('w', 200_000 + n);
+        let id = client.push_with("dead", data.as_str(), json!({"maxAttempts": 1, "tags": ["t"]}));
+        client.pull("dead");
+        client.ok("FAIL", json!({"id": id, "error": format!("why {n}")}));
+        ids.push(id);
+        let id = client.push_with("done", data.as_str(), json!({"jobId": format!("done-{n}")}));
+        client.pull("done");
+        client.ok("AddLog", json!({"id": id, "message": format!("line {n}")}));
+        client.ok("Progress", json!({"id": id, "progress": 50, "message": "half"}));
+        client.ok("ACK", json!({"id": id, "result": {"n": n}}));
+        ids.push(id);
+        ids.push(client.push_with(
+            "later",
+            data.as_str(),
+            json!({"delay": 3_600_000, "groupId": "g"}),
+        ));
+        ids.push(client.push_with(
+            "wait",
+            data.as_str(),
+            json!({"lifo": n % 2 == 0, "priority": n / 2}),
+        ));
+    }
+    let repeat = json!({"repeat": {"every": 1, "limit": 4}});
+    client.push_with("again", text('r', 300_000), repeat);
+    for _ in 0..3 {
+        let id = until("a run is due", || {
+            let job = client.ok("PULL", json!({"queue": "again"}))["job"].clone();
+            job["id"].as_str().map(ToOwned::to_owned)
+        });
+        client.ok("ACK", json!({"id": id}));
+        ids.push(id);
+    }
+    client.ok("Pause", json!({"queue": "dead"}));
+    client.ok("RateLimit", json!({"queue": "dead", "limit": 7}));
+    let hook = json!({"url": "https://example.com/hook", "events": ["job.failed"], "queue": "no"});
+    client.ok("AddWebhook", hook);
+    client.ok("Cron", json!({"name": "yearly", "queue": "c", "data": 1, "schedule": "@yearly"}));
+    ids
+}
+
+/// All that clients can see of them.
+fn seen(client: &mut Client, ids: &[String]) -> Value {
+    let mut all = Vec::new();
+    for id in ids {
+        let job = client.ok("GetJob", json!({"id": id}))["job"].clone();
+        assert!(job["data"].as_str().is_some_and(|data| data.len() >= 200_000), "{id}");
+        let result = client.ok("GetResult", json!({"id": id}))["result"].clone();
+        let logs = client.ok("GetLogs", json!({"id": id}))["data"].clone();
+        let progress = client.ok("GetProgress", json!({"id": id}))["message"].clone();
+        all.push(json!([job, result, logs, progress]));
+    }
+    for queue in ["dead", "done", "later", "wait", "again"] {
+        all.push(client.ok("GetJobCounts", json!({"queue": queue}))["counts"].clone());
+        all.push(client.ok("IsPaused", json!({"queue": queue}))["paused"].clone());
+        all.push(client.ok("Dlq", json!({"queue": queue}))["jobs"].clone());
+    }
+    all.push(client.ok("CronList", json!({}))["crons"].clone());
+    all.push(client.ok("ListWebhooks", json!({}))["data"]["webhooks"].clone());
+    json!(all)
+}
+
+#[test]
+fn the_log_stays_small_and_what_lives_moves_on_with_it() {
+    for durability in ["written", "synced"] {
+        let mut server = small().env("DURABILITY", durability).start();
+        let mut client = server.client();
+        let ids = witnesses(&mut client);
+        let before = seen(&mut client, &ids);
+        for round in 0..3 {
+            churn(&mut client, 800);
+            let now = metrics(&mut client);
+            let live = now["corq_log_live_bytes"];
+            assert!((4 << 20..32 << 20).contains(&live), "{live}");
+            // What is needed twice, three segments in use beyond that, and the reserve.
+            let most = 2 * live + 3 * SEGMENT + 4 * SEGMENT;
+            let found = disk_bytes(&server.data);
+            assert!(found <= most, "round {round}: {} MB with {live} live", found >> 20);
+            assert!(now["corq_log_disk_bytes"] >= found);
+            assert!(seen(&mut client, &ids) == before, "round {round}");
+            if round == 1 {
+                server.kill();
+                server.start();
+                client = server.client();
+                assert!(seen(&mut client, &ids) == before, "after a restart");
+            }
+        }
+        let now = metrics(&mut client);
+        assert!(now["corq_log_reclaimed_segments_total"] > 3);
+        assert!(now["corq_log_rewritten_bytes_total"] > 1_000_000);
+        assert_eq!(now["corq_log_full"], 0);
+        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
+        let links = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        let gone = links.filter(|link| link.to_string_lossy().ends_with(" (deleted)")).count();
+        assert_eq!(gone, 0, "files that have gone are not held open");
+    }
+}
+
+/// What hardly ever changes lies in the way of what comes and goes: all of it has to be moved again and
+/// again, and the log must not outgrow its bound meanwhile.
+#[test]
+fn a_large_cold_backlog_does_not_let_the_log_grow() {
+    let server = small().start();
+    let mut client = server.client();
+    let data = text('b', 500_000);
+    for _ in 0..10 {
+        let batch: Vec<Value> =
+            (0..20).map(|_| json!({"data": data, "delay": 3_600_000})).collect();
+        client.ok("PUSHB", json!({"queue": "cold", "jobs": batch}));
+    }
+    let live = metrics(&mut client)["corq_log_live_bytes"];
+    assert!((100_000_000..110_000_000).contains(&live), "{live}");
+    for _ in 0..30 {
+        churn(&mut client, 120);
+        let found = disk_bytes(&server.data);
+        assert!(found <= 2 * live + 7 * SEGMENT, "{} MB with {live} live", found >> 20);
+    }
+    assert!(metrics(&mut client)["corq_log_rewritten_bytes_total"] > live);
+    assert_eq!(client.counted("cold", "delayed"), 200);
+    let job = client.ok("GetJobs", json!({"queue": "cold", "limit": 1}))["jobs"][0].clone();
+    assert_eq!(job["data"], json!(data));
+}
+
+/// Damage in an old part of the log is told of with its place, is served to nobody, and stops nothing
+/// else. A start refuses it by name.
+#[test]
+fn damage_is_reported_with_its_place_and_never_served() {
+    let mut server = small().env("FSYNC_INTERVAL_MS", 1).start();
+    let mut client = server.client();
+    let bad = client.push_with("w", text('x', 300_000), json!({"delay": 3_600_000}));
+    let good = client.push_with("w", text('y', 300_000), json!({"delay": 3_600_000}));
+    churn(&mut client, 100);
+    let first = server.data.join("shard-0000/0000000000000000.seg");
+    let bytes = fs::read(&first).unwrap();
+    let at = bytes.windows(64).position(|window| window == &[b'x'; 64][..]).unwrap();
+    let file = fs::File::options().write(true).open(&first).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"z", at as u64 + 1000).unwrap();
+    assert_eq!(client.call("GetJob", json!({"id": bad}))["error"], "The stored job is damaged");
+    assert_eq!(client.ok("GetJob", json!({"id": good}))["job"]["id"], json!(good));
+    churn(&mut client, 1000);
+    until("the damage is reported", || {
+        let output = server.output();
+        let told = output.contains("the log is not reclaimed any more: 0000000000000000.seg");
+        (told && output.contains("at byte")).then_some(())
+    });
+    churn(&mut client, 20);
+    server.kill();
+    let (status, output) = small().run_to_its_end(&server.data);
+    assert!(!status.success(), "{output}");
+    assert!(output.contains("0000000000000000.seg is damaged at byte"), "{output}");
+}
+
+#[test]
+fn a_kill_while_the_log_is_being_reclaimed_loses_nothing() {
+    let mut server = small().start();
+    let mut client = server.client();
+    let ids = witnesses(&mut client);
+    let before = seen(&mut client, &ids);
+    for _ in 0..6 {
+        churn(&mut client, 700);
+        server.kill();
+        server.start();
+        client = server.client();
+        assert!(seen(&mut client, &ids) == before);
+    }
+}
+
+#[test]
+fn a_log_of_which_nothing_is_needed_goes_by_itself() {
+    let server = small().start();
+    let mut client = server.client();
+    let data = text('x', 500_000);
+    for _ in 0..20 {
+        let batch: Vec<Value> = (0..20).map(|_| json!({"data": data})).collect();
+        client.ok("PUSHB", json!({"queue": "q", "jobs": batch}));
+    }
+    assert!(disk_bytes(&server.data) > 12 * SEGMENT);
+    client.ok("Drain", json!({"queue": "q"}));
+    until("the disk is given back", || (disk_bytes(&server.data) <= 6 * SEGMENT).then_some(()));
+}
+
+/// A file system of its own, where the machine lets a test make one.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(path: &Path, bytes: u64) -> Option<Self> {
+        fs::create_dir_all(path).ok()?;
+        let size = format!("size={bytes}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path);
+        let done = mount.output().is_ok_and(|output| output.status.success());
+        done.then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+fn push(client: &mut Client, data: &str) -> Result<String, String> {
+    let reply = client.call("PUSH", json!({"queue": "q", "data": data}));
+    match reply["ok"].as_bool() {
+        Some(true) => Ok(reply["id"].as_str().unwrap().to_owned()),
+        _ => Err(reply["error"].as_str().unwrap().to_owned()),
+    }
+}
+
+/// Fills the disk with jobs; returns their ids.
+fn fill(client: &mut Client) -> Vec<String> {
+    let data = text('f', 300_000);
+    let mut ids = Vec::new();
+    loop {
+        match push(client, &data) {
+            Ok(id) => ids.push(id),
+            Err(error) => {
+                assert_eq!(error, "Disk full");
+                return ids;
+            }
+        }
+        assert!(ids.len() < 2000, "the disk does not fill");
+    }
+}
+
+/// Everything but what brings something new works on a full disk, and room made is used again.
+fn live_on_a_full_disk(server: &mut Server) {
+    let mut client = server.client();
+    let mut ids = fill(&mut client);
+    assert!(ids.len() > 40, "{} jobs fit", ids.len());
+    let named =
+        client.call("PUSH", json!({"queue": "q", "data": text('n', 300_000), "jobId": "n"}));
+    assert_eq!(named["error"], "Disk full");
+    assert_eq!(client.call("GetJobByCustomId", json!({"customId": "n"}))["ok"], false);
+    let cron =
+        json!({"name": "c", "queue": "q", "data": text('c', 300_000), "schedule": "@yearly"});
+    assert_eq!(client.call("Cron", cron)["error"], "Disk full");
+    let url = format!("https://example.com/{}", text('h', 2000));
+    // Of a queue where nothing happens.
+    let hook = json!({"url": url, "events": [], "queue": "no"});
+    let hooks = (0..1000).find_map(|_| {
+        let reply = client.call("AddWebhook", hook.clone());
+        (reply["ok"] == false).then(|| reply["error"].clone())
+    });
+    assert_eq!(hooks, Some(json!("Disk full")));
+    let now = metrics(&mut client);
+    assert_eq!(now["corq_log_full"], 1);
+    assert!(now["corq_pushes_refused_total"] >= 1);
+    let mut web = server.web();
+    let job = json!({"data": text('f', 300_000)});
+    let refused = web.post("/queues/q/jobs", job);
+    assert_eq!(refused.expect(507), json!({"ok": false, "error": "Disk full"}));
+    let ready = json!({"ok": false, "ready": false, "error": "Disk full"});
+    assert_eq!(web.get("/ready").expect(503), ready);
+    let health = web.get("/health").expect(200);
+    assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!("Disk full")));
+
+    let first = client.pull("q");
+    assert_eq!(first["id"], json!(ids.remove(0)));
+    client.ok("ACK", json!({"id": first["id"], "result": "done"}));
+    let (second, token) = client.pull_owned("q", 30_000);
+    assert_eq!(second["id"], json!(ids.remove(0)));
+    client.ok("FAIL", json!({"id": second["id"], "token": token, "error": "why"}));
+    let cancelled = ids.remove(0);
+    client.ok("Cancel", json!({"id": cancelled}));
+
+    server.kill();
+    server.start();
+    let mut client = server.client();
+    for id in &ids {
+        assert_eq!(client.state(id), "waiting", "{id} was acknowledged");
+    }
+    assert_eq!(client.ok("GetResult", json!({"id": first["id"]}))["result"], "done");
+    assert_eq!(client.state(&cancelled), "unknown");
+    // A start cuts the last file behind its last block, so there is a little room.
+    let more = fill(&mut client).len();
+    assert!(more < ids.len(), "{more} jobs more");
+
+    client.ok("Drain", json!({"queue": "q"}));
+    until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
+    assert_eq!(metrics(&mut client)["corq_log_full"], 0);
+    let mut web = server.web();
+    assert_eq!(web.get("/ready").expect(200), json!({"ok": true, "ready": true}));
+    assert_eq!(web.get("/health").expect(200)["status"], "healthy");
+    assert!(fill(&mut client).len() > 30, "there is room for as many again");
+}
+
+#[test]
+fn a_bound_on_the_log_refuses_jobs_and_nothing_else() {
+    for durability in ["written", "synced"] {
+        let start = small().env("DATA_MAX_MB", 96).env("DURABILITY", durability);
+        let mut server = start.start();
+        live_on_a_full_disk(&mut server);
+        assert!(disk_bytes(&server.data) <= 96 << 20);
+    }
+}
+
+#[test]
+fn a_full_file_system_refuses_jobs_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("small");
+    let Some(_mount) = Mount::new(&place, 180 << 20) else {
+        eprintln!("not run: this machine lets no test mount a file system");
+        return;
+    };
+    let mut server = small().argument("--data-path").argument(place.to_str().unwrap()).start();
+    live_on_a_full_disk(&mut server);
+
+    // Somebody else takes what is left, and gives it back.
+    let mut client = server.client();
+    client.ok("Drain", json!({"queue": "q"}));
+    until("service resumes by itself", || push(&mut client, "small").ok());
+    let free = until("the log has shrunk", || {
+        let stat = rustix::fs::statvfs(&place).unwrap();
+        Some(stat.f_bavail * stat.f_frsize).filter(|&free| free > 2 * SEGMENT)
+    });
+    let other = place.join("other");
+    let file = fs::File::create(&other).unwrap();
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free).unwrap();
+    let ids = fill(&mut client);
+    assert_eq!(client.state(&ids[0]), "waiting");
+    drop(file);
+    fs::remove_file(&other).unwrap();
+    until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
+}
+
+#[test]
+fn a_bound_that_leaves_no_room_to_work_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = small().env("DATA_MAX_MB", 64);
+    let (status, output) = start.run_to_its_end(&dir.path().join("d"));
+    assert!(!status.success(), "{output}");
+    assert!(output.contains("DATA_MAX_MB: 64") && output.contains("at least 80"), "{output}");
+}
