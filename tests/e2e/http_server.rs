@@ -2,11 +2,13 @@
 //! a supervisor that is told the wrong thing.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::support::stream::{Sse, WebSocket};
-use crate::support::{Client, Server, Start, until};
+use crate::support::{Client, Http, Server, Start, until};
 use crate::{client, queue, shared};
 
 fn keys(object: &Value) -> BTreeSet<&str> {
@@ -97,6 +99,72 @@ fn get_healthz_and_live_say_ok_as_text() {
 fn get_ready_says_so() {
     let answer = shared().web().get("/ready");
     assert_eq!(answer.expect(200), json!({"ok": true, "ready": true}));
+}
+
+/// Until `/ready` answers with this status; a refusal must say this.
+fn await_ready(web: &mut Http, status: u16, why: &str) {
+    until(why, || {
+        let answer = web.get("/ready");
+        if answer.status == 503 {
+            assert_eq!(answer.json(), json!({"ok": false, "ready": false, "error": why}));
+            assert_eq!(web.get("/health").expect(200)["status"], "degraded");
+        }
+        (answer.status == status).then_some(())
+    });
+}
+
+#[test]
+fn a_server_without_room_for_the_next_log_file_is_not_ready_and_says_why() {
+    let server = Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).start();
+    let (mut web, mut tcp) = (server.web(), server.client());
+    // Something in the place of the second.
+    let directory = server.data.join("shard-0000");
+    let first = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().file_name();
+    let second = first.to_str().unwrap().replace("0.seg", "1.seg");
+    let obstacle = directory.join(&second);
+    assert!(first != *second, "{first:?}");
+    std::fs::create_dir(&obstacle).unwrap();
+    let push = |tcp: &mut Client| drop(tcp.push("q", "x".repeat(1 << 20)));
+    // The second is made well before the first is full.
+    (0..14).for_each(|_| push(&mut tcp));
+    await_ready(&mut web, 503, "The disk has no room for the next log file");
+    // There is room in the first, so jobs are still taken.
+    push(&mut tcp);
+    std::fs::remove_dir(&obstacle).unwrap();
+    await_ready(&mut web, 200, "The disk has no room for the next log file");
+    (0..17).for_each(|_| push(&mut tcp));
+    assert_eq!(tcp.ok("Count", json!({"queue": "q"}))["count"], 32);
+}
+
+#[test]
+fn a_server_whose_disk_is_far_behind_is_not_ready_and_says_why() {
+    let server =
+        Start::new().env("SHARDS", 1).env("DURABILITY", "synced").env("LOG_WAITING_MB", 1).start();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut tcp = server.client();
+                let options = json!({"queue": "q", "data": "x".repeat(3 << 20)});
+                while !over.load(Ordering::Relaxed) {
+                    let pushed = tcp.ok("PUSH", options.clone());
+                    tcp.ok("Cancel", json!({"id": pushed["id"]}));
+                }
+            });
+        }
+        let mut web = server.web();
+        until("the disk is behind", || {
+            let answer = web.get("/ready");
+            if answer.status == 503 {
+                let text = "The disk is too far behind";
+                assert_eq!(answer.json(), json!({"ok": false, "ready": false, "error": text}));
+                over.store(true, Ordering::Relaxed);
+            }
+            (answer.status == 503).then_some(())
+        });
+        over.store(true, Ordering::Relaxed);
+    });
+    await_ready(&mut server.web(), 200, "The disk is too far behind");
 }
 
 #[test]
