@@ -142,6 +142,10 @@ impl Shard {
         let (finished_at_ms, started_at_ms) = (buried.at_ms, buried.started_at_ms);
         let order = stored.position;
         self.end(job, State::Failed, Outcome { finished_at_ms, started_at_ms, order, stored });
+        if self.jobs.slab[job].has(flags::REMOVE_ON_FAIL) {
+            // By the same record: a crash may come between any two.
+            self.remove(job);
+        }
     }
 
     /// [`crate::record::Record::Stalled`].
