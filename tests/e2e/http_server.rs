@@ -114,29 +114,6 @@ fn await_ready(web: &mut Http, status: u16, why: &str) {
 }
 
 #[test]
-fn a_server_without_room_for_the_next_log_file_is_not_ready_and_says_why() {
-    let server = Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).start();
-    let (mut web, mut tcp) = (server.web(), server.client());
-    // Something in the place of the second.
-    let directory = server.data.join("shard-0000");
-    let first = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().file_name();
-    let second = first.to_str().unwrap().replace("0.seg", "1.seg");
-    let obstacle = directory.join(&second);
-    assert!(first != *second, "{first:?}");
-    std::fs::create_dir(&obstacle).unwrap();
-    let push = |tcp: &mut Client| drop(tcp.push("q", "x".repeat(1 << 20)));
-    // The second is made well before the first is full.
-    (0..14).for_each(|_| push(&mut tcp));
-    await_ready(&mut web, 503, "The disk has no room for the next log file");
-    // There is room in the first, so jobs are still taken.
-    push(&mut tcp);
-    std::fs::remove_dir(&obstacle).unwrap();
-    await_ready(&mut web, 200, "The disk has no room for the next log file");
-    (0..17).for_each(|_| push(&mut tcp));
-    assert_eq!(tcp.ok("Count", json!({"queue": "q"}))["count"], 32);
-}
-
-#[test]
 fn a_server_whose_disk_is_far_behind_is_not_ready_and_says_why() {
     let server =
         Start::new().env("SHARDS", 1).env("DURABILITY", "synced").env("LOG_WAITING_MB", 1).start();
