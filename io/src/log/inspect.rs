@@ -629,8 +629,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
             };
             let mut at = first.0 - start.0;
             while at < geometry.segment_bytes {
-                let header =
-                    self.reader.bytes(&mut self.files, number, at, BLOCK_HEADER_BYTES)?;
+                let header = self.reader.bytes(&mut self.files, number, at, BLOCK_HEADER_BYTES)?;
                 if header.is_empty() {
                     break;
                 }

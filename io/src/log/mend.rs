@@ -197,7 +197,11 @@ impl Mender<'_> {
                 let last = mark.sequence + 1 == gap.next.sequence;
                 let (bytes, crc) = if last { forge(header, gap.next.prev) } else { plain(header) };
                 file.write_all_at(&bytes, at)?;
-                mark = Mark { end: start.plus(at + block_bytes), sequence: mark.sequence + 1, prev: crc };
+                mark = Mark {
+                    end: start.plus(at + block_bytes),
+                    sequence: mark.sequence + 1,
+                    prev: crc,
+                };
                 at += block_bytes;
             }
             file.sync_all()?;
@@ -344,9 +348,11 @@ mod tests {
         };
         assert_eq!(dealt(&mut [stretch(0, 64, true, 0)], 1), (true, vec![1]));
         assert!(!dealt(&mut [stretch(0, 64, true, 0)], 2).0);
-        let mut three = [stretch(0, 128, false, 0), stretch(0, 640, false, 1), stretch(0, 64, true, 1)];
+        let mut three =
+            [stretch(0, 128, false, 0), stretch(0, 640, false, 1), stretch(0, 64, true, 1)];
         assert_eq!(dealt(&mut three, 5), (true, vec![2, 2, 1]));
-        let mut three = [stretch(0, 0, false, 0), stretch(0, 640, false, 1), stretch(0, 64, true, 1)];
+        let mut three =
+            [stretch(0, 0, false, 0), stretch(0, 640, false, 1), stretch(0, 64, true, 1)];
         assert!(!dealt(&mut three, 1).0, "fewer are lost than there are files without one");
     }
 }

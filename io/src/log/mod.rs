@@ -66,6 +66,7 @@ pub use memory::MemoryDisk;
 pub use mend::{Mended, mend};
 pub use position::{Position, SEGMENT_HEADER_BYTES};
 pub use recovery::{Dropped, Recovery};
+pub use segment::file_name as segment_file;
 
 use cold::ColdReads;
 use forget::Scanner;

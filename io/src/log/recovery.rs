@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
 
-
 /// What a start found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {

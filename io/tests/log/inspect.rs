@@ -11,7 +11,12 @@ use tempfile::TempDir;
 const LOG_ID: u64 = 77;
 
 fn small() -> LogConfig {
-    LogConfig { segment_bytes: 1 << 13, record_bytes_max: 1000, log_id: LOG_ID, ..config(Mode::Written) }
+    LogConfig {
+        segment_bytes: 1 << 13,
+        record_bytes_max: 1000,
+        log_id: LOG_ID,
+        ..config(Mode::Written)
+    }
 }
 
 /// A directory with a log of several small segments, all of it synced but the last two turns.
@@ -173,7 +178,8 @@ fn every_changed_byte_is_damage_or_a_torn_tail_and_all_other_blocks_are_seen() {
             } else {
                 // A start takes it, and sees the same.
                 torn += usize::from(inspection.tail.is_some());
-                let (recovery, found) = bed.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+                let (recovery, found) =
+                    bed.open().unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert!(found == seen, "{what}");
                 assert_eq!(recovery.dropped, inspection.tail, "{what}");
             }
