@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat rivals crash hang sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat http fanout rivals crash hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ flat: ## Measure whether a job costs the same beside a million others
 	cargo build --release --workspace
 	scripts/flat.sh
 
+http: ## Measure what a push over HTTP costs beside one over TCP
+	scripts/http.sh
+
+fanout: ## Measure whether listeners to events delay those who push
+	scripts/fanout.sh
+
 release: ## Build the binaries with all optimisations into target/release
 	@scripts/setup.sh
 	cargo build --release --workspace
@@ -53,11 +59,14 @@ crash: ## Kill the server 20 times per setting under load and reconcile every jo
 hang: ## Load two shards for five minutes without a single late answer
 	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
 
+hostile: ## Attack the HTTP port with 10,000 slow and mean clients and print what it costs
+	CORQ_HOSTILE_CONNECTIONS=10000 cargo test --profile quick --test hostile -- --nocapture
+
 sim: ## Simulate SEEDS schedules with crashes (default 20000)
 	CORQ_SIM_SEEDS=$${SEEDS:-20000} cargo test --profile quick -p corq-sim --test sim
 
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh
 
-judges: ## Run the official clients and others' WebSocket and SSE clients against the server
-	cargo test --test clients
+judges: ## Run the official clients, others' WebSocket and SSE clients, schemathesis and a browser
+	CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on cargo test --test clients

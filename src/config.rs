@@ -89,6 +89,10 @@ pub struct Config {
     #[arg(long, env = "DATA_MAX_MB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub data_max_mb: Option<u64>,
 
+    /// Records that may wait for a slow disk before a shard takes no more commands, in MB
+    #[arg(long, env = "LOG_WAITING_MB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub log_waiting_mb: u64,
+
     /// Accepted tokens, separated by commas; none: everybody may come in
     #[arg(long, env = "AUTH_TOKENS", value_delimiter = ',', hide_env_values = true)]
     pub auth_tokens: Vec<String>,

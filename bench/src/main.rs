@@ -7,6 +7,7 @@
 mod control;
 mod engine;
 mod lane;
+mod listen;
 mod options;
 mod phase;
 mod process;
@@ -25,6 +26,7 @@ use clap::Parser;
 use control::{Control, Field};
 use engine::Engine;
 use lane::Connection;
+use listen::Listeners;
 use options::{Cli, Options, Workload};
 use phase::{Plan, Waiting};
 use process::Usage;
@@ -90,6 +92,7 @@ fn measure(
             return Err(format!("while prefilling: {error}"));
         }
     }
+    let listeners = Listeners::open(options, queues)?;
     let usage = || options.pid.map(Usage::read).transpose();
     let (before, own_before) = (usage()?, process::own_cpu_us());
     let tally = engine.run(plan)?;
@@ -98,6 +101,7 @@ fn measure(
     let mut report = Report::new(workload, plan.window, prefill.jobs_to_push, tally);
     report.own_cpu_us = own_after - own_before;
     report.server_usage = before.zip(after);
+    report.judge_listeners((options.listeners > 0).then(|| listeners.close()));
     report.judge(&engine.ledger.seen, plan);
     if plan.producers == engine.connections.len() {
         let mut waiting = 0;

@@ -138,6 +138,15 @@ pub(crate) struct Options {
     /// Jobs pushed before the measured span [default: what `worker` and `drain` will take].
     #[arg(long)]
     pub(crate) prefill: Option<u32>,
+    /// Clients that listen to the events of all of this over HTTP.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) listeners: u32,
+    /// The server's HTTP port, for them.
+    #[arg(long, default_value_t = 6790)]
+    pub(crate) http_port: u16,
+    /// Each of them listens to one queue instead of to all.
+    #[arg(long)]
+    pub(crate) listen_to_one: bool,
     /// Leave the queues as they are at the end.
     #[arg(long)]
     pub(crate) keep: bool,

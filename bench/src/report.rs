@@ -23,6 +23,8 @@ pub(crate) struct Report {
     prefill: u64,
     tally: Tally,
     verified: Option<String>,
+    /// What listeners have heard, where there were any.
+    heard: Option<Value>,
 }
 
 impl Report {
@@ -52,6 +54,7 @@ impl Report {
             prefill,
             tally,
             verified: None,
+            heard: None,
         }
     }
 
@@ -102,6 +105,14 @@ impl Report {
         } else if self.problems.is_empty() {
             self.verified = Some(format!("the queues hold all {waiting} jobs"));
         }
+    }
+
+    /// Takes what listeners have heard.
+    pub(crate) fn judge_listeners(&mut self, heard: Option<Value>) {
+        if let Some(early @ 1..) = heard.as_ref().and_then(|heard| heard["ended_early"].as_u64()) {
+            self.problems.push(format!("{early} streams of events ended early"));
+        }
+        self.heard = heard;
     }
 
     fn jobs_per_second(&self) -> f64 {
@@ -160,6 +171,9 @@ impl Report {
             line("server memory", memory_text(before, after, self.rss_per_job(before, after)));
         }
         line("generator CPU", format!("{:.3} us per job", self.per_job(self.own_cpu_us)));
+        if let Some(heard) = &self.heard {
+            line("listeners", heard.to_string());
+        }
         if self.tally.empty_pulls > 0 {
             line("pulls that found nothing", self.tally.empty_pulls.to_string());
         }
@@ -204,6 +218,7 @@ impl Report {
             "closed_loop": self.workload != "open",
             "server_process": server,
             "generator_cpu_us_per_job": self.per_job(self.own_cpu_us),
+            "heard": self.heard,
             "empty_pulls": self.tally.empty_pulls,
             "errors": self.tally.errors,
             "first_error": self.tally.first_error,

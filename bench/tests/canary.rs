@@ -197,3 +197,44 @@ fn a_refused_command_is_counted_and_its_text_is_shown() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("1 errors, the first: Job not found"), "{}", text(&output));
 }
+
+/// A server of events that tells each listener of three, and then goes on or ends.
+fn tell(ends: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut socket in listener.incoming().flatten() {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                socket.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            assert!(request.starts_with(b"GET /events HTTP/1.1\r\n"));
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+            let messages = "data: {\"connected\":true}\n\n: still here\n\n".to_owned()
+                + &"data: {\"data\":1}\n\n".repeat(3);
+            socket.write_all((head.to_owned() + &messages).as_bytes()).unwrap();
+            open.extend((!ends).then_some(socket));
+        }
+    });
+    port.to_string()
+}
+
+#[test]
+fn listeners_count_every_event_they_hear() {
+    let arguments = ["push", "--jobs", "500", "--json", "--listeners", "4", "--http-port"];
+    let output = bench(Fault::None, &[&arguments[..], &[&tell(false)]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("\"count\":4,"), "{}", text(&output));
+    assert!(text(&output).contains("\"events\":12}"), "{}", text(&output));
+}
+
+#[test]
+fn a_stream_of_events_that_ends_early_is_seen() {
+    let arguments = ["push", "--jobs", "5000", "--window", "1", "--listeners", "2", "--http-port"];
+    let output = bench(Fault::None, &[&arguments[..], &[&tell(true)]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("2 streams of events ended early"), "{}", text(&output));
+}

@@ -196,8 +196,7 @@ impl Shard {
             let stored = out.journal.append(&Record::Buried(buried));
             self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
-        }
-        if removed {
+        } else {
             out.journal.append(&Record::Removed { id });
             self.remove(job);
         }

@@ -9,7 +9,7 @@
 //! 2. What jobs point to besides (results, texts, shared payloads) goes on byte by byte, and the
 //!    pointers follow it by its old address.
 //! 3. What no record says, because others give it (completed jobs that were forgotten for their number
-//!    or age), is said once before records that gave it go.
+//!    or age; the ids of all that were completed), is said once before records that gave it go.
 
 use crate::changed::Changed;
 use crate::command::{Limit, NewJob};
@@ -17,13 +17,16 @@ use crate::cron_record::CronSet;
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::{Job, Options, State, Stored, flags};
-use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, Place, Rare};
+use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
 use crate::mutate::RETENTION_CHECK_MS;
 use crate::record::{Journal, Pushed, Record};
 use crate::repeat::Series;
 use crate::shard::{SLICE, Shard};
 use crate::slab::NONE;
 use crate::wire::Malformed;
+
+/// Records of forgotten jobs written at a time.
+const PAST_BATCHES: u32 = 4;
 
 /// What still needs an old record.
 #[derive(Default)]
@@ -121,7 +124,7 @@ impl Shard {
             | Record::CronRemoved { .. }
             | Record::Met { .. }
             | Record::WebhookRemoved { .. }
-            | Record::Kept(Kept::Evicted { .. } | Kept::Ids { .. }) => {}
+            | Record::Kept(Kept::Evicted { .. } | Kept::Past(_) | Kept::Ids { .. }) => {}
         }
         needs
     }
@@ -280,9 +283,12 @@ impl Shard {
         self.note_cron(index, stored);
     }
 
-    /// To be called when all records up to a point have been handed to [`Shard::keep`], until it says
+    /// To be called when all records before `until` have been handed to [`Shard::keep`], until it says
     /// true: then they may go.
-    pub fn end_keeping<J: Journal>(&mut self, journal: &mut J) -> bool {
+    pub fn end_keeping<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
+        if !self.keep_past(until, journal) {
+            return false;
+        }
         for _ in 0..SLICE {
             if self.keep_cursor >= self.queues.end() {
                 self.keep_cursor = 0;
@@ -291,6 +297,22 @@ impl Shard {
             }
             self.note_evicted(self.keep_cursor, journal);
             self.keep_cursor += 1;
+        }
+        false
+    }
+
+    /// Says which jobs were completed and forgotten, as far as only records before `until` do. True
+    /// when that is done.
+    fn keep_past<J: Journal>(&mut self, until: u64, journal: &mut J) -> bool {
+        let mut bytes = Vec::new();
+        for _ in 0..PAST_BATCHES {
+            let ids = self.past.told_before(until);
+            if ids.is_empty() {
+                return true;
+            }
+            let ids = PastIds::new(&ids, &mut bytes);
+            let stored = journal.append(&Record::Kept(Kept::Past(ids)));
+            self.past.told_at(stored.position);
         }
         false
     }
@@ -337,6 +359,13 @@ impl Shard {
                 let about = &mut self.queues[queue];
                 about.evicted_below = about.evicted_below.max(*below);
                 about.evicted_noted = about.evicted_noted.max(*below);
+            }
+            Kept::Past(ids) => {
+                for id in ids.iter() {
+                    if !self.past.has(id) {
+                        self.past.note(id, stored.position);
+                    }
+                }
             }
             Kept::Ids { highest } => self.ids.rise_above(*highest),
         }

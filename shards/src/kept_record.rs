@@ -23,11 +23,45 @@ pub enum Kept<'a> {
         /// Those whose place among the ends is below this.
         below: u64,
     },
+    /// Jobs that were completed and are forgotten.
+    Past(PastIds<'a>),
     /// Ids up to this one have been given out.
     Ids {
         /// The highest.
         highest: JobId,
     },
+}
+
+/// Ids of jobs, as bytes.
+#[derive(Clone, Copy)]
+pub struct PastIds<'a>(&'a [u8]);
+
+impl<'a> PastIds<'a> {
+    /// Writes ids into `bytes`, and views them.
+    pub fn new(ids: &[JobId], bytes: &'a mut Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
+        Self(bytes)
+    }
+
+    fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match bytes.as_chunks::<16>() {
+            (_, []) => Ok(Self(bytes)),
+            _ => Err(Malformed("a row of ids is cut short")),
+        }
+    }
+
+    /// The ids.
+    pub fn iter(self) -> impl Iterator<Item = JobId> {
+        let (ids, _) = self.0.as_chunks::<16>();
+        ids.iter().map(|id| JobId(u128::from_le_bytes(*id)))
+    }
+}
+
+impl std::fmt::Debug for PastIds<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }
 
 /// Everything about one job. Applied to a job that is known already, it changes nothing.
@@ -156,6 +190,7 @@ pub(crate) mod kind {
     pub(crate) const MOVED: u8 = 101;
     pub(crate) const EVICTED: u8 = 102;
     pub(crate) const IDS: u8 = 103;
+    pub(crate) const PAST: u8 = 104;
 }
 
 /// Bits that say which parts a kept job has.
@@ -189,6 +224,7 @@ impl<'a> Kept<'a> {
             Self::Job(_) => kind::JOB,
             Self::Moved(_) => kind::MOVED,
             Self::Evicted { .. } => kind::EVICTED,
+            Self::Past(_) => kind::PAST,
             Self::Ids { .. } => kind::IDS,
         }
     }
@@ -198,6 +234,7 @@ impl<'a> Kept<'a> {
             Self::Job(job) => job.encoded_len(),
             Self::Moved(moved) => 16 + 8 + moved.record.len(),
             Self::Evicted { queue, .. } => 8 + queue.len(),
+            Self::Past(ids) => ids.0.len(),
             Self::Ids { .. } => 16,
         }
     }
@@ -206,7 +243,7 @@ impl<'a> Kept<'a> {
         match self {
             Self::Job(job) => job.pushed.job.data.len(),
             Self::Moved(moved) => moved.payload_bytes as usize,
-            Self::Evicted { .. } | Self::Ids { .. } => 0,
+            Self::Evicted { .. } | Self::Past(_) | Self::Ids { .. } => 0,
         }
     }
 
@@ -222,6 +259,7 @@ impl<'a> Kept<'a> {
                 out.u64(*below);
                 out.bytes(queue.as_bytes());
             }
+            Self::Past(ids) => out.bytes(ids.0),
             Self::Ids { highest } => out.id(*highest),
         }
     }
@@ -242,6 +280,7 @@ impl<'a> Kept<'a> {
                 let below = from.u64()?;
                 Self::Evicted { queue: utf8(from.rest())?, below }
             }
+            kind::PAST => Self::Past(PastIds::decode(from.rest())?),
             kind::IDS => Self::Ids { highest: from.id()? },
             _ => return Ok(None),
         }))

@@ -142,6 +142,10 @@ impl Shard {
         let (finished_at_ms, started_at_ms) = (buried.at_ms, buried.started_at_ms);
         let order = stored.position;
         self.end(job, State::Failed, Outcome { finished_at_ms, started_at_ms, order, stored });
+        if self.jobs.slab[job].has(flags::REMOVE_ON_FAIL) {
+            // By the same record: a crash may come between any two.
+            self.remove(job);
+        }
     }
 
     /// [`crate::record::Record::Stalled`].
@@ -192,8 +196,9 @@ impl Shard {
 
     fn forget(&mut self, job: u32, completed: bool) {
         if completed {
-            let id = self.jobs.slab[job].id;
-            self.past.note(id);
+            let about = &self.jobs.slab[job];
+            let (id, told_from) = (about.id, about.stored.position);
+            self.past.note(id, told_from);
             // Live, the directory remembers by itself; at recovery it is told of these, too.
             if self.recovering
                 && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())

@@ -3,16 +3,22 @@
 //!
 //! Remembering costs one sequential store, since every job may pass through here; the index is only
 //! brought up to date when somebody asks.
+//!
+//! When the beginning of the log goes, ids of which only that told are told again. Which those are is
+//! known by ranges of them, each with the lowest address from which a replay would learn of all.
 
 use crate::directory::PAST_NAMES_MAX;
 use crate::id::{IdMap, JobId};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Ids remembered, newest first.
 pub const PAST_MAX: usize = 100_000;
 
+/// Ids told again by one record.
+const BATCH: u64 = 256;
+
 /// See the module.
-#[derive(Default)]
 pub struct Past {
     /// The number of an id, modulo [`PAST_MAX`], is its place.
     ring: Vec<JobId>,
@@ -23,11 +29,35 @@ pub struct Past {
     indexed: u64,
     /// Custom ids found at recovery, oldest first.
     names: VecDeque<(Box<str>, JobId)>,
+    /// Ids below this number are told from `closed_from` on, the others from `open_from` on.
+    closed: u64,
+    closed_from: u64,
+    open_from: u64,
+    /// Numbers of ids that are being told again.
+    retelling: Range<u64>,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Self {
+            ring: Vec::new(),
+            noted: 0,
+            index: IdMap::default(),
+            indexed: 0,
+            names: VecDeque::new(),
+            closed: 0,
+            closed_from: u64::MAX,
+            open_from: u64::MAX,
+            retelling: 0..0,
+        }
+    }
 }
 
 impl Past {
-    /// Remembers a job that was completed and is forgotten now.
-    pub fn note(&mut self, id: JobId) {
+    /// Remembers a job that was completed and is forgotten now. A replay of the log from `told_from`
+    /// on learns of it.
+    pub fn note(&mut self, id: JobId, told_from: u64) {
+        self.open_from = self.open_from.min(told_from);
         if self.ring.capacity() == 0 {
             // Once for all: nothing is allocated or moved while jobs are being completed.
             self.ring.reserve_exact(PAST_MAX);
@@ -55,7 +85,7 @@ impl Past {
 
     /// Whether the job was completed, as far as is remembered.
     pub fn has(&mut self, id: JobId) -> bool {
-        let oldest = self.noted.saturating_sub(PAST_MAX as u64);
+        let oldest = self.oldest();
         if self.index.len() >= 2 * PAST_MAX {
             // At least half of it is too old by now.
             self.index.clear();
@@ -66,6 +96,39 @@ impl Past {
         }
         self.indexed = self.noted;
         self.index.get(&id).is_some_and(|&number| number >= oldest)
+    }
+
+    /// The number of the oldest id that is remembered.
+    fn oldest(&self) -> u64 {
+        self.noted.saturating_sub(PAST_MAX as u64)
+    }
+
+    /// A few ids of which a replay from `until` on would not learn; none if there are no more. They
+    /// are to be told again, see [`Past::told_at`].
+    pub fn told_before(&mut self, until: u64) -> Vec<JobId> {
+        if self.retelling.is_empty() {
+            let (closed, open) = (self.closed_from < until, self.open_from < until);
+            let first = if closed { 0 } else { self.closed };
+            if closed {
+                self.closed_from = u64::MAX;
+            }
+            if open {
+                (self.closed, self.open_from) = (self.noted, u64::MAX);
+            }
+            self.retelling = first..self.closed;
+            if !closed && !open {
+                self.retelling = 0..0;
+            }
+        }
+        let start = self.retelling.start.max(self.oldest());
+        let end = (start + BATCH).min(self.retelling.end);
+        self.retelling.start = end;
+        (start..end).map(|number| self.ring[number as usize % PAST_MAX]).collect()
+    }
+
+    /// The record that tells of the ids of the last [`Past::told_before`] lies there.
+    pub fn told_at(&mut self, position: u64) {
+        self.closed_from = self.closed_from.min(position);
     }
 
     /// How many are remembered.
@@ -83,7 +146,7 @@ mod tests {
         let mut past = Past::default();
         let reach = PAST_MAX as u128;
         for id in 0..5 * reach {
-            past.note(JobId(id));
+            past.note(JobId(id), 0);
             if id % 1000 == 0 {
                 assert!(past.has(JobId(id)) && !past.has(JobId(id + 1)), "{id}");
                 assert!(past.has(JobId(id.saturating_sub(reach - 1))), "{id}");
@@ -91,5 +154,62 @@ mod tests {
             }
         }
         assert!(past.len() == PAST_MAX && past.index.len() <= 2 * PAST_MAX);
+    }
+
+    /// Tells what has to be told again, as the end of the log at `head`; returns the ids.
+    fn retell(past: &mut Past, until: u64, head: u64) -> Vec<u128> {
+        let mut told = Vec::new();
+        loop {
+            let ids = past.told_before(until);
+            if ids.is_empty() {
+                return told;
+            }
+            assert!(ids.len() <= BATCH as usize);
+            past.told_at(head);
+            told.extend(ids.into_iter().map(|id| id.0));
+        }
+    }
+
+    #[test]
+    fn what_only_the_beginning_of_the_log_tells_is_told_again_and_nothing_else() {
+        let mut past = Past::default();
+        assert!(past.told_before(u64::MAX).is_empty());
+        for id in 0..1000 {
+            past.note(JobId(id), 100 + id as u64 / 10);
+        }
+        assert!(retell(&mut past, 100, 300).is_empty(), "all of it is still told");
+        assert_eq!(retell(&mut past, 101, 300), (0..1000).collect::<Vec<_>>());
+        for id in 1000..1100 {
+            past.note(JobId(id), 250);
+        }
+        assert!(retell(&mut past, 250, 400).is_empty());
+        // The older ones are told at 300 now.
+        assert_eq!(retell(&mut past, 251, 400), (1000..1100).collect::<Vec<_>>());
+        past.note(JobId(2000), 1000);
+        assert_eq!(retell(&mut past, 301, 600), (0..1100).collect::<Vec<_>>());
+        let reach = PAST_MAX as u128;
+        for id in 3000..3000 + reach {
+            past.note(JobId(id), 1000);
+        }
+        assert!(retell(&mut past, 900, 1100).is_empty(), "what is forgotten is not told");
+        assert!(retell(&mut past, 1001, 1200).into_iter().eq(3000..3000 + reach));
+    }
+
+    #[test]
+    fn what_is_noted_while_others_are_told_again_is_not_lost() {
+        let mut past = Past::default();
+        for id in 0..600 {
+            past.note(JobId(id), 10);
+        }
+        let mut told = past.told_before(11).len();
+        past.told_at(20);
+        for id in 600..700 {
+            past.note(JobId(id), 15);
+        }
+        told += retell(&mut past, 11, 21).len();
+        assert_eq!(told, 600);
+        assert!(retell(&mut past, 15, 30).is_empty());
+        assert_eq!(retell(&mut past, 16, 30), (600..700).collect::<Vec<_>>());
+        assert_eq!(retell(&mut past, 21, 40), (0..700).collect::<Vec<_>>());
     }
 }

@@ -249,6 +249,7 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::kept_record::kind::MOVED, "moved"),
     (crate::kept_record::kind::EVICTED, "evicted"),
     (crate::kept_record::kind::IDS, "ids"),
+    (crate::kept_record::kind::PAST, "past"),
 ];
 
 /// The name of a record's kind, from its encoding; `None` if this release does not know it.

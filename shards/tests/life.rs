@@ -3,6 +3,7 @@
 
 mod support;
 
+use corq_shards::change::Change;
 use corq_shards::command::{Ack, Command, Limit, NewJob, Pull};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
@@ -257,4 +258,20 @@ fn a_job_is_not_delivered_by_the_tick_that_finds_its_life_over() {
     bed.run(1, &Command::Pull(Pull { timeout_ms: 5000, ..locked("q") }));
     bed.pass(2000);
     assert_eq!((bed.state(over), bed.state(due)), (None, Some(State::Active)));
+}
+
+#[test]
+fn a_job_that_goes_when_it_fails_is_never_found_in_the_dead_letter_queue() {
+    let mut bed = Bed::new();
+    let job = bed.push("q", NewJob { remove_on_fail: true, ..NewJob::default() });
+    // Somebody wants to know why it failed, so that a record says it.
+    bed.run(1, &Command::AwaitEnd { job, timeout_ms: 1000 });
+    bed.run(1, &Command::Change { job, change: Change::Discard });
+    assert_eq!(bed.state(job), None);
+    // However much of it a crash leaves.
+    while bed.journal.records.pop().is_some() {
+        let again = bed.replayed();
+        let state = again.find(job).map(|index| again.view(index).job.state);
+        assert!(matches!(state, None | Some(State::Waiting)), "{state:?}");
+    }
 }

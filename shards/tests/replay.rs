@@ -21,6 +21,11 @@ use corq_shards::webhook::Triggers;
 use std::collections::{BTreeMap, BTreeSet};
 use support::{Bed, config, locked};
 
+/// The job that a record brought, if it did.
+fn brought_by(bytes: &[u8]) -> Option<JobId> {
+    Some(Record::decode(bytes).unwrap().into_pushed()?.id)
+}
+
 /// Some job that was pushed at some time, whatever became of it.
 fn pushed_before(bed: &Bed, chance: &mut Chance) -> JobId {
     let any = |_| &bed.journal.records[chance.draw() as usize % bed.journal.records.len().max(1)];
@@ -288,6 +293,7 @@ kinds! {
     Record::Kept(Kept::Job(_)) => "job kept",
     Record::Kept(Kept::Moved(_)) => "moved",
     Record::Kept(Kept::Evicted { .. }) => "evicted",
+    Record::Kept(Kept::Past(_)) => "past",
     Record::Kept(Kept::Ids { .. }) => "ids",
 }
 
@@ -313,9 +319,13 @@ fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
             }
             if round % 10 == 0 {
                 bed.shard.audit().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-                let again = bed.replayed();
+                let mut again = bed.replayed();
                 again.audit().unwrap_or_else(|wrong| panic!("seed {seed}, replayed: {wrong}"));
                 assert_eq!(again.facts(), bed.shard.facts(), "seed {seed}, round {round}");
+                for id in bed.journal.records.iter().filter_map(|bytes| brought_by(bytes)) {
+                    let (live, again) = (bed.shard.standing(id), again.standing(id));
+                    assert_eq!(again, live, "seed {seed}, round {round}: {id}");
+                }
             }
         }
     }

@@ -55,12 +55,14 @@ impl Closing {
 /// Why a request to change to WebSocket is refused: a status of HTTP and a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// 400, or 426 if another version of the protocol is asked for (the answer then names the one that
-    /// is spoken: `Sec-WebSocket-Version: 13`).
+    /// 400, or 426 if another version of the protocol is asked for; the answer then has [`SPOKEN`].
     pub status: u16,
     /// What is wrong.
     pub error: &'static str,
 }
+
+/// The headers that say what is spoken to a client that speaks something else.
+pub const SPOKEN: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 
 /// What must be sent with a key to prove that it was read. `header` gives the value of a header by
 /// its name in lower case.
@@ -72,8 +74,10 @@ pub fn accept_key<'a>(header: impl Fn(&str) -> Option<&'a [u8]>) -> Result<Strin
     if !header("connection").is_some_and(|value| has_word(value, b"upgrade")) {
         return refuse("Connection must be Upgrade");
     }
-    if header("sec-websocket-version") != Some(b"13") {
-        return Err(Refusal { status: 426, error: "Sec-WebSocket-Version must be 13" });
+    match header("sec-websocket-version") {
+        Some(b"13") => {}
+        Some(_) => return Err(Refusal { status: 426, error: "Sec-WebSocket-Version must be 13" }),
+        None => return refuse("Sec-WebSocket-Version must be 13"),
     }
     let key = header("sec-websocket-key").unwrap_or_default();
     let decoded = BASE64.decode(key);

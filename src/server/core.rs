@@ -17,7 +17,6 @@ use super::reclaim::Reclaim;
 use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
-    UNWRITTEN_BYTES_MAX,
 };
 use super::streams::Streams;
 use super::task::Tasks;
@@ -112,6 +111,8 @@ pub struct Core {
     pub(super) stopping: bool,
     /// Whether the disk is so far behind that no more commands are taken.
     pub(super) saturated: bool,
+    /// How far it may be: what a slow disk may cost in memory.
+    unwritten_bytes_max: u64,
     /// Shards that have not said [`Message::Open`] yet.
     pub(super) closed_shards: usize,
     /// Whether the others know that everybody here has an answer.
@@ -136,12 +137,14 @@ pub struct Fittings {
     pub webhooks: Webhooks,
     /// How HTTP is spoken.
     pub http: Desk,
+    /// Bytes of records that may wait for the disk before no more commands are taken.
+    pub unwritten_bytes_max: u64,
 }
 
 impl Core {
     /// A shard that has recovered and knows nobody yet.
     pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
-        let Fittings { slots, guard, webhooks, http } = fittings;
+        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max } = fittings;
         Self {
             me,
             now_ms,
@@ -177,6 +180,7 @@ impl Core {
             started_at_ms: now_ms,
             stopping: false,
             saturated: false,
+            unwritten_bytes_max,
             counted_quiet: false,
         }
     }
@@ -196,7 +200,7 @@ impl Core {
     }
 
     fn is_disk_behind(&self) -> bool {
-        self.engine.book.0.unwritten_bytes() > UNWRITTEN_BYTES_MAX
+        self.engine.book.0.unwritten_bytes() > self.unwritten_bytes_max
     }
 
     /// Looks how far the disk is behind. Once it has caught up, everybody goes on.
@@ -376,6 +380,7 @@ impl Core {
     }
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
+        self.drop_body(conn);
         if let Some(session) = self.sessions.close(conn) {
             if let Some(key) = session.stream {
                 self.close_stream(key);
@@ -426,6 +431,7 @@ impl Core {
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.follow_up(conns);
         let next_ms = next_ms.min(self.end_patience(conns));
+        let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }

@@ -6,7 +6,7 @@ use super::job_map::write_id;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::needs::Needed;
 use super::task::{Claims, Task};
-use crate::api::request::{Body, Request};
+use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
 use corq_io::net::Connections;
@@ -88,10 +88,17 @@ impl Core {
         if claim.names.iter().any(|name| self.directory.is_claimed(name)) {
             return Some(claim);
         }
-        let taken = claim.names.iter().map(|name| !self.directory.claim(name)).collect();
+        let taken =
+            claim.names.iter().map(|name| self.is_jobs_id(name) || !self.directory.claim(name));
+        let taken = taken.collect();
         let step = claim.step;
         self.post.tell(usize::from(step.shard)).messages.push(Message::Claimed { step, taken });
         None
+    }
+
+    /// Whether a name is the id of a job that has it from the server. Such a job would be on this shard.
+    fn is_jobs_id(&self, name: &str) -> bool {
+        matches!(JobRef::of(name), JobRef::Id(id) if self.engine.shard.find(id).is_some())
     }
 
     fn retry_claims(&mut self) {

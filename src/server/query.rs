@@ -56,9 +56,8 @@ impl Core {
                     });
                 });
             }
-            _ => {
-                self.refuse(conns, asked.origin, asked.req_id, "This command is not supported yet");
-            }
+            // The others have ways of their own; only a mistake in this program leads here.
+            _ => self.refuse(conns, asked.origin, asked.req_id, "Internal server error"),
         }
     }
 

@@ -18,7 +18,7 @@ const PACE_URGENT: u64 = 32;
 /// Until the next slice while others keep the shard busy.
 const PAUSE_MS: u64 = 2;
 /// What ending the scan of a segment may append besides records that are needed.
-const MARGIN_BYTES: u64 = 1 << 20;
+const MARGIN_BYTES: u64 = 4 << 20;
 /// What the end of one active job takes, roughly, without its result.
 const END_BYTES: u64 = 128;
 
@@ -156,14 +156,14 @@ impl Core {
             reclaim.stop(self.me, &failed.unwrap_or_default());
             return true;
         }
-        let oldest = book.0.oldest().map_or(0, |it| shard.needed_in_span_of(it.start.0));
-        if oldest > 0 {
+        let Some(oldest) = book.0.oldest() else { return false };
+        if shard.needed_in_span_of(oldest.start.0) > 0 {
             // This cannot be, and if it were, what is needed would be lost.
             let why = "something is still needed of a segment that was read to its end";
             reclaim.stop(self.me, why);
             return true;
         }
-        if shard.end_keeping(book) {
+        if shard.end_keeping(oldest.end.0, book) {
             reclaim.ending = false;
             reclaim.record.shrink_to(SLICE_BYTES as usize);
             book.0.forget_oldest();

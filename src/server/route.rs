@@ -33,9 +33,13 @@ impl Slots {
         self.of_slot(id.slot())
     }
 
-    /// The shard whose directory holds a custom id.
+    /// The shard whose directory holds a custom id. One of the form that the server gives out is held where
+    /// a job of that id would be, so that this shard can tell whether there is one.
     pub fn of_name(&self, name: &str) -> usize {
-        self.of_bytes(name.as_bytes())
+        match JobRef::of(name) {
+            JobRef::Id(id) => self.of_job(id),
+            JobRef::Custom(name) => self.of_bytes(name.as_bytes()),
+        }
     }
 
     /// The shard that keeps what goes by a name of any kind.

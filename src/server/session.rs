@@ -22,10 +22,6 @@ pub const CHOKING_BYTES: usize = 8 << 20;
 /// answers to commands that were under way already can get a connection there.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
 
-/// Records that may wait for the disk before no more commands are taken: what a slow disk may cost in
-/// memory.
-pub const UNWRITTEN_BYTES_MAX: u64 = 32 << 20;
-
 /// What a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speech {

@@ -262,6 +262,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         guard: Arc::clone(&common.guard),
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
         http: Desk::new(http_settings(config)),
+        unwritten_bytes_max: config.log_waiting_mb << 20,
     };
     let mut core = Core::new(engine, post, fittings, index, clock.now_ms());
     core.streams.keep_alive(config.stream_keep_alive_ms);

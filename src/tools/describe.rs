@@ -102,6 +102,7 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         | Record::WebhookAdded(_)
         | Record::WebhookRemoved { .. }
         | Record::Kept(Kept::Evicted { .. } | Kept::Ids { .. }) => Vec::new(),
+        Record::Kept(Kept::Past(ids)) => ids.iter().collect(),
     }
 }
 
@@ -372,6 +373,12 @@ impl<'o> Pen<'o> {
             Kept::Evicted { queue, below } => {
                 self.text("queue", queue);
                 self.uint("below", *below);
+            }
+            Kept::Past(ids) => {
+                let ids: Vec<JobId> = ids.iter().collect();
+                let writer = self.key("ids");
+                writer.array(ids.len());
+                ids.iter().for_each(|id| writer.uuid(id.0));
             }
             Kept::Ids { highest } => self.id("highest", *highest),
         }

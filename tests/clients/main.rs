@@ -1,12 +1,15 @@
 //! Other people's clients of this protocol, unmodified, against the real server: the crate
 //! `bunqueue-client` here, the package of the same name for Python in `python/`, WebSocket and SSE
-//! clients in `streams`, Prometheus' own tool for the metrics. The fear: a server that only our own
+//! clients in `streams`, a browser, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
+//! the metrics. The fear: a server that only our own
 //! tests can talk to.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod browser;
+mod openapi;
 mod promtool;
 mod python;
 mod streams;

@@ -1,4 +1,4 @@
-//! Runs the WebSocket and SSE clients of others. They come from `scripts/stream-judges.sh`, which needs
+//! Runs the WebSocket and SSE clients of others. They come from `scripts/judges.sh`, which needs
 //! the network once; `CORQ_TEST_PYTHON=off` and `CORQ_TEST_NODE=off` leave them out where there is none.
 
 use std::path::Path;
@@ -10,15 +10,20 @@ const TOKEN: &str = "judges-token";
 
 /// What the script prints for a language, or `None` where that is switched off.
 fn judges(language: &str) -> Option<String> {
-    let switch = format!("CORQ_TEST_{}", language.to_uppercase());
+    judges_by(language, &language.to_uppercase())
+}
+
+/// The same for one that has its switch from another.
+pub(crate) fn judges_by(kind: &str, switch: &str) -> Option<String> {
+    let switch = format!("CORQ_TEST_{switch}");
     if std::env::var(&switch).is_ok_and(|value| value == "off") {
-        eprintln!("{switch}=off: its clients are not tried");
+        eprintln!("{switch}=off: {kind} is not tried");
         return None;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/stream-judges.sh");
-    let output = Command::new(script).arg(language).output().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/judges.sh");
+    let output = Command::new(script).arg(kind).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "scripts/stream-judges.sh {language} failed:\n{said}");
+    assert!(output.status.success(), "scripts/judges.sh {kind} failed:\n{said}");
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 

@@ -2,6 +2,7 @@
 //! HTTP than over TCP, a status or text that is not the contract's, a job lost with its connection.
 
 use std::net::Shutdown;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -449,6 +450,33 @@ fn a_job_on_the_disk_is_read_back_for_http() {
     assert_eq!(web.get(&format!("/jobs/{id}")).expect(200)["job"]["data"], data);
     let (job, _) = web.pull("cold");
     assert_eq!(job["data"], data);
+}
+
+#[test]
+fn a_job_that_is_damaged_on_the_disk_is_500_and_others_are_served() {
+    let server = crate::support::Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
+    let mut web = server.web();
+    let mark = "this payload will not stay as it is";
+    let id = web.push("cold", json!({"data": mark}));
+    for _ in 0..24 {
+        web.push("other", json!({"data": "y".repeat(1 << 20)}));
+    }
+    let directory = server.data.join("shard-0000");
+    let entries = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let segment = entries.filter(|path| path.extension().is_some_and(|it| it == "seg")).min();
+    let segment = std::fs::File::options().read(true).write(true).open(segment.unwrap()).unwrap();
+    let mut begin = vec![0; 64 << 10];
+    segment.read_exact_at(&mut begin, 0).unwrap();
+    let at = begin.windows(mark.len()).position(|bytes| bytes == mark.as_bytes()).unwrap();
+    segment.write_all_at(b"THAT", at as u64).unwrap();
+    let path = format!("/jobs/{id}");
+    assert_eq!(web.get(&path).refused(500), "The stored job is damaged");
+    assert!(server.output().contains("ERROR"), "the operator is told: {}", server.output());
+    // Neither the connection nor anybody else suffers.
+    let other = web.push("other", json!({"data": 1}));
+    assert_eq!(web.get(&format!("/jobs/{other}")).expect(200)["job"]["data"], 1);
+    web.delete(&path).expect(200);
+    assert_eq!(web.get(&path).refused(404), "Job not found");
 }
 
 #[test]

@@ -2,11 +2,13 @@
 //! a supervisor that is told the wrong thing.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::support::stream::{Sse, WebSocket};
-use crate::support::{Client, Server, Start, until};
+use crate::support::{Client, Http, Server, Start, until};
 use crate::{client, queue, shared};
 
 fn keys(object: &Value) -> BTreeSet<&str> {
@@ -97,6 +99,49 @@ fn get_healthz_and_live_say_ok_as_text() {
 fn get_ready_says_so() {
     let answer = shared().web().get("/ready");
     assert_eq!(answer.expect(200), json!({"ok": true, "ready": true}));
+}
+
+/// Until the server is ready; a refusal must say this.
+fn await_ready(web: &mut Http, why: &str) {
+    until(why, || {
+        let answer = web.get("/ready");
+        if answer.status == 503 {
+            assert_eq!(answer.json(), json!({"ok": false, "ready": false, "error": why}));
+            assert_eq!(web.get("/health").expect(200)["status"], "degraded");
+        }
+        (answer.status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_server_whose_disk_is_far_behind_is_not_ready_and_says_why() {
+    let server =
+        Start::new().env("SHARDS", 1).env("DURABILITY", "synced").env("LOG_WAITING_MB", 1).start();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut tcp = server.client();
+                let options = json!({"queue": "q", "data": "x".repeat(3 << 20)});
+                while !over.load(Ordering::Relaxed) {
+                    let pushed = tcp.ok("PUSH", options.clone());
+                    tcp.ok("Cancel", json!({"id": pushed["id"]}));
+                }
+            });
+        }
+        let mut web = server.web();
+        until("the disk is behind", || {
+            let answer = web.get("/ready");
+            if answer.status == 503 {
+                let text = "The disk is too far behind";
+                assert_eq!(answer.json(), json!({"ok": false, "ready": false, "error": text}));
+                over.store(true, Ordering::Relaxed);
+            }
+            (answer.status == 503).then_some(())
+        });
+        over.store(true, Ordering::Relaxed);
+    });
+    await_ready(&mut server.web(), "The disk is too far behind");
 }
 
 #[test]

@@ -227,3 +227,51 @@ fn many_connections_push_and_pull_at_once() {
     let stats = server.web().get("/stats").expect(200);
     assert_eq!(stats["stats"]["completed"], 800);
 }
+
+#[test]
+fn bodies_that_are_too_large_together_give_way_the_largest_first() {
+    let server = Start::new().env("SHARDS", 1).start();
+    serves(&server);
+    let part = vec![b'x'; 9 << 20];
+    let head = "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 12000000\r\n\r\n";
+    let mut large: Vec<Http> = Vec::new();
+    let mut small = server.web();
+    small.raw(b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 70000\r\n\r\n").unwrap();
+    small.raw(&[b" ".repeat(40_000), b"{\"data\"".to_vec()].concat()).unwrap();
+    for _ in 0..20 {
+        let mut web = server.web();
+        // Those that give way are closed while the rest of theirs is on its way.
+        let _ = web.raw(&[head.as_bytes(), &part].concat());
+        large.push(web);
+    }
+    until("twelve or more have given way", || {
+        let text = server.web().get("/prometheus").text().to_owned();
+        let count = |name: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().parse().unwrap()
+        };
+        assert!(count("corq_http_bodies_bytes ") <= 128 << 20, "{text}");
+        (count("corq_http_bodies_crowded_out_total ") >= 12).then_some(())
+    });
+    assert!(resident_kb(&server) < 220 << 10, "{} kB", resident_kb(&server));
+    let mut refused = 0;
+    for web in &mut large {
+        web.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        if let Ok(answer) = web.recv(false) {
+            assert_eq!(answer.headers["retry-after"], "1");
+            assert_eq!(answer.refused(503), "The bodies of all requests are too large together");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "a client that is still there is told");
+    // A small one is not in anybody's way.
+    let rest = format!(": 1}}{}", " ".repeat(70_000 - 40_000 - 7 - 4));
+    small.raw(rest.as_bytes()).unwrap();
+    small.recv(false).unwrap().expect(200);
+    drop(large);
+    until("their memory is free", || {
+        let text = server.web().get("/prometheus").text().to_owned();
+        text.contains("corq_http_bodies_bytes 0\n").then_some(())
+    });
+    serves(&server);
+}

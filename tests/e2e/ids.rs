@@ -59,6 +59,31 @@ fn a_custom_id_holds_across_queues() {
 }
 
 #[test]
+fn the_id_that_the_server_gave_a_job_makes_no_second_job_as_a_custom_id() {
+    let mut client = client();
+    for _ in 0..8 {
+        let (first, second) = (queue("given"), queue("given"));
+        let id = client.push(&first, "first");
+        for queue in [&first, &second] {
+            assert_eq!(client.push_with(queue, "second", json!({"jobId": id})), id);
+            let jobs = json!([{"data": "third", "customId": id}]);
+            let reply = client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}));
+            assert_eq!(reply["ids"], json!([id]));
+        }
+        assert_eq!(client.ok("Count", json!({"queue": first}))["count"], 1);
+        assert_eq!(client.ok("Count", json!({"queue": second}))["count"], 0);
+        client.ok("Cancel", json!({"id": id}));
+        assert_eq!(client.state(&id), "unknown");
+        // Free again, as after every other job.
+        assert_eq!(client.push_with(&second, "fourth", json!({"jobId": id})), id);
+        assert_eq!(client.pull(&second)["id"], json!(id));
+        client.ok("ACK", json!({"id": id}));
+        assert_eq!(client.push_with(&first, "fifth", json!({"jobId": id})), id);
+        assert_eq!(client.state(&id), "completed");
+    }
+}
+
+#[test]
 fn a_custom_id_is_free_again_when_its_job_is_removed() {
     let (mut client, queue) = (client(), queue("free"));
     let own = format!("order-{queue}");

@@ -5,7 +5,7 @@
 use corq::api::spec::COMMANDS;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Server};
+use crate::support::{Client, Server, Start};
 use crate::{client, queue};
 
 /// A version 7 id that no job has.
@@ -64,7 +64,7 @@ fn job_in(client: &mut Client, queue: &str, state: &str) -> String {
 
 #[test]
 fn every_command_answers_with_exactly_the_fields_of_its_row() {
-    let server = Server::start_default();
+    let server = Start::new().env("WEBHOOK_ALLOW_PRIVATE", "true").start();
     let mut client = server.client();
     let c = &mut client;
     let [waiting, delayed, active, completed, failed] =
@@ -137,9 +137,20 @@ fn every_command_answers_with_exactly_the_fields_of_its_row() {
     has(&c.ok("FAIL", json!({"id": id})), "");
     let id = job_in(c, "rest", "active");
     has(&c.ok("ACKB", json!({"ids": [id]})), "");
-    seen.extend(["MoveToDelayed", "FAIL", "ACKB"]);
-    let webhooks = ["AddWebhook", "RemoveWebhook", "ListWebhooks"];
-    for spec in COMMANDS.iter().filter(|spec| !webhooks.contains(&spec.name)) {
+    let webhook = json!({"url": "http://127.0.0.1:1/", "events": [], "queue": "nowhere"});
+    let added = c.ok("AddWebhook", webhook);
+    has(&added, "data");
+    has(&added["data"], "webhookId url events queue createdAt");
+    let listed = c.ok("ListWebhooks", json!({}));
+    has(&listed, "data");
+    has(&listed["data"], "webhooks stats");
+    let fields = "id url events queue createdAt lastTriggered successCount failureCount enabled";
+    has(&listed["data"]["webhooks"][0], fields);
+    let removed = c.ok("RemoveWebhook", json!({"webhookId": added["data"]["webhookId"]}));
+    has(&removed, "data");
+    has(&removed["data"], "removed");
+    seen.extend(["MoveToDelayed", "FAIL", "ACKB", "AddWebhook", "ListWebhooks", "RemoveWebhook"]);
+    for spec in COMMANDS {
         assert!(seen.contains(&spec.name), "{} has not been tried", spec.name);
     }
     // With an owner, tokens come along; a wait that ends without its job says so.

@@ -258,3 +258,86 @@ fn a_thousand_idle_streams_cost_less_than_15_mb() {
 fn ten_thousand_idle_streams_cost_less_than_150_mb() {
     assert!(cost_of(10_000) < 150);
 }
+
+/// Whatever a stream says until its server is gone: the kind of event and the job.
+fn hear(mut next: impl FnMut() -> Option<Json>) -> Vec<(String, String)> {
+    let text = |value: &Json| value.as_str().unwrap().to_owned();
+    let mut heard = Vec::new();
+    while let Some(event) = next() {
+        if event.get("eventType").is_some() {
+            heard.push((text(&event["eventType"]), text(&event["jobId"])));
+        }
+    }
+    heard
+}
+
+/// One kill under load; answers how many events were heard.
+fn hear_until_a_kill(server: &mut Server, millis: u64) -> usize {
+    let (tcp, http) = (server.tcp, server.http);
+    let mut sse = Sse::open(http, "/events");
+    let mut websocket = WebSocket::open(http, "/ws");
+    let over_sse = std::thread::spawn(move || hear(|| sse.try_next().ok().flatten()));
+    let over_websocket = std::thread::spawn(move || {
+        hear(|| {
+            let frame = websocket.recv_frame().ok()?;
+            Some(serde_json::from_slice(&frame.payload).unwrap_or(Json::Null))
+        })
+    });
+    let load: Vec<_> = (0..4)
+        .map(|number| {
+            std::thread::spawn(move || {
+                let mut client = Client::connect(tcp);
+                // One half pushes, the other works; both until the server is gone.
+                for n in 0.. {
+                    let queue = format!("told-{}", (number + n) % 4);
+                    let sent = if number % 2 == 0 {
+                        client.send("PUSH", json!({"queue": queue, "data": n}))
+                    } else {
+                        client.send("PULL", json!({"queue": queue}))
+                    };
+                    if sent.is_err() {
+                        return;
+                    }
+                    if n >= 20 {
+                        let Ok(reply) = client.recv() else { return };
+                        let id = &reply["job"]["id"];
+                        if id.is_string() && client.send("ACK", json!({"id": id})).is_err() {
+                            return;
+                        }
+                        if id.is_string() && client.recv().is_err() {
+                            return;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(millis));
+    server.kill();
+    for thread in load {
+        thread.join().unwrap();
+    }
+    let heard = [over_sse.join().unwrap(), over_websocket.join().unwrap()].concat();
+    server.start();
+    let mut client = server.client();
+    for (kind, job) in &heard {
+        let state = client.state(job);
+        let is_so = match kind.as_str() {
+            "pushed" => state != "unknown",
+            "completed" => state == "completed",
+            _ => true,
+        };
+        assert!(is_so, "a stream has told {kind} of {job}, which is {state} after the kill");
+    }
+    heard.len()
+}
+
+#[test]
+fn nothing_is_told_on_a_stream_before_a_kill_can_no_longer_undo_it() {
+    for durability in ["written", "synced"] {
+        let mut server = Start::new().env("DURABILITY", durability).start();
+        let heard: usize =
+            (0..6).map(|round| hear_until_a_kill(&mut server, 120 + 35 * round)).sum();
+        assert!(heard > 200, "{durability}: {heard}");
+    }
+}

@@ -301,7 +301,7 @@ fn a_request_that_is_no_upgrade_is_refused_with_a_reason() {
         ("Upgrade: websocket", "Upgrade: h2c", 400),
         ("Connection: keep-alive, Upgrade", "Connection: keep-alive", 400),
         ("Version: 13", "Version: 8", 426),
-        ("Sec-WebSocket-Version: 13\r\n", "", 426),
+        ("Sec-WebSocket-Version: 13\r\n", "", 400),
         ("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ=", 400),
         ("dGhlIHNhbXBsZSBub25jZQ==", "!!!!IHNhbXBsZSBub25jZQ==", 400),
         ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", 400),
@@ -312,6 +312,10 @@ fn a_request_that_is_no_upgrade_is_refused_with_a_reason() {
         let answer = WebSocket::open_with(shared().http, "/ws", &headers).err().unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         assert!(answer.contains(r#"{"ok":false,"error":""#), "{answer}");
+        let names_version = answer.contains("\r\nSec-WebSocket-Version: 13\r\n");
+        let names_protocol = answer.contains("\r\nUpgrade: websocket\r\n")
+            && answer.contains("\r\nConnection: close, Upgrade\r\n");
+        assert_eq!((names_version, names_protocol), (status == 426, status == 426), "{answer}");
     }
 }
 

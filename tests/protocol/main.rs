@@ -12,6 +12,7 @@ mod hostile;
 mod http1;
 mod jobs;
 mod json;
+mod openapi;
 mod replies;
 mod rows;
 

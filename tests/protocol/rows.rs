@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use corq::api::spec::{COMMANDS, JOB_FIELDS};
+use corq::api::spec::{COMMANDS, JOB_FIELDS, WEBHOOK_EVENTS};
+use serde_json::Value;
 
 const PAGE: &str = include_str!("../README.md");
+const OPENAPI: &str = include_str!("../../docs/openapi.yaml");
 
 /// Rows of a section: the name and the tests.
 fn rows(section: &str) -> Vec<(&'static str, Vec<&'static str>)> {
@@ -61,9 +63,20 @@ fn tests() -> BTreeSet<String> {
 fn every_row_of_the_page_of_tests_names_tests_that_exist() {
     let tests = tests();
     assert!(tests.len() > 500, "only {} tests are found", tests.len());
-    for (section, least) in
-        [("2.1", 17), ("2.2", 2), ("2.3", 8), ("3", 18), ("4.3", 60), ("6.1", 12), ("8", 16)]
-    {
+    for (section, least) in [
+        ("2.1", 17),
+        ("2.2", 2),
+        ("2.3", 9),
+        ("3", 18),
+        ("4.1", 20),
+        ("4.2", 9),
+        ("4.3", 60),
+        ("5", 7),
+        ("6.1", 16),
+        ("6.2", 14),
+        ("7", 14),
+        ("8", 24),
+    ] {
         let rows = rows(section);
         assert!(rows.len() >= least, "{section} has {} rows", rows.len());
         for (row, named) in rows {
@@ -84,5 +97,29 @@ fn the_page_of_tests_has_a_row_for_every_command_and_field() {
     let fields: Vec<&str> = rows("2.1").into_iter().map(|(row, _)| row).collect();
     for field in JOB_FIELDS {
         assert!(fields.contains(&field.name), "no row for {}", field.name);
+    }
+}
+
+#[test]
+fn the_page_of_tests_has_a_row_for_every_endpoint_and_event() {
+    let endpoints: Vec<&str> = rows("4.1").into_iter().map(|(row, _)| row).collect();
+    // That the document has every route of the server stands beside the routes.
+    let document: Value = serde_saphyr::from_str(OPENAPI).unwrap();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
+        for method in methods.filter(|method| *method != "options") {
+            let path = path.replace('{', ":").replace('}', "");
+            let row = format!("{} {path}", method.to_uppercase());
+            assert!(endpoints.contains(&row.as_str()), "no row for {row}");
+        }
+    }
+    let told: Vec<&str> = rows("6.1").into_iter().map(|(row, _)| row).collect();
+    let kinds = &document["components"]["schemas"]["Event"]["properties"]["eventType"]["enum"];
+    for kind in kinds.as_array().unwrap() {
+        assert!(told.contains(&kind.as_str().unwrap()), "no row for {kind}");
+    }
+    let posted: Vec<&str> = rows("6.2").into_iter().map(|(row, _)| row).collect();
+    for event in WEBHOOK_EVENTS {
+        assert!(posted.contains(event), "no row for {event}");
     }
 }

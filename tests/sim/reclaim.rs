@@ -22,7 +22,9 @@ impl Node {
                 }
                 Scan::Reading => return,
                 Scan::End => {
-                    while !shard.end_keeping(book) {}
+                    if !shard.end_keeping(oldest.end.0, book) {
+                        continue;
+                    }
                     let needed = shard.needed_in_span_of(oldest.start.0);
                     model.must(Check::Log, needed == 0, || {
                         format!("{needed} bytes are still needed of what goes at {}", oldest.start)

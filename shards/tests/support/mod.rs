@@ -157,7 +157,7 @@ impl Bed {
             self.journal.kept += 1;
         }
         if self.journal.kept == end {
-            while !self.shard.end_keeping(&mut self.journal) {}
+            while !self.shard.end_keeping(end as u64, &mut self.journal) {}
             let last = end as u64 - 1;
             assert_eq!(self.shard.needed_in_span_of(last), 0, "something points to what goes");
             self.journal.gone = end;

@@ -77,7 +77,12 @@ pub fn write(
         let _ = write!(out, "{}", body.len());
         put(out, &["\r\n"]);
     }
-    let connection = if manner.stay { "keep-alive" } else { "close" };
+    let connection = match (status, manner.stay) {
+        // It has the header `Upgrade`, which must be named here.
+        (426, _) => "close, Upgrade",
+        (_, true) => "keep-alive",
+        (_, false) => "close",
+    };
     put(out, &[&standing.lines, extra, "Date: ", date, "\r\nConnection: ", connection, "\r\n\r\n"]);
     if !manner.bodiless {
         out.extend_from_slice(body);

@@ -60,6 +60,11 @@ impl Body {
         self.part == Part::Over
     }
 
+    /// Memory that it takes by now.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// What has come.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes

@@ -57,42 +57,86 @@ pub enum Miss {
     BadPath,
 }
 
+/// One row of the table of routes.
+#[derive(Debug)]
+struct Route {
+    method: Method,
+    /// The segments of the path. One that begins with a colon stands for the name of a queue or job.
+    path: &'static [&'static str],
+    endpoint: Endpoint,
+}
+
+const fn route(method: Method, path: &'static [&'static str], endpoint: Endpoint) -> Route {
+    Route { method, path, endpoint }
+}
+
+const fn stream(upgrade: bool, of_queue: bool) -> Endpoint {
+    Endpoint::Stream { upgrade, of_queue }
+}
+
+/// Every route, the busiest first, since one is found by walking down the table. HEAD is taken where GET is, but
+/// for the streams, which have no end to leave out; where it means something else, its row comes first.
+const ROUTES: &[Route] = &[
+    route(Method::Post, &["queues", ":queue", "jobs"], Endpoint::Push),
+    route(Method::Head, &["queues", ":queue", "jobs"], Endpoint::PeekPull),
+    route(Method::Get, &["queues", ":queue", "jobs"], Endpoint::Pull),
+    route(Method::Post, &["jobs", ":id", "ack"], Endpoint::Ack),
+    route(Method::Post, &["jobs", ":id", "fail"], Endpoint::Fail),
+    route(Method::Get, &["jobs", ":id"], Endpoint::Get),
+    route(Method::Delete, &["jobs", ":id"], Endpoint::Cancel),
+    route(Method::Get, &["health"], Endpoint::Health),
+    route(Method::Get, &["healthz"], Endpoint::Alive),
+    route(Method::Get, &["live"], Endpoint::Alive),
+    route(Method::Get, &["ready"], Endpoint::Ready),
+    route(Method::Get, &["stats"], Endpoint::Stats),
+    route(Method::Get, &["metrics"], Endpoint::Metrics),
+    route(Method::Get, &["prometheus"], Endpoint::Prometheus),
+    route(Method::Post, &["gc"], Endpoint::Gc),
+    route(Method::Get, &["heapstats"], Endpoint::Heap),
+    route(Method::Get, &["events"], stream(false, false)),
+    route(Method::Get, &["events", "queues", ":queue"], stream(false, true)),
+    route(Method::Get, &["ws"], stream(true, false)),
+    route(Method::Get, &["ws", "queues", ":queue"], stream(true, true)),
+];
+
+/// Most segments of a path.
+const SEGMENTS_MAX: usize = 3;
+
+impl Route {
+    /// Whether a request is meant; if so, the name in its path.
+    fn fits<'a>(&self, method: Method, segments: &[&'a str]) -> Option<&'a str> {
+        let is_stream = matches!(self.endpoint, Endpoint::Stream { .. });
+        let by_head = method == Method::Head && self.method == Method::Get && !is_stream;
+        if self.path.len() != segments.len() || !(self.method == method || by_head) {
+            return None;
+        }
+        let mut name = "";
+        for (own, given) in self.path.iter().zip(segments) {
+            if own.starts_with(':') {
+                name = given;
+            } else if own != given {
+                return None;
+            }
+        }
+        Some(name)
+    }
+}
+
 /// The endpoint of a method and path, with the queue or job in the path.
 pub fn find(method: Method, path: &str) -> Result<(Endpoint, Cow<'_, str>), Miss> {
     if method == Method::Options {
         return Ok((Endpoint::Preflight, Cow::Borrowed("")));
     }
-    let mut segments = [""; 4];
+    let mut segments = [""; SEGMENTS_MAX];
     let mut count = 0;
     for segment in path.strip_prefix('/').ok_or(Miss::Unknown)?.split('/') {
         *segments.get_mut(count).ok_or(Miss::Unknown)? = segment;
         count += 1;
     }
-    let get = matches!(method, Method::Get | Method::Head);
-    let (endpoint, name) = match (method, &segments[..count]) {
-        (Method::Post, ["queues", queue, "jobs"]) => (Endpoint::Push, *queue),
-        (Method::Get, ["queues", queue, "jobs"]) => (Endpoint::Pull, *queue),
-        (Method::Head, ["queues", queue, "jobs"]) => (Endpoint::PeekPull, *queue),
-        (Method::Delete, ["jobs", id]) => (Endpoint::Cancel, *id),
-        (Method::Post, ["jobs", id, "ack"]) => (Endpoint::Ack, *id),
-        (Method::Post, ["jobs", id, "fail"]) => (Endpoint::Fail, *id),
-        (_, ["jobs", id]) if get => (Endpoint::Get, *id),
-        (_, ["health"]) if get => (Endpoint::Health, ""),
-        (_, ["healthz" | "live"]) if get => (Endpoint::Alive, ""),
-        (_, ["ready"]) if get => (Endpoint::Ready, ""),
-        (_, ["stats"]) if get => (Endpoint::Stats, ""),
-        (_, ["metrics"]) if get => (Endpoint::Metrics, ""),
-        (_, ["prometheus"]) if get => (Endpoint::Prometheus, ""),
-        (_, ["heapstats"]) if get => (Endpoint::Heap, ""),
-        (Method::Get, [stream @ ("events" | "ws")]) => {
-            (Endpoint::Stream { upgrade: *stream == "ws", of_queue: false }, "")
-        }
-        (Method::Get, [stream @ ("events" | "ws"), "queues", queue]) => {
-            (Endpoint::Stream { upgrade: *stream == "ws", of_queue: true }, *queue)
-        }
-        (Method::Post, ["gc"]) => (Endpoint::Gc, ""),
-        _ => return Err(Miss::Unknown),
-    };
+    let found = ROUTES.iter().find_map(|route| {
+        route.fits(method, &segments[..count]).map(|name| (route.endpoint, name))
+    });
+    let (endpoint, name) = found.ok_or(Miss::Unknown)?;
     Ok((endpoint, target::segment(name).map_err(|_| Miss::BadPath)?))
 }
 
@@ -117,5 +161,102 @@ impl Endpoint {
     /// not.
     pub fn is_limited(self) -> bool {
         !matches!(self, Self::Alive | Self::Ready | Self::Preflight)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    const OPENAPI: &str = include_str!("../../../docs/openapi.yaml");
+    const PAGE: &str = include_str!("../../../docs/protocol.md");
+
+    /// Method, path as the page writes it, whether it needs a token: of all routes but HEAD, which has no
+    /// rows in documents, and the preflight.
+    fn routes() -> BTreeSet<(&'static str, String, &'static str)> {
+        let rows = ROUTES.iter().filter(|route| route.method != Method::Head).map(|route| {
+            let method = match route.method {
+                Method::Get => "GET",
+                Method::Post => "POST",
+                Method::Delete => "DELETE",
+                other => panic!("no name for {other:?}"),
+            };
+            let [open, guarded] = [false, true].map(|metrics| route.endpoint.is_guarded(metrics));
+            let token = match (open, guarded) {
+                (true, true) => "yes",
+                (false, false) => "no",
+                _ => "if the setting says so",
+            };
+            (method, format!("/{}", route.path.join("/")), token)
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn the_page_has_every_route_and_no_other() {
+        let (_, below) = PAGE.split_once("\n| method and path |").unwrap();
+        let (table, _) = below.split_once("\n\n").unwrap();
+        let mut on_page = BTreeSet::new();
+        for line in table.lines().skip(2) {
+            let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+            for route in cells[0].split('`').skip(1).step_by(2) {
+                let Some((method, path)) = route.split_once(' ') else {
+                    assert_eq!((route, cells[1]), ("OPTIONS", "no"));
+                    continue;
+                };
+                on_page.insert((method, path.to_owned(), cells[1]));
+            }
+        }
+        assert_eq!(on_page, routes());
+    }
+
+    #[test]
+    fn the_openapi_document_has_every_route_and_no_other() {
+        let document: Value = serde_saphyr::from_str(OPENAPI).unwrap();
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+        let usual = &document["security"];
+        let mut in_document = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let security = operation.get("security").unwrap_or(usual).as_array().unwrap();
+                let method = match method.as_str() {
+                    "get" => "GET",
+                    "post" => "POST",
+                    "delete" => "DELETE",
+                    "options" => {
+                        assert_eq!((path.as_str(), security.len()), ("/{path}", 0));
+                        continue;
+                    }
+                    "parameters" => continue,
+                    other => panic!("{other} {path}"),
+                };
+                let path = path.replace('{', ":").replace('}', "");
+                let token = ["no", "yes", "if the setting says so"][security.len()];
+                in_document.insert((method, path, token));
+            }
+        }
+        assert_eq!(in_document, routes());
+    }
+
+    #[test]
+    fn every_route_is_found_by_its_path_and_head_where_get_is() {
+        for route in ROUTES {
+            let path = format!("/{}", route.path.join("/"));
+            let name = route.path.iter().find(|segment| segment.starts_with(':')).unwrap_or(&"");
+            let expected = Ok((route.endpoint, Cow::Borrowed(*name)));
+            assert_eq!(find(route.method, &path), expected);
+            assert_eq!(find(Method::Other, &path), Err(Miss::Unknown));
+            assert_eq!(find(route.method, &format!("{path}/more")), Err(Miss::Unknown));
+            let by_head = find(Method::Head, &path).map(|(endpoint, _)| endpoint);
+            match route.endpoint {
+                Endpoint::Pull => assert_eq!(by_head, Ok(Endpoint::PeekPull)),
+                Endpoint::Stream { .. } => assert_eq!(by_head, Err(Miss::Unknown)),
+                endpoint if route.method == Method::Get => assert_eq!(by_head, Ok(endpoint)),
+                _ => {}
+            }
+        }
     }
 }

@@ -5,12 +5,14 @@
 //! ```text
 //! endpoint  method and path to meaning      ask     requests to frames    answer  replies to answers
 //! patience  who is waited for how long      limit   windows of requests   toll    the keeper of a client
+//! bodies    what bodies on their way take in memory
 //! ```
 //!
 //! One request of a connection is under way at a time: the next is read once the answer is written.
 
 mod answer;
 mod ask;
+mod bodies;
 mod endpoint;
 mod limit;
 mod patience;
@@ -28,6 +30,7 @@ use crate::protocol::http1::{Problem, answer::EXPOSITION};
 use crate::protocol::websocket;
 use answer::Stage;
 pub use answer::megabytes;
+use bodies::Bodies;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use endpoint::{Endpoint, Miss};
@@ -71,6 +74,8 @@ pub struct HttpCounters {
     pub timeouts: u64,
     /// Requests and frames refused because there were too many.
     pub limited: u64,
+    /// Bodies that gave way because all together were too large.
+    pub crowded_out: u64,
 }
 
 /// What a shard needs for its HTTP connections, beside their sessions.
@@ -82,6 +87,8 @@ pub struct Desk {
     /// Who of the clients that this shard keeps has come how often.
     pub limiter: Option<Limiter>,
     standing: Standing,
+    /// Bodies that are not there yet.
+    pub bodies: Bodies,
     date: String,
     date_of_s: u64,
     alarms: Alarms,
@@ -97,6 +104,7 @@ impl Desk {
             standing: Standing::new(&settings.cors_origin),
             limiter: settings.client_rule.map(|rule| Limiter::new(rule, settings.cleanup_ms)),
             counters: HttpCounters::default(),
+            bodies: Bodies::default(),
             date: String::new(),
             date_of_s: u64::MAX,
             alarms: Alarms::default(),
@@ -137,7 +145,7 @@ pub struct Dialogue {
 
 /// A request that is not there yet.
 #[derive(Debug)]
-struct Reading {
+pub struct Reading {
     plan: Plan<'static>,
     body: Body,
 }
@@ -390,7 +398,11 @@ impl Core {
         match accept {
             Err(websocket::Refusal { status, error }) => {
                 manner.stay = false;
-                self.object(conns, conn, &Objection::new(status, error), manner);
+                let mut objection = Objection::new(status, error);
+                if status == 426 {
+                    objection.extra.push_str(websocket::SPOKEN);
+                }
+                self.object(conns, conn, &objection, manner);
             }
             Ok(accept) => {
                 self.await_conn(conn, Phase::Answering);
@@ -427,17 +439,24 @@ impl Core {
     fn read_body(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
         let Some(session) = self.sessions.get(conn) else { return Progress::Over };
         let Some(reading) = &mut session.dialogue.reading else { return Progress::Wants };
-        match reading.body.take(bytes) {
+        let before = reading.body.held_bytes();
+        let taken = reading.body.take(bytes);
+        let (now, whole) = (reading.body.held_bytes(), reading.body.is_whole());
+        self.note_body(conns, conn, before, now);
+        if self.sessions.get(conn).is_none_or(|session| session.dialogue.over) {
+            return Progress::Over;
+        }
+        match taken {
             Err(problem) => self.give_up(conns, conn, problem),
-            Ok(taken) if reading.body.is_whole() => {
-                if let Some(reading) = session.dialogue.reading.take() {
+            Ok(taken) => match whole.then(|| self.drop_body(conn)).flatten() {
+                Some(reading) => {
                     let Reading { plan, body } = *reading;
                     self.carry_out(conns, conn, &plan, &body.into_bytes());
+                    Progress::Took(taken)
                 }
-                Progress::Took(taken)
-            }
-            Ok(0) => Progress::Wants,
-            Ok(taken) => Progress::Took(taken),
+                None if taken == 0 => Progress::Wants,
+                None => Progress::Took(taken),
+            },
         }
     }
 

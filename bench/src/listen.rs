@@ -1,0 +1,111 @@
+//! Clients that listen to the events of what the others do, over server-sent events: what they cost the server and
+//! how much of it reaches them. Knows no more of HTTP than the head of one answer.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::options::Options;
+
+/// Longest time until a stream has begun.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What all listeners have heard.
+#[derive(Default)]
+struct Heard {
+    events: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Listeners at work.
+pub(crate) struct Listeners {
+    sockets: Vec<TcpStream>,
+    threads: Vec<JoinHandle<()>>,
+    heard: Arc<Heard>,
+}
+
+impl Listeners {
+    /// Opens as many streams as are asked for; all of them have begun when this returns.
+    pub(crate) fn open(options: &Options, queues: &[String]) -> Result<Self, String> {
+        let heard = Arc::<Heard>::default();
+        let mut listeners = Self { sockets: Vec::new(), threads: Vec::new(), heard };
+        for index in 0..options.listeners as usize {
+            let path = if options.listen_to_one {
+                format!("/events/queues/{}", queues[index % queues.len()])
+            } else {
+                "/events".to_owned()
+            };
+            let socket = begin(options, &path)
+                .map_err(|error| format!("cannot listen on port {}: {error}", options.http_port))?;
+            let other = socket.try_clone().map_err(|error| error.to_string())?;
+            let heard = Arc::clone(&listeners.heard);
+            listeners.sockets.push(other);
+            listeners.threads.push(thread::spawn(move || listen(socket, &heard)));
+        }
+        Ok(listeners)
+    }
+
+    /// Ends all streams; says what was heard on them.
+    pub(crate) fn close(self) -> Value {
+        let ended_early = self.threads.iter().filter(|thread| thread.is_finished()).count();
+        for socket in &self.sockets {
+            // One that has ended already is ended.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        let count = self.threads.len();
+        for thread in self.threads {
+            // It does nothing that could panic.
+            let _ = thread.join();
+        }
+        json!({
+            "count": count,
+            "ended_early": ended_early,
+            "events": self.heard.events.load(Ordering::Relaxed),
+            "bytes": self.heard.bytes.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// Asks for a stream and waits for its first message.
+fn begin(options: &Options, path: &str) -> std::io::Result<TcpStream> {
+    let mut socket = TcpStream::connect((options.host.as_str(), options.http_port))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let token = options.token.as_ref();
+    let token =
+        token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let host = &options.host;
+    socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{token}\r\n").as_bytes())?;
+    let mut text = Vec::new();
+    while !text.ends_with(b"}\n\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte)?;
+        text.push(byte[0]);
+        if text.len() > 4096 || text.len() == 12 && !text.ends_with(b" 200") {
+            let said = String::from_utf8_lossy(&text).into_owned();
+            return Err(std::io::Error::new(ErrorKind::InvalidData, said));
+        }
+    }
+    socket.set_read_timeout(None)?;
+    Ok(socket)
+}
+
+/// Counts messages until the stream ends.
+fn listen(mut socket: TcpStream, heard: &Heard) {
+    let mut buffer = vec![0; 256 * 1024];
+    let mut line_begins = true;
+    while let Ok(bytes @ 1..) = socket.read(&mut buffer) {
+        let mut events = 0;
+        for &byte in &buffer[..bytes] {
+            // Each message is one `data:` line.
+            events += u64::from(line_begins && byte == b'd');
+            line_begins = byte == b'\n';
+        }
+        heard.events.fetch_add(events, Ordering::Relaxed);
+        heard.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Puts other people's clients that judge the server below target/, once, and prints where one is:
+#
+#   judges.sh python    an interpreter that has WebSocket and SSE clients
+#   judges.sh node      a directory with node_modules that has a WebSocket client
+#   judges.sh api       schemathesis, which tries an API by its OpenAPI document
+#   judges.sh browser   a Chromium without windows
+#   judges.sh wrk       wrk, which puts load on an HTTP server
+#
+# Versions are pinned, as an outside judge must not change under the tests; but for the last two, which are the
+# installed ones, or those of the distribution, taken out of its packages. Nothing is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target="${CARGO_TARGET_DIR:-target}"
+kind="${1:-}"
+home="$target/judges-$kind"
+mkdir -p "$target"
+# Two test binaries may come here at once.
+exec 9>"$home.lock"
+flock 9
+
+# Makes the directory anew by the function of that name, unless it has been made for these versions.
+once() { # versions
+    if [ "$(cat "$home/.installed" 2>/dev/null || true)" != "$*" ]; then
+        rm -rf "$home"
+        mkdir -p "$home"
+        "install_$kind" "$@" >&2
+        echo "$*" >"$home/.installed"
+    fi
+}
+
+install_python() {
+    python3 -m venv "$home"
+    "$home/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+}
+
+install_api() {
+    install_python "$@"
+}
+
+install_node() {
+    npm install --silent --no-audit --no-fund --prefix "$home" "$@"
+}
+
+# A package of the distribution, and those that it needs beside what is installed, unpacked into one tree.
+unpack() { # package, its program
+    local packages
+    packages="$(missing "$1" || { apt-get update -q >&2 && missing "$1"; })"
+    mkdir "$home/packages"
+    # shellcheck disable=SC2086 # names of packages
+    (cd "$home/packages" && apt-get download -q $packages)
+    for package in "$home"/packages/*.deb; do
+        dpkg -x "$package" "$home"
+    done
+    rm -r "$home/packages"
+    cat >"$home/run" <<WRAPPER
+#!/bin/sh
+home="\$(dirname "\$0")"
+LD_LIBRARY_PATH="\$(find "\$home/usr/lib" -type d -name '*-linux-gnu*' -printf '%p:%p/pulseaudio:')"
+export LD_LIBRARY_PATH
+exec "\$home/$2" "\$@"
+WRAPPER
+    chmod +x "$home/run"
+}
+
+install_browser() {
+    unpack "$1" usr/lib/chromium/chromium-headless-shell
+}
+
+install_wrk() {
+    unpack "$1" usr/bin/wrk
+}
+
+missing() {
+    apt-get install --simulate --no-install-recommends "$@" | sed -n 's/^Inst \([^ ]*\) .*/\1/p'
+}
+
+case "$kind" in
+python)
+    once websockets==17.4 wsproto==1.3.2 httpx==0.28.1 httpx-sse==0.4.3
+    printf '%s\n' "$(cd "$home/bin" && pwd)/python"
+    ;;
+api)
+    once schemathesis==4.32.5
+    printf '%s\n' "$(cd "$home/bin" && pwd)/schemathesis"
+    ;;
+node)
+    once ws@8.18.3
+    (cd "$home" && pwd)
+    ;;
+browser)
+    for installed in chromium-headless-shell chromium chromium-browser google-chrome; do
+        command -v "$installed" && exit 0
+    done
+    once chromium-headless-shell
+    printf '%s\n' "$(cd "$home" && pwd)/run"
+    ;;
+wrk)
+    command -v wrk && exit 0
+    once wrk
+    printf '%s\n' "$(cd "$home" && pwd)/run"
+    ;;
+*)
+    echo "usage: $0 python|node|api|browser|wrk" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,221 @@
+//! Clients that are slow or mean, by the thousand at a time: half-open connections, requests that come a byte at a
+//! time, bodies that never end, heads of a megabyte, garbage. The fear: a server that serves nobody else
+//! meanwhile, and one that is slower or larger when they have gone.
+//!
+//! `CORQ_HOSTILE_CONNECTIONS` sets how many (default 2000); `make hostile` takes 10,000 and prints the figures.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fmt;
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use support::{Dice, Http, Server, Start, until};
+
+/// How long the server waits for a request here.
+const PATIENCE_MS: u64 = 8000;
+
+/// Requests of a measurement.
+const REQUESTS: u32 = 3000;
+
+/// Connections that send most of a body of 12 MB and then stop.
+const UPLOADS: usize = 60;
+
+fn connections() -> usize {
+    let wanted = std::env::var("CORQ_HOSTILE_CONNECTIONS").ok();
+    let wanted: usize = wanted.map_or(2000, |text| text.parse().unwrap());
+    // This process and the server need a descriptor each.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let most = limit.maximum.unwrap_or(u64::MAX).saturating_sub(500) as usize;
+    if wanted > most {
+        println!("{most} connections instead of {wanted}, as `ulimit -Hn` allows no more");
+    }
+    wanted.min(most)
+}
+
+fn resident_kb(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn open_files(server: &Server) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
+}
+
+/// CPU time of the server's threads so far, in microseconds.
+fn cpu_us(server: &Server) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let of_thread = |path: std::path::PathBuf| -> Option<f64> {
+        // One that ends meanwhile is none of those that serve.
+        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    threads.filter_map(|thread| of_thread(thread.unwrap().path())).sum::<f64>() / 1e3
+}
+
+/// How the server serves a good client.
+#[derive(Debug)]
+struct Service {
+    /// CPU time of the server per request, in microseconds.
+    cpu_us: f64,
+    median: Duration,
+    p99: Duration,
+    longest: Duration,
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu_us, median, p99, longest } = self;
+        write!(
+            f,
+            "{cpu_us:.0} us of server CPU per request, {median:?} median, {p99:?} p99, {longest:?} longest"
+        )
+    }
+}
+
+/// Pushes, pulls and completes jobs one after the other.
+fn serve(server: &Server, requests: u32) -> Service {
+    let mut web = server.web();
+    let (before, mut took) = (cpu_us(server), Vec::new());
+    let mut timed = |call: &mut dyn FnMut() -> support::Answer| {
+        let start = Instant::now();
+        let answer = call().expect(200);
+        took.push(start.elapsed());
+        answer
+    };
+    for n in 0..requests / 3 {
+        let body = json!({"data": n, "removeOnComplete": true});
+        let pushed = timed(&mut || web.post("/queues/good/jobs", body.clone()));
+        let pulled = timed(&mut || web.get("/queues/good/jobs?timeout=5000"));
+        assert_eq!(pulled["job"]["id"], pushed["id"]);
+        let path = format!("/jobs/{}/ack", pushed["id"].as_str().unwrap());
+        timed(&mut || web.post(&path, json!({"token": pulled["token"]})));
+    }
+    let cpu_us = (cpu_us(server) - before) / f64::from(requests);
+    took.sort();
+    let at = |part: f64| took[((took.len() - 1) as f64 * part) as usize];
+    Service { cpu_us, median: at(0.5), p99: at(0.99), longest: at(1.0) }
+}
+
+/// Connections that were opened once and are held, in four ways of being slow.
+fn hold_open(server: &Server, count: usize) -> Vec<TcpStream> {
+    let mut sockets = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut socket = TcpStream::connect(("127.0.0.1", server.http)).unwrap();
+        let part: &[u8] = match number % 4 {
+            0 => b"",
+            1 => b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: ",
+            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n{",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\nGET",
+        };
+        socket.write_all(part).unwrap();
+        sockets.push(socket);
+    }
+    sockets
+}
+
+/// Until told otherwise: garbage, heads of a megabyte, bodies of 13 MB, each on a connection of its own.
+fn harass(port: u16, over: &AtomicBool, seed: u64) -> u64 {
+    let mut dice = Dice::new(seed);
+    let mut attacks = 0;
+    while !over.load(Ordering::Relaxed) {
+        let Ok(mut web) = Http::try_connect(port) else { continue };
+        let bytes: Vec<u8> = match dice.roll(4) {
+            0 => (0..20_000).map(|_| dice.roll(256) as u8).collect(),
+            1 => [b"GET /healthz HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat(),
+            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 13000000\r\n\r\n{"
+                .into(),
+            _ => {
+                let head = b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+                [head.as_slice(), b"d00000\r\n", &vec![b'x'; 13 << 20]].concat()
+            }
+        };
+        // The server may close long before all of it is sent.
+        let _ = web.raw(&bytes);
+        if let Ok(answer) = web.recv(false) {
+            assert!([400, 413, 431].contains(&answer.status), "{answer:?}");
+        }
+        attacks += 1;
+    }
+    attacks
+}
+
+#[test]
+fn hostile_clients_by_the_thousand_leave_speed_and_memory_as_they_were() {
+    let count = connections();
+    let server = Start::new()
+        .env("HTTP_REQUEST_TIMEOUT_MS", PATIENCE_MS)
+        .env("HTTP_IDLE_TIMEOUT_MS", PATIENCE_MS)
+        .start();
+    serve(&server, REQUESTS);
+    // Large requests, as a server has had that is not just born: its receive buffers are touched.
+    for _ in 0..8 {
+        let answer = server.web().call("POST", "/queues/q/jobs", &[], &vec![b' '; 11 << 20]);
+        assert_eq!(answer.refused(400), "Invalid JSON body");
+    }
+    server.web().call("POST", "/gc", &[], b"").expect(200);
+    let (files, memory) = (open_files(&server), resident_kb(&server));
+    let before = serve(&server, REQUESTS);
+
+    let over = Arc::new(AtomicBool::new(false));
+    let peak_kb = Arc::new(AtomicU64::new(0));
+    let port = server.http;
+    let harassing: Vec<_> = (1..=3)
+        .map(|seed| {
+            let over = Arc::clone(&over);
+            thread::spawn(move || harass(port, &over, seed))
+        })
+        .collect();
+    let held = hold_open(&server, count);
+    let uploads: Vec<TcpStream> = (0..UPLOADS)
+        .map(|_| {
+            let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            socket.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+            let head =
+                "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 12000000\r\n\r\n";
+            // Those for which there is no room are closed.
+            let _ = socket.write_all(head.as_bytes());
+            let _ = socket.write_all(&vec![b' '; 11 << 20]);
+            peak_kb.fetch_max(resident_kb(&server), Ordering::Relaxed);
+            socket
+        })
+        .collect();
+    let most = open_files(&server) - files;
+    let during = serve(&server, 600);
+    peak_kb.fetch_max(resident_kb(&server), Ordering::Relaxed);
+    over.store(true, Ordering::Relaxed);
+    let attacks: u64 = harassing.into_iter().map(|thread| thread.join().unwrap()).sum();
+    until("they are all cut off", || (open_files(&server) <= files + 2).then_some(()));
+    drop((held, uploads));
+
+    // What large bodies took is kept for a while, for the next ones.
+    let kept_kb = resident_kb(&server);
+    let after_kb = until("the memory is given back", || {
+        let resident_kb = resident_kb(&server);
+        (resident_kb < memory + (24 << 10)).then_some(resident_kb)
+    });
+    let after = serve(&server, REQUESTS);
+    let peak_kb = peak_kb.load(Ordering::Relaxed);
+    println!(
+        "{count} held connections ({most} open at once), {UPLOADS} uploads, {attacks} other attacks\n\
+         memory: {memory} kB before, {peak_kb} kB at the peak, {kept_kb} kB after, {after_kb} kB soon after\n\
+         before: {before}\nduring: {during}\nafter:  {after}"
+    );
+    // Some of them have had time to be cut off while others came.
+    assert!(most > count / 2, "{most} connections at once");
+    // Two shards with the bodies that they may hold, and what connections cost.
+    assert!(peak_kb < memory + 2 * (160 << 10) + 16 * count as u64, "{peak_kb} kB at the peak");
+    assert!(during.p99 < Duration::from_secs(1), "{during:?}");
+    assert!(after.cpu_us < before.cpu_us * 1.5 + 20.0, "{before:?} {after:?}");
+    assert!(after.median < before.median * 2 + Duration::from_millis(1), "{before:?} {after:?}");
+}

@@ -1,0 +1,133 @@
+//! The `OpenAPI` document gives fields the bounds and defaults of the table. That it has every route stands in
+//! `src/server/http/endpoint.rs`; that it describes every answer, an outside judge says (`tests/clients`).
+
+use corq::api::spec::{
+    BACKOFF_FIELDS, CommandSpec, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
+};
+use serde_json::{Value, json};
+
+const DOCUMENT: &str = include_str!("../../docs/openapi.yaml");
+
+fn document() -> Value {
+    serde_saphyr::from_str(DOCUMENT).unwrap()
+}
+
+/// What a reference stands for.
+fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str() {
+        Some(path) => document.pointer(path.strip_prefix('#').unwrap()).unwrap(),
+        None => schema,
+    }
+}
+
+fn default(preset: Preset) -> Value {
+    match preset {
+        Preset::Nothing => Value::Null,
+        Preset::Integer(value) => value.into(),
+        Preset::Text(text) => text.into(),
+        Preset::Off => false.into(),
+        Preset::Empty => json!([]),
+    }
+}
+
+/// That a schema is that of a field. Where null counts as absent, it says so.
+fn agrees(document: &Value, field: &FieldSpec, schema: &Value, nullable: bool) {
+    let name = field.name;
+    let schema = resolved(document, schema);
+    let kind = |name: &str| if nullable { json!([name, "null"]) } else { json!(name) };
+    let has = |place: &str, value: Value| {
+        assert_eq!(*schema.pointer(place).unwrap_or(&Value::Null), value, "{name}{place}");
+    };
+    has("/default", default(field.default));
+    match field.kind {
+        Kind::Integer { min, max } => {
+            has("/type", kind("integer"));
+            has("/minimum", min.into());
+            has("/maximum", max.into());
+        }
+        Kind::Text { chars_min, chars_max } => {
+            has("/type", kind("string"));
+            has("/minLength", chars_min.into());
+            has("/maxLength", chars_max.into());
+        }
+        Kind::Texts { items_max, chars_max } => {
+            has("/type", kind("array"));
+            has("/maxItems", items_max.into());
+            has("/items/type", "string".into());
+            has("/items/minLength", 1.into());
+            has("/items/maxLength", chars_max.into());
+        }
+        Kind::Stack { .. } => has("/items/type", "string".into()),
+        Kind::Flag => has("/type", kind("boolean")),
+        Kind::LongText { .. } | Kind::Token => has("/type", kind("string")),
+        Kind::JobId => {
+            has("/minLength", 1.into());
+            has("/maxLength", 256.into());
+        }
+        Kind::Queue => {
+            has("/pattern", "^[A-Za-z0-9_.:-]+$".into());
+            has("/maxLength", 256.into());
+        }
+        Kind::Payload { bytes_max } => {
+            let words = schema["description"].as_str().unwrap();
+            assert!(words.contains(&format!("{} MB", bytes_max >> 20)), "{name}: {words}");
+        }
+        Kind::Backoff => {
+            has("/oneOf/0/type", kind("integer"));
+            has("/oneOf/0/maximum", json!(86_400_000));
+            object_agrees(document, BACKOFF_FIELDS, &schema["oneOf"][1]);
+        }
+        Kind::Repeat => object_agrees(document, REPEAT_FIELDS, schema),
+        other => panic!("{name}: no rule for {other:?}"),
+    }
+}
+
+/// That an object has exactly these fields.
+fn object_agrees(document: &Value, fields: &[FieldSpec], schema: &Value) {
+    let properties = schema["properties"].as_object().unwrap();
+    let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+    assert!(properties.keys().all(|key| names.contains(&key.as_str())), "{names:?}: {schema}");
+    for field in fields {
+        let property = properties.get(field.name);
+        let property = property.unwrap_or_else(|| panic!("no {}", field.name));
+        agrees(document, field, property, !field.required);
+    }
+    let required: Vec<&str> =
+        fields.iter().filter(|field| field.required).map(|field| field.name).collect();
+    let written = schema.get("required").cloned().unwrap_or_else(|| json!([]));
+    assert_eq!(written, json!(required));
+}
+
+fn field(spec: &CommandSpec, name: &str) -> FieldSpec {
+    *spec.fields.iter().find(|field| field.name == name).unwrap()
+}
+
+#[test]
+fn the_openapi_document_gives_the_fields_of_a_job_the_bounds_of_the_table() {
+    let document = document();
+    object_agrees(&document, JOB_FIELDS, &document["components"]["schemas"]["PushedJob"]);
+}
+
+#[test]
+fn the_openapi_document_gives_other_requests_the_bounds_of_the_table() {
+    let document = document();
+    for (name, path) in [("ACK", "/jobs/{id}/ack"), ("FAIL", "/jobs/{id}/fail")] {
+        let spec = CommandSpec::find(name.as_bytes()).unwrap();
+        let fields: Vec<FieldSpec> =
+            spec.fields.iter().filter(|field| field.name != "id").copied().collect();
+        let body = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"];
+        object_agrees(&document, &fields, &body["schema"]);
+    }
+    let pull = CommandSpec::find(b"PULL").unwrap();
+    let parameters = document["paths"]["/queues/{queue}/jobs"]["get"]["parameters"].as_array();
+    let parameters = parameters.unwrap();
+    assert_eq!(parameters.len(), 2);
+    for parameter in parameters {
+        let name = parameter["name"].as_str().unwrap();
+        agrees(&document, &field(pull, name), &parameter["schema"], false);
+    }
+    let schemas = &document["components"]["schemas"];
+    agrees(&document, &field(pull, "queue"), &schemas["Queue"], false);
+    let get = CommandSpec::find(b"GetJob").unwrap();
+    agrees(&document, &field(get, "id"), &schemas["JobId"], false);
+}
