@@ -185,12 +185,12 @@ pub struct Moved<'a> {
 }
 
 /// Numbers of the kinds, for ever: 100 to 119 are set aside for this module.
-mod kind {
-    pub(super) const JOB: u8 = 100;
-    pub(super) const MOVED: u8 = 101;
-    pub(super) const EVICTED: u8 = 102;
-    pub(super) const IDS: u8 = 103;
-    pub(super) const PAST: u8 = 104;
+pub(crate) mod kind {
+    pub(crate) const JOB: u8 = 100;
+    pub(crate) const MOVED: u8 = 101;
+    pub(crate) const EVICTED: u8 = 102;
+    pub(crate) const IDS: u8 = 103;
+    pub(crate) const PAST: u8 = 104;
 }
 
 /// Bits that say which parts a kept job has.

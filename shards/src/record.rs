@@ -1,8 +1,21 @@
 //! What is persisted: one record per fact, with the payload, if any, as its last bytes.
 //!
-//! Recipe for a change: a kind keeps its number for ever. A new field means a new kind, or a new
-//! version of the kind with the old one still decoded; `tests/compat` holds logs of every version.
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
+//!
+//! Recipe for a change. A kind keeps its number and the meaning of its bytes for ever, so:
+//!
+//! 1. *Something new is to be said*: a new kind with a number that was never used (those of `kind`
+//!    here and in the modules of other records; each says which are set aside for it).
+//! 2. *A kind is to say more*: a new kind beside it, as 26 stands beside 5. The old one is still
+//!    decoded, into the same variant, with what it does not say filled in; it is written no more, or
+//!    only where the new one has nothing to add. A part that few records have gets a bit in `part`
+//!    instead, if one is free: an older release refuses a bit that it does not know.
+//! 3. *All kinds are to change*: [`VERSION`] rises, and `decode` goes on reading the older ones.
+//! 4. *The files around the records are to change*: see `io/src/log/block.rs` and the page.
+//!
+//! Then, in the same commit: a row in [`KINDS`]; the bytes in `docs/log-format.md`; whether reclaim
+//! needs it, in `keep.rs`, which does not compile before; and a log that holds it, written once and
+//! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
 
 use crate::changed::Changed;
 use crate::command::{Limit, NewJob, Repeat, Stack};
@@ -204,6 +217,47 @@ mod kind {
     pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
 
+/// Every kind there is or was: its number and its name, for people and tools.
+pub const KINDS: &[(u8, &str)] = &[
+    (kind::PUSHED, "pushed"),
+    (kind::LEASED, "leased"),
+    (kind::COMPLETED, "completed"),
+    (kind::RETRIED, "retried"),
+    (kind::BURIED, "buried"),
+    (kind::STALLED, "stalled"),
+    (kind::RELEASED, "released"),
+    (kind::REVIVED, "revived"),
+    (kind::REMOVED, "removed"),
+    (kind::PAUSED, "paused"),
+    (crate::changed::kind::PRIORITIZED, "prioritized"),
+    (crate::changed::kind::PROMOTED, "promoted"),
+    (crate::changed::kind::PUT_OFF, "put-off"),
+    (crate::changed::kind::PROGRESSED, "progressed"),
+    (crate::changed::kind::LOGGED, "logged"),
+    (kind::BURIED_AT, "buried-at"),
+    (kind::RATE_LIMITED, "rate-limited"),
+    (kind::ACTIVE_LIMITED, "active-limited"),
+    (kind::MET, "met"),
+    (kind::REPEATED, "repeated"),
+    (kind::CRON_SET, "cron-set"),
+    (kind::CRON_RAN, "cron-ran"),
+    (kind::CRON_MISSED, "cron-missed"),
+    (kind::CRON_REMOVED, "cron-removed"),
+    (kind::WEBHOOK_ADDED, "webhook-added"),
+    (kind::WEBHOOK_REMOVED, "webhook-removed"),
+    (crate::kept_record::kind::JOB, "kept-job"),
+    (crate::kept_record::kind::MOVED, "moved"),
+    (crate::kept_record::kind::EVICTED, "evicted"),
+    (crate::kept_record::kind::IDS, "ids"),
+    (crate::kept_record::kind::PAST, "past"),
+];
+
+/// The name of a record's kind, from its encoding; `None` if this release does not know it.
+pub fn kind_name(bytes: &[u8]) -> Option<&'static str> {
+    let kind = bytes.first()?;
+    KINDS.iter().find(|(number, _)| number == kind).map(|(_, name)| *name)
+}
+
 /// Bits that say which parts a pushed job has.
 mod part {
     pub(super) const LIFO: u16 = 1;
@@ -337,7 +391,8 @@ impl Record<'_> {
         out.finish();
     }
 
-    fn kind(&self) -> u8 {
+    /// The number of its kind, as in [`KINDS`].
+    pub fn kind(&self) -> u8 {
         match self {
             Self::Pushed(_) => kind::PUSHED,
             Self::Leased(_) => kind::LEASED,

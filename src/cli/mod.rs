@@ -17,7 +17,9 @@ mod follow;
 mod input;
 mod job;
 mod limits;
+mod log;
 mod output;
+mod progress;
 mod prometheus;
 mod push;
 mod queue;
@@ -125,6 +127,9 @@ enum Command {
     Top(top::Top),
     /// What happens to jobs, as it happens
     Events(events::Events),
+    /// Look into the log of a data directory, or mend it
+    #[command(subcommand)]
+    Log(log::Log),
     /// Print the completions of a shell
     Completions(completions::Completions),
     /// Print the manual page, or write those of all commands
@@ -245,6 +250,7 @@ fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
         Command::Doctor(doctor) => doctor::run(context, doctor),
         Command::Top(top) => top::run(context, top),
         Command::Events(events) => events::run(context, events),
+        Command::Log(log) => log::run(context, log),
         Command::Completions(shell) => completions::run(context, &mut program(), shell),
         Command::Man(man) => completions::man(context, program(), man),
     }

@@ -8,6 +8,7 @@ mod fake;
 mod follow;
 mod job;
 mod limits;
+mod log;
 mod numbers;
 mod push;
 mod queue;
