@@ -46,6 +46,7 @@ mod ready;
 pub mod record;
 pub mod repeat;
 mod replay;
+pub mod reshard;
 mod retry;
 mod roll;
 pub mod schedule;
