@@ -32,7 +32,7 @@ const PAST_BATCHES: u32 = 4;
 #[derive(Default)]
 pub(crate) struct Needs {
     /// The job that begins there.
-    job: Option<u32>,
+    pub(crate) job: Option<u32>,
     /// A job that has its result or one of its texts there.
     text: Option<u32>,
     /// Jobs that share a payload there.

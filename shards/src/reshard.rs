@@ -117,6 +117,15 @@ impl Journal for OneRecord {
     }
 }
 
+/// What has been written of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The log that has it.
+    pub log: usize,
+    /// Whether a job was written as it stands.
+    pub job: bool,
+}
+
 /// The change from some shards to others.
 pub struct Reshard {
     /// New shards by slot.
@@ -152,16 +161,19 @@ impl Reshard {
         position: u64,
         bytes: &[u8],
         logs: &mut [J],
-    ) -> Result<(), Malformed> {
+    ) -> Result<Option<Taken>, Malformed> {
         let record = Record::decode(bytes)?;
-        if !shard.needs_of(position, &record).any() {
-            return Ok(());
+        let needs = shard.needs_of(position, &record);
+        if !needs.any() {
+            return Ok(None);
         }
         if let Record::CronSet(set) = &record {
-            return self.hold_cron(shard, position, set, bytes);
+            self.hold_cron(shard, position, set, bytes)?;
+            return Ok(None);
         }
-        let owner = self.owner_of(&record)?;
-        shard.keep(position, bytes, &mut logs[owner])
+        let log = self.owner_of(&record)?;
+        shard.keep(position, bytes, &mut logs[log])?;
+        Ok(Some(Taken { log, job: needs.job.is_some() }))
     }
 
     /// The new shard of what a record is about.

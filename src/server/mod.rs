@@ -17,7 +17,7 @@
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
-//! end      of a shard
+//! end      of a shard     recover  its beginning     reshard  another number of them
 //! ```
 
 mod all;
@@ -48,9 +48,12 @@ mod moving;
 mod names;
 mod needs;
 mod notes;
+mod pace;
 mod post;
 mod query;
 mod reclaim;
+mod recover;
+mod reshard;
 mod respond;
 mod route;
 mod session;

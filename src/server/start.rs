@@ -7,20 +7,21 @@ use super::deliveries;
 use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
+use super::pace::Pace;
 use super::post::Post;
-use super::reclaim::reserve_bytes;
+use super::recover::{open_log, shard_config};
+use super::reshard::{Halt, Progress, reshard};
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
 use super::webhooks::Webhooks;
 use crate::config::{Config, Durability, RequestsMax};
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host, HostError};
-use corq_io::log::{DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Recovery};
+use corq_io::log::{DataDir, Leftover};
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signals};
-use corq_io::store::Store;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -91,11 +92,20 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let signals = Signals::block().map_err(|error| other("cannot block signals", error))?;
     let host = host::probe().map_err(StartError::Host)?;
     let shards = config.shards.map_or(host.cpus.len(), usize::from);
-    let data = match config.data_path() {
+    config.check(shards).map_err(StartError::Other)?;
+    let mut data = match config.data_path() {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
-    config.check(shards).map_err(StartError::Other)?;
+    let slots = Slots::new(shards);
+    if let Some(data) = &mut data
+        && let Err(halt) = fit(&config, data, &slots, &signals)
+    {
+        return match halt {
+            Halt::Stopped => Ok(()),
+            Halt::Failed(reason) => Err(StartError::Other(reason)),
+        };
+    }
     let (sockets, addresses) = bind(&config, shards)?;
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
@@ -104,7 +114,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let ending = Arc::new(Ending::default());
     let pool = deliveries::start(&config).map_err(|e| other("cannot start the webhooks", e))?;
     let common = Arc::new(Common {
-        slots: Slots::new(shards),
+        slots,
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
         log_id: data.as_ref().map_or(0, DataDir::id),
@@ -128,6 +138,53 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         tracing::info!("stopped");
     }
     outcome
+}
+
+/// Makes the data directory one of as many shards as there are.
+fn fit(config: &Config, data: &mut DataDir, slots: &Slots, signals: &Signals) -> Result<(), Halt> {
+    match data.leftover() {
+        None => {}
+        Some(Leftover::Discarded) => tracing::info!(
+            "removed what a start had left that was broken off while it changed the number of shards"
+        ),
+        Some(Leftover::Moved) => {
+            tracing::info!("ended a change to {} shards that had been broken off", data.shards())
+        }
+    }
+    let (before, after) = (usize::from(data.shards()), slots.shards());
+    if before == after {
+        return Ok(());
+    }
+    let path = data.path().display().to_string();
+    tracing::info!("{path} was made for {before} shards: changing it to {after}");
+    let began = Instant::now();
+    let mut pace = Pace::default();
+    let mut watch = |progress: &Progress| {
+        if !pace.is_due() {
+            return true;
+        }
+        if pace.tells() {
+            tracing::info!("changing from {before} shards to {after}: {progress}");
+        }
+        match signals.wait_for(Duration::ZERO) {
+            Ok(Some(signal)) => {
+                tracing::info!(
+                    "stopping on {signal:?} in the middle of the change, which the next start begins anew \
+                     or ends"
+                );
+                false
+            }
+            // An error here would mean that the set of signals is not one.
+            Ok(None) | Err(_) => true,
+        }
+    };
+    let contents = reshard(config, data, slots, &mut watch)?;
+    tracing::info!(
+        "changed {path} from {before} shards to {after}: {} jobs in {} ms",
+        contents.jobs_in_all(),
+        began.elapsed().as_millis(),
+    );
+    Ok(())
 }
 
 /// Sockets of every shard on both ports.
@@ -240,14 +297,8 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let config = &common.config;
     let shards = common.slots.shards();
     let mut clock = Clock::new();
-    let mut shard = Shard::new(corq_shards::Config {
-        completed_max: config.completed_max,
-        completed_retention_ms: config.completed_retention_ms,
-        span_bits: (config.segment_mb << 20).trailing_zeros(),
-        chore_slice: corq_shards::SLICE,
-        seed: seed.chance,
-    });
-    let log = open_log(common, index, shards, &mut shard)?;
+    let mut shard = Shard::new(shard_config(config, seed.chance));
+    let log = open_log(config, common.log_id, index, shards, &mut shard)?;
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
@@ -283,63 +334,5 @@ fn http_settings(config: &Config) -> Settings {
         cleanup_ms: config.rate_limit_cleanup_ms,
         frame_rule: rule(config.tcp_rate_limit_max_requests),
         metrics_are_guarded: config.require_auth_for_metrics,
-    }
-}
-
-fn open_log(
-    common: &Common,
-    index: usize,
-    shards: usize,
-    shard: &mut Shard,
-) -> Result<Log<Store>, String> {
-    let config = &common.config;
-    let mode = match config.durability {
-        Durability::Written => Mode::Written,
-        Durability::Synced => Mode::Synced,
-    };
-    let store = match config.data_path() {
-        None => Store::Memory(MemoryDisk::new()),
-        Some(path) => Store::Files(
-            FileDisk::open(&path, index as u16, mode)
-                .map_err(|error| format!("cannot open its directory: {error}"))?,
-        ),
-    };
-    let settings = LogConfig {
-        log_id: common.log_id,
-        segment_bytes: config.segment_mb << 20,
-        cache_bytes: config.cache_bytes(shards),
-        fsync_interval_ms: config.fsync_interval_ms,
-        bytes_max: config.data_bytes_max(shards),
-        reserve_bytes: reserve_bytes(config.segment_mb << 20, 0),
-        ..LogConfig::new(index as u16, mode)
-    };
-    let began = Instant::now();
-    let replay = |position: corq_io::log::Position, record: &[u8]| shard.replay(position.0, record);
-    let (log, recovery) =
-        Log::open(&settings, store, replay).map_err(|error: OpenError| error.to_string())?;
-    report(index, &recovery, began, shard);
-    Ok(log)
-}
-
-fn report(index: usize, recovery: &Recovery, began: Instant, shard: &Shard) {
-    if recovery.records > 0 {
-        tracing::info!(
-            "shard {index} recovered {} jobs from {} records in {} segments ({} MB) in {} ms",
-            shard.holdings().jobs,
-            recovery.records,
-            recovery.segments,
-            recovery.bytes >> 20,
-            began.elapsed().as_millis(),
-        );
-    }
-    if let Some(dropped) = &recovery.dropped {
-        tracing::warn!(
-            "shard {index} dropped {} bytes from byte {} of {} on: {}; the torn tail of a crash, \
-             never acknowledged as synced",
-            dropped.bytes,
-            dropped.offset,
-            dropped.file,
-            dropped.reason,
-        );
     }
 }
