@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http fanout rivals crash hang hostile sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog fanout rivals crash hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ flat: ## Measure whether a job costs the same beside a million others
 
 http: ## Measure what a push over HTTP costs beside one over TCP
 	scripts/http.sh
+
+backlog: ## Measure a backlog larger than memory (JOBS, default 20000000, of PAYLOAD_BYTES, default 1000)
+	@scripts/setup.sh
+	cargo build --release --workspace
+	scripts/backlog.sh $${JOBS:-20000000} $${PAYLOAD_BYTES:-1000}
 
 fanout: ## Measure whether listeners to events delay those who push
 	scripts/fanout.sh
