@@ -34,6 +34,7 @@ mod order;
 mod push;
 mod queries;
 mod queues;
+mod reshard;
 mod restart;
 mod retry;
 mod rows;
