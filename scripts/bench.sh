@@ -57,7 +57,7 @@ start() { # durability
 healthy() {
     local line
     { exec 3<>"/dev/tcp/127.0.0.1/$http"; } 2>/dev/null || return 1
-    printf 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+    printf 'GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
     read -r line <&3 || line=
     exec 3<&- 3>&-
     [[ $line == *" 200 "* ]]

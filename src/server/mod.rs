@@ -11,6 +11,7 @@
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
+//! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! moving   connections that follow their queue
@@ -29,6 +30,7 @@ mod core;
 mod crons;
 mod deliveries;
 mod dispatch;
+mod door;
 mod end;
 mod engine;
 mod events;

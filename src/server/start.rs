@@ -4,12 +4,13 @@ use super::auth::Guard;
 use super::book::Book;
 use super::core::{Core, Fittings};
 use super::deliveries;
+use super::door::Door;
 use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
 use super::pace::Pace;
 use super::post::Post;
-use super::recover::{open_log, shard_config};
+use super::recover::{Ascent, open_log, shard_config};
 use super::reshard::{Halt, Progress, reshard};
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
@@ -21,7 +22,7 @@ use corq_io::log::{DataDir, Leftover};
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Reactor};
 use corq_io::runtime::{self, Shards};
-use corq_io::signal::{self, Signals};
+use corq_io::signal::{self, Signal, Signals};
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -85,6 +86,18 @@ struct Common {
     /// Of the data directory.
     log_id: u64,
     webhooks: Feed,
+    ascent: Ascent,
+}
+
+/// How the beginning of the shards went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Begun {
+    /// All of them are there.
+    Ready,
+    /// One has ended by itself.
+    Failed,
+    /// The end was wanted before.
+    Stopped(Signal),
 }
 
 /// Runs the server until SIGTERM or SIGINT.
@@ -97,16 +110,17 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
+    let (sockets, addresses) = bind(&config, shards)?;
+    let door = open_door(&config, &sockets).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
-        && let Err(halt) = fit(&config, data, &slots, &signals)
+        && let Err(halt) = fit(&config, data, &slots, &signals, &door)
     {
         return match halt {
             Halt::Stopped => Ok(()),
             Halt::Failed(reason) => Err(StartError::Other(reason)),
         };
     }
-    let (sockets, addresses) = bind(&config, shards)?;
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
     let guard = Guard::new(config.tokens())
@@ -119,14 +133,27 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         ending: Arc::clone(&ending),
         log_id: data.as_ref().map_or(0, DataDir::id),
         webhooks: pool.feed(),
+        ascent: Ascent::new(data.as_ref().map(DataDir::path), shards),
         config,
     });
     let (running, ready) = spawn(&host, &common, mesh, sockets)?;
-    let failed = announce(&common, &ready, addresses, shards);
-    if !failed {
-        // An error here would mean that the set of signals is not one.
-        let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
-        tracing::info!("stopping on {signal:?}");
+    match await_shards(&common, &ready, &signals, &door) {
+        Begun::Ready => {
+            door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
+            ending.open.store(true, Ordering::Release);
+            wakers.iter().for_each(Waker::wake);
+            announce(&common, addresses);
+            // An error here would mean that the set of signals is not one.
+            let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
+            tracing::info!("stopping on {signal:?}");
+        }
+        Begun::Failed => {}
+        Begun::Stopped(signal) => {
+            tracing::info!("stopping on {signal:?}, before all shards had read their logs");
+            // Those that have read theirs would wait for the others.
+            ending.failed.store(true, Ordering::Release);
+            common.ascent.give_up();
+        }
     }
     let give_up = Instant::now() + Duration::from_millis(common.config.shutdown_timeout_ms);
     ending.wanted.store(true, Ordering::Release);
@@ -140,8 +167,22 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     outcome
 }
 
+/// Puts somebody at the HTTP port until the shards are there.
+fn open_door(config: &Config, sockets: &[(TcpListener, TcpListener)]) -> std::io::Result<Door> {
+    let https: Result<Vec<_>, _> = sockets.iter().map(|(_, http)| http.try_clone()).collect();
+    let door = Door::open(https?, &config.cors_allow_origin)?;
+    door.tell("at the beginning".into());
+    Ok(door)
+}
+
 /// Makes the data directory one of as many shards as there are.
-fn fit(config: &Config, data: &mut DataDir, slots: &Slots, signals: &Signals) -> Result<(), Halt> {
+fn fit(
+    config: &Config,
+    data: &mut DataDir,
+    slots: &Slots,
+    signals: &Signals,
+    door: &Door,
+) -> Result<(), Halt> {
     match data.leftover() {
         None => {}
         Some(Leftover::Discarded) => tracing::info!(
@@ -163,6 +204,7 @@ fn fit(config: &Config, data: &mut DataDir, slots: &Slots, signals: &Signals) ->
         if !pace.is_due() {
             return true;
         }
+        door.tell(format!("changing from {before} shards to {after}: {progress}"));
         if pace.tells() {
             tracing::info!("changing from {before} shards to {after}: {progress}");
         }
@@ -254,22 +296,35 @@ fn spawn(
     Ok((shards.map_err(|error| other("cannot start the shards", error))?, is_ready))
 }
 
-/// Says where the server listens, once it does. True if it never will.
-fn announce(
-    common: &Common,
-    ready: &Receiver<()>,
-    (tcp, http): (SocketAddr, SocketAddr),
-    shards: usize,
-) -> bool {
-    for _ in 0..shards {
+/// Waits until all shards have read their logs and know of each other.
+fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: &Door) -> Begun {
+    let mut waiting = common.slots.shards();
+    let mut pace = Pace::default();
+    while waiting > 0 {
+        match ready.recv_timeout(READY_PAUSE) {
+            Ok(()) => waiting -= 1,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Begun::Failed,
+        }
+        // An error here would mean that the set of signals is not one.
+        let signal = signals.wait_for(Duration::ZERO).ok().flatten();
         // A shard that fails at its start is waited for by the others, who are never ready then.
-        while let Err(waited) = ready.recv_timeout(READY_PAUSE) {
-            let failed = common.ending.failed.load(Ordering::Acquire);
-            if failed || waited == RecvTimeoutError::Disconnected {
-                return true;
-            }
+        if common.ending.failed.load(Ordering::Acquire) {
+            return Begun::Failed;
+        }
+        if let Some(signal) = signal {
+            return Begun::Stopped(signal);
+        }
+        door.tell(common.ascent.to_string());
+        if pace.tells() {
+            tracing::info!("recovering: {}", common.ascent);
         }
     }
+    Begun::Ready
+}
+
+/// Says where the server listens.
+fn announce(common: &Common, (tcp, http): (SocketAddr, SocketAddr)) {
     let config = &common.config;
     if config.is_open_to_strangers() {
         tracing::warn!(
@@ -286,11 +341,11 @@ fn announce(
         (Some(_), Durability::Synced) => "synced".to_string(),
     };
     let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
+    let shards = common.slots.shards();
     tracing::info!(
         "corq {} serves tcp {tcp}, http {http}; {shards} shards; durability {durability}; data {data}",
         env!("CARGO_PKG_VERSION"),
     );
-    false
 }
 
 async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
@@ -298,7 +353,10 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let shards = common.slots.shards();
     let mut clock = Clock::new();
     let mut shard = Shard::new(shard_config(config, seed.chance));
-    let log = open_log(config, common.log_id, index, shards, &mut shard)?;
+    let log = match open_log(config, common.log_id, index, &common.ascent, &mut shard) {
+        Err(_) if common.ascent.is_given_up() => return Ok(()),
+        opened => opened?,
+    };
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,

@@ -41,6 +41,7 @@ mod rows;
 mod session;
 mod settings;
 mod space;
+mod starting;
 mod streams;
 mod timing;
 mod waits;

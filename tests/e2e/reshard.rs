@@ -42,8 +42,11 @@ fn fill(client: &mut Client) -> Vec<Held> {
         client.pull(&queue);
         client.ok("FAIL", json!({"id": again, "error": "not yet"}));
         client.push_with(&queue, "mine", json!({"jobId": format!("mine-{number}")}));
-        let (job, token) = client.pull_owned(&queue, 3_600_000);
-        held.push(Held { id: job["id"].as_str().unwrap().to_owned(), token });
+        // Of a worker that will come back, on whichever connection.
+        let pull = json!({"queue": queue, "owner": "w", "lockTtl": 3_600_000, "detach": true});
+        let pulled = client.ok("PULL", pull);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        held.push(Held { id: text(&pulled["job"]["id"]), token: text(&pulled["token"]) });
         client.push_with(&queue, "series", json!({"repeat": {"every": 3_600_000, "limit": 5}}));
         let run = client.pull(&queue)["id"].clone();
         client.ok("ACK", json!({"id": run}));
@@ -75,6 +78,10 @@ fn everything(client: &mut Client) -> Vec<Value> {
         client.ok("CronList", json!({}))["crons"].clone(),
         client.ok("ListWebhooks", json!({}))["data"]["webhooks"].clone(),
     ];
+    // Lists of the whole server come shard by shard.
+    for list in all.iter_mut().filter_map(Value::as_array_mut) {
+        list.sort_by_key(|entry| entry.to_string());
+    }
     for number in 0..QUEUES {
         let queue = queue(number);
         let listed = client.ok("GetJobs", json!({"queue": queue, "limit": 1000}))["jobs"].clone();

@@ -217,7 +217,9 @@ impl Server {
     }
 
     pub(crate) fn serves(&self) -> bool {
-        get(self.http, "/healthz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        // It is not ready on a full disk, either, and yet it serves.
+        get(self.http, "/ready")
+            .is_some_and(|answer| answer.starts_with("HTTP/1.1") && !answer.contains("recovering"))
     }
 
     fn call_off_watchdog(&mut self) {
