@@ -120,7 +120,7 @@ impl<'o> Pen<'o> {
     }
 
     fn uint(&mut self, name: &str, value: u64) {
-        self.key(name).uint(value);
+        self.key(name).whole_uint(value);
     }
 
     fn text(&mut self, name: &str, text: &str) {
@@ -160,7 +160,7 @@ impl<'o> Pen<'o> {
         let writer = self.key(name);
         writer.map(3);
         writer.str("position");
-        writer.uint(stored.position);
+        writer.whole_uint(stored.position);
         writer.str("bytes");
         writer.uint(u64::from(stored.record_bytes));
         writer.str("payloadBytes");

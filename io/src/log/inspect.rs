@@ -86,6 +86,13 @@ pub struct Damage {
     pub(super) kind: Kind,
 }
 
+impl Damage {
+    /// Whether something is not there, rather than wrong.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.kind, Kind::Missing { .. } | Kind::End { .. })
+    }
+}
+
 /// What it takes to mend it.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {

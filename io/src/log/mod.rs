@@ -321,6 +321,18 @@ impl<D: Disk> Log<D> {
         self.tail.require_sync();
     }
 
+    /// Ends the block that is being filled: what was appended before lies in other blocks than what
+    /// comes. Answers where they meet.
+    pub fn cut(&mut self) -> Position {
+        self.tail.close_block();
+        self.tail.head()
+    }
+
+    /// The data directory whose log it is.
+    pub fn id(&self) -> u64 {
+        self.writer.log_id
+    }
+
     /// Where the log ends for now. What was appended before this call is released once
     /// `released() >= head`.
     #[inline]
