@@ -11,13 +11,14 @@
 //!
 //! The copy is made beside its place and gets its name last.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use corq_io::log::{DataDir, Inspection, Position, Seen, Subject, inspect, segment_file};
+use corq_io::log::{Damage, DataDir, Inspection, Position, Seen, Subject, inspect, segment_file};
 
 use super::place::{Fault, Place, at, sync};
 
@@ -210,7 +211,8 @@ impl<'a> Making<'a> {
             let (inspection, needed) = self.look(shard, cut, progress)?;
             self.take(shard, &inspection, &needed, &mut summary)?;
             let end = if needed.is_empty() { Position(0) } else { inspection.end };
-            marker += &format!("end-{shard} = {:016x}\n", end.0);
+            // Writing to a string cannot fail.
+            let _ = writeln!(marker, "end-{shard} = {:016x}", end.0);
         }
         let (from, manifest) = (self.place.path.join(MANIFEST), self.draft.join(MANIFEST));
         let text = fs::read(&from).map_err(at(&from))?;
@@ -254,7 +256,7 @@ impl<'a> Making<'a> {
         }
         let damage = inspection.damages.first();
         let live = until.is_some();
-        if live && damage.is_none_or(|damage| damage.is_missing()) {
+        if live && damage.is_none_or(Damage::is_missing) {
             return Err(Unfinished::Again);
         }
         let place = damage.map_or(String::new(), |damage| {

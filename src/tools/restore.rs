@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use corq_io::log::{Position, Seen};
+use corq_io::log::{Position, Seen, Segment};
 
 use super::backup::{
     MARKER, Summary, VERSION, copy_file, draft_of, is_free, own_directory, write_file,
@@ -134,7 +134,7 @@ fn check(copy: &Place, shard: u16, end: Position, progress: &dyn Fn(u64)) -> Res
     }
     let blocks = inspection.blocks();
     if (blocks > 0 && inspection.end != end) || (blocks == 0 && end != Position(0)) {
-        let last = inspection.segments.last().map_or_else(String::new, |segment| segment.file());
+        let last = inspection.segments.last().map_or_else(String::new, Segment::file);
         return broken(&last, 0, &format!("the log ends at {}, not at {end}", inspection.end));
     }
     if let Some(refused) = replay.refused.first() {

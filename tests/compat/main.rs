@@ -37,10 +37,14 @@ fn home() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat")
 }
 
+/// Where the directories are or will be, oldest first.
+fn numbered() -> impl Iterator<Item = PathBuf> {
+    (1..10_000).map(|number| home().join(format!("{number:04}")))
+}
+
 /// All directories, oldest first.
 fn all() -> Vec<PathBuf> {
-    let numbered = |number: usize| home().join(format!("{number:04}"));
-    let found: Vec<PathBuf> = (1..).map(numbered).take_while(|path| path.is_dir()).collect();
+    let found: Vec<PathBuf> = numbered().take_while(|path| path.is_dir()).collect();
     assert!(!found.is_empty(), "there is nothing in {}", home().display());
     found
 }
@@ -65,8 +69,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 #[ignore = "writes files that stay for ever, see the top of this file"]
 fn write_the_next_files() {
-    let mut numbered = (1..).map(|number| home().join(format!("{number:04}")));
-    let directory = numbered.find(|path| !path.exists()).unwrap();
+    let directory = numbered().find(|path| !path.exists()).unwrap();
     fs::create_dir(&directory).unwrap();
     let data = directory.join("data");
     life::write(&data);

@@ -9,10 +9,12 @@ use corq::tools::describe::jobs_of;
 use corq::tools::place::Place;
 use corq::tools::replay::Replay;
 use corq_io::log::Seen;
+use corq_shards::Limits;
 use corq_shards::dependency::Standing;
 use corq_shards::id::JobId;
 use corq_shards::job::{Job, Options, State, Stored, flags};
 use corq_shards::record::{Pushed, Record};
+use corq_shards::webhook::Trigger;
 use rmpv::Value;
 use serde_json::{Map, Value as Json, json};
 
@@ -106,7 +108,7 @@ impl Seat {
         let webhooks: Vec<Json> = shard
             .webhooks()
             .map(|hook| {
-                let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
+                let events: Vec<&str> = hook.events.iter().map(Trigger::name).collect();
                 json!({
                     "id": name(JobId(hook.id)), "url": hook.url, "events": events,
                     "queue": hook.queue, "secret": hook.secret.as_ref().map(|it| &*it.0),
@@ -133,8 +135,8 @@ impl Seat {
             let limits = about.limits.as_deref();
             queues.push(json!({
                 "name": queue, "paused": about.is_paused(), "failed": failed,
-                "perSecond": limits.and_then(|limits| limits.per_second()),
-                "active": limits.and_then(|limits| limits.active_max()),
+                "perSecond": limits.and_then(Limits::per_second),
+                "active": limits.and_then(Limits::active_max),
             }));
         }
         sorted(queues)

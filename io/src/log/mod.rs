@@ -19,7 +19,7 @@
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
-//! | `inspect`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
+//! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
 //! | `lock` | who owns the data directory, and how many shards it has |
 //!
 //! One turn of the server's loop:
@@ -38,6 +38,7 @@ mod disk;
 mod error;
 mod faulty;
 mod files;
+mod finding;
 mod forget;
 mod inspect;
 mod leaving;

@@ -34,7 +34,8 @@ fn fill(client: &mut Client) {
             let (job, token) = client.pull_owned(queue, 60_000);
             match n {
                 0..4 => {
-                    drop(client.ok("ACK", json!({"id": job["id"], "token": token, "result": n})))
+                    let ack = json!({"id": job["id"], "token": token, "result": n});
+                    client.ok("ACK", ack);
                 }
                 4..7 => drop(client.ok(
                     "FAIL",
@@ -132,7 +133,7 @@ fn records_are_dumped_as_lines_of_json_and_filtered() {
     assert_eq!(pushed.len(), 93);
     let first = pushed[0];
     assert_eq!((&first["data"]["n"], &first["maxAttempts"]), (&json!(0), &json!(3)));
-    assert!(first["file"].as_str().unwrap().ends_with(".seg"), "{first}");
+    assert!(first["file"].as_str().unwrap().strip_suffix(".seg").is_some(), "{first}");
     assert!(first["offset"].as_u64().unwrap() >= 4096);
 
     let of_queue = dump(&server.data, &["--queue", "log-b"]);
