@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Server, Start, until};
+use crate::support::{Client, Mount, Server, Start, until};
 
 const SEGMENT: u64 = 16 << 20;
 
@@ -230,26 +229,6 @@ fn a_log_of_which_nothing_is_needed_goes_by_itself() {
     assert!(disk_bytes(&server.data) > 12 * SEGMENT);
     client.ok("Drain", json!({"queue": "q"}));
     until("the disk is given back", || (disk_bytes(&server.data) <= 6 * SEGMENT).then_some(()));
-}
-
-/// A file system of its own, where the machine lets a test make one.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn new(path: &Path, bytes: u64) -> Option<Self> {
-        fs::create_dir_all(path).ok()?;
-        let size = format!("size={bytes}");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path);
-        let done = mount.output().is_ok_and(|output| output.status.success());
-        done.then(|| Self(path.to_owned()))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
 }
 
 fn push(client: &mut Client, data: &str) -> Result<String, String> {

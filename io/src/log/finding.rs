@@ -1,7 +1,7 @@
 //! The files of a log as they lie, for those who only look: which of them are segments of it, and what is
 //! wrong with the others.
 //!
-//! Knows names and headers of segments; the blocks in them are for [`super::inspect`] to judge.
+//! Knows names and headers of segments; the blocks in them are for `inspect` to judge.
 
 use super::block::{BLOCK_HEADER_BYTES, HeaderFault};
 use super::error::OpenError;
