@@ -5,7 +5,7 @@ use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::wire::{Malformed, Reader, Writer};
 
-/// See [`Record::Pushed`].
+/// See [`crate::record::Record::Pushed`].
 #[derive(Clone, Debug)]
 pub struct Pushed<'a> {
     /// The new job.
