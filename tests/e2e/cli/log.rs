@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use crate::support::tool::{Ran, Tool, line_of};
-use crate::support::{Client, Server, Start};
+use crate::support::{Client, Server, Start, until};
 
 fn tool() -> Tool {
     Tool::at(1)
@@ -17,10 +17,15 @@ fn words<'a>(words: &[&'a str], data: &'a Path) -> Vec<&'a str> {
     words.iter().copied().chain([data.to_str().unwrap()]).collect()
 }
 
-/// A server with jobs in every state on both of its shards.
+/// A server with jobs in every state but active on both of its shards.
 fn filled(start: Start) -> Server {
     let server = start.start();
     fill(&mut server.client());
+    // Whose client is gone goes back, in its time.
+    let mut client = server.client();
+    for queue in ["log-a", "log-b", "log-c"] {
+        until("nothing is active", || (client.counted(queue, "active") == 0).then_some(()));
+    }
     server
 }
 
