@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog fanout rivals crash soak hang hostile sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog fanout rivals page crash soak hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ rivals: ## Measure corq and its rivals side by side (ROUNDS, default 3; they go 
 	cargo test --quiet --manifest-path bench/rivals/client/Cargo.toml --target-dir target/rivals/build
 	python3 -m unittest discover -q -s bench/rivals
 	bench/rivals/run --rounds $${ROUNDS:-3} --json target/rivals/last.json
+
+page: ## Measure all of docs/benchmarks.md and write it (ROUNDS, default 3; a quiet hour)
+	@scripts/setup.sh
+	scripts/page.sh $${ROUNDS:-3}
 
 crash: ## Kill the server 20 times per setting under load and reconcile every job
 	CORQ_CRASH_ROUNDS=20 cargo test --profile quick --test crash

@@ -85,9 +85,10 @@ fn measure(
     queues: &[String],
 ) -> Result<Report, String> {
     let options = workload.options();
-    let (plan, stock) = &match options.resume {
-        true => resume(plan, engine, control, queues, options.jobs)?,
-        false => (plan.clone(), prefill(workload, plan, engine)?),
+    let (plan, stock) = &if options.resume {
+        resume(plan, engine, control, queues, options.jobs)?
+    } else {
+        (plan.clone(), prefill(workload, plan, engine)?)
     };
     let listeners = Listeners::open(options, queues)?;
     let usage = || options.pid.map(Usage::read).transpose();

@@ -203,6 +203,8 @@ mod part {
     pub(super) const RUN: u16 = 1 << 5;
     pub(super) const CONTINUED: u16 = 1 << 6;
     pub(super) const SHARED: u16 = 1 << 7;
+    /// Those of all parts there are.
+    pub(super) const ALL: u16 = (1 << 8) - 1;
 }
 
 const STORED: usize = 16;
@@ -380,6 +382,9 @@ impl<'a> KeptJob<'a> {
 
     pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let parts = from.u16()?;
+        if parts & !part::ALL != 0 {
+            return Err(Malformed("it has a part that is not known to this release"));
+        }
         let has = |bit: u16| parts & bit != 0;
         let state = from.u8()?;
         let state = State::ALL.into_iter().find(|&known| known as u8 == state);

@@ -8,9 +8,10 @@
 //!    here and in the modules of other records; each says which are set aside for it).
 //! 2. *A kind is to say more*: a new kind beside it, as 26 stands beside 5. The old one is still
 //!    decoded, into the same variant, with what it does not say filled in; it is written no more, or
-//!    only where the new one has nothing to add. A part that few records have gets a bit in `part`
-//!    instead, if one is free: an older release refuses a bit that it does not know.
-//! 3. *All kinds are to change*: [`VERSION`] rises, and `decode` goes on reading the older ones.
+//!    only where the new one has nothing to add. A part that few jobs have gets a bit in `part` of
+//!    `pushed_record` or `kept_record` instead, if one is free: an older release refuses a bit that it
+//!    does not know.
+//! 3. *All kinds are to change*: `VERSION` rises, and `decode` goes on reading the older ones.
 //! 4. *The files around the records are to change*: see `io/src/log/block.rs` and the page.
 //!
 //! Then, in the same commit: a row in [`KINDS`]; the bytes in `docs/log-format.md`; whether reclaim
@@ -18,13 +19,13 @@
 //! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
 
 use crate::changed::Changed;
-use crate::command::{Limit, NewJob, Repeat, Stack};
+use crate::command::{Limit, Stack};
 use crate::cron_record::{CronRan, CronSet, decode_name};
-use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
 use crate::lease_record::Leased;
+pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
 use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
@@ -131,19 +132,6 @@ pub enum Record<'a> {
         /// The webhook.
         id: u128,
     },
-}
-
-/// See [`Record::Pushed`].
-#[derive(Clone, Debug)]
-pub struct Pushed<'a> {
-    /// The new job.
-    pub id: JobId,
-    /// Its queue.
-    pub queue: &'a str,
-    /// When it may be delivered.
-    pub run_at_ms: u64,
-    /// What was pushed.
-    pub job: NewJob<'a>,
 }
 
 /// See [`Record::Completed`].
@@ -256,24 +244,6 @@ pub const KINDS: &[(u8, &str)] = &[
 pub fn kind_name(bytes: &[u8]) -> Option<&'static str> {
     let kind = bytes.first()?;
     KINDS.iter().find(|(number, _)| number == kind).map(|(_, name)| *name)
-}
-
-/// Bits that say which parts a pushed job has.
-mod part {
-    pub(super) const LIFO: u16 = 1;
-    pub(super) const REMOVE_ON_COMPLETE: u16 = 1 << 1;
-    pub(super) const REMOVE_ON_FAIL: u16 = 1 << 2;
-    pub(super) const DURABLE: u16 = 1 << 3;
-    pub(super) const TTL: u16 = 1 << 4;
-    pub(super) const TIMEOUT: u16 = 1 << 5;
-    pub(super) const UNIQUE_KEY: u16 = 1 << 6;
-    pub(super) const CUSTOM_ID: u16 = 1 << 7;
-    pub(super) const GROUP_ID: u16 = 1 << 8;
-    pub(super) const TAGS: u16 = 1 << 9;
-    pub(super) const DEPENDS_ON: u16 = 1 << 10;
-    pub(super) const REPEAT: u16 = 1 << 11;
-    pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
-    pub(super) const UNMET: u16 = 1 << 13;
 }
 
 impl Record<'_> {
@@ -518,132 +488,4 @@ impl<'a> Record<'a> {
 
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed("text is not UTF-8"))
-}
-
-impl<'a> Pushed<'a> {
-    fn parts(&self) -> u16 {
-        let job = &self.job;
-        let bit = |present: bool, bit: u16| if present { bit } else { 0 };
-        bit(job.lifo, part::LIFO)
-            | bit(job.remove_on_complete, part::REMOVE_ON_COMPLETE)
-            | bit(job.remove_on_fail, part::REMOVE_ON_FAIL)
-            | bit(job.durable, part::DURABLE)
-            | bit(job.ttl_ms.is_some(), part::TTL)
-            | bit(job.timeout_ms.is_some(), part::TIMEOUT)
-            | bit(job.unique_key.is_some(), part::UNIQUE_KEY)
-            | bit(job.custom_id.is_some(), part::CUSTOM_ID)
-            | bit(job.group_id.is_some(), part::GROUP_ID)
-            | bit(!job.tags.is_empty(), part::TAGS)
-            | bit(!job.depends_on.is_empty(), part::DEPENDS_ON)
-            | bit(job.repeat.is_some(), part::REPEAT)
-            | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
-            | bit(!job.unmet.is_empty(), part::UNMET)
-    }
-
-    fn texts(&self) -> [(u16, &[u8]); 5] {
-        let text = |text: Option<&'a str>| text.unwrap_or_default().as_bytes();
-        [
-            (part::UNIQUE_KEY, text(self.job.unique_key)),
-            (part::CUSTOM_ID, text(self.job.custom_id)),
-            (part::GROUP_ID, text(self.job.group_id)),
-            (part::TAGS, self.job.tags),
-            (part::DEPENDS_ON, self.job.depends_on),
-        ]
-    }
-
-    pub(crate) fn encoded_len(&self) -> usize {
-        let parts = self.parts();
-        let mut len = 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2 + self.queue.len() + self.job.data.len();
-        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) == 0 {
-            return len;
-        }
-        let sized = |bit: u16, size: usize| if parts & bit != 0 { size } else { 0 };
-        len += sized(part::TTL, 8) + sized(part::TIMEOUT, 4);
-        len += sized(part::REPEAT, 16) + sized(part::REPEAT_LIMIT, 8);
-        len += sized(part::UNMET, 4 + self.job.unmet.bytes().len());
-        len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
-    }
-
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        let parts = self.parts();
-        let job = &self.job;
-        out.u16(parts);
-        out.id(self.id);
-        out.u64(self.run_at_ms);
-        out.u64(job.delay_ms);
-        out.u32(job.priority as u32);
-        out.u16(job.max_attempts);
-        out.u32(job.backoff_ms);
-        out.short(self.queue.as_bytes());
-        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) != 0 {
-            self.encode_rare(parts, out);
-        }
-        out.bytes(job.data);
-    }
-
-    fn encode_rare(&self, parts: u16, out: &mut Writer<'_>) {
-        if let Some(ttl_ms) = self.job.ttl_ms {
-            out.u64(ttl_ms);
-        }
-        if let Some(timeout_ms) = self.job.timeout_ms {
-            out.u32(timeout_ms);
-        }
-        if let Some(repeat) = self.job.repeat {
-            out.u64(repeat.every_ms);
-            out.u64(repeat.count);
-            if let Some(limit) = repeat.limit {
-                out.u64(limit);
-            }
-        }
-        for (bit, text) in self.texts() {
-            if parts & bit != 0 {
-                out.short(text);
-            }
-        }
-        if parts & part::UNMET != 0 {
-            let unmet = self.job.unmet.bytes();
-            out.u32(unmet.len() as u32);
-            out.bytes(unmet);
-        }
-    }
-
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let parts = from.u16()?;
-        let has = |bit: u16| parts & bit != 0;
-        let (id, run_at_ms) = (from.id()?, from.u64()?);
-        let mut job = NewJob {
-            delay_ms: from.u64()?,
-            priority: from.u32()? as i32,
-            max_attempts: from.u16()?,
-            backoff_ms: from.u32()?,
-            lifo: has(part::LIFO),
-            remove_on_complete: has(part::REMOVE_ON_COMPLETE),
-            remove_on_fail: has(part::REMOVE_ON_FAIL),
-            durable: has(part::DURABLE),
-            ..NewJob::default()
-        };
-        let queue = from.text()?;
-        if has(part::TTL) {
-            job.ttl_ms = Some(from.u64()?);
-        }
-        if has(part::TIMEOUT) {
-            job.timeout_ms = Some(from.u32()?);
-        }
-        if has(part::REPEAT) {
-            let (every_ms, count) = (from.u64()?, from.u64()?);
-            let limit = has(part::REPEAT_LIMIT).then(|| from.u64()).transpose()?;
-            job.repeat = Some(Repeat { every_ms, limit, count });
-        }
-        job.unique_key = has(part::UNIQUE_KEY).then(|| from.text()).transpose()?;
-        job.custom_id = has(part::CUSTOM_ID).then(|| from.text()).transpose()?;
-        job.group_id = has(part::GROUP_ID).then(|| from.text()).transpose()?;
-        job.tags = if has(part::TAGS) { from.short()? } else { &[] };
-        job.depends_on = if has(part::DEPENDS_ON) { from.short()? } else { &[] };
-        if has(part::UNMET) {
-            let bytes = from.u32()?;
-            job.unmet = Unmet::decode(from.bytes(bytes as usize)?)?;
-        }
-        job.data = from.rest();
-        Ok(Self { id, queue, run_at_ms, job })
-    }
 }

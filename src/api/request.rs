@@ -291,6 +291,7 @@ pub enum Body<'a> {
     Stats,
     Metrics,
     Prometheus,
+    BackupPoint,
     RegisterWorker(RegisterWorker<'a>),
     UnregisterWorker(&'a str),
     ListWorkers,

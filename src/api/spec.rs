@@ -378,6 +378,7 @@ commands! {
     Stats "Stats" &[];
     Metrics "Metrics" &[];
     Prometheus "Prometheus" &[];
+    BackupPoint "BackupPoint" &[];
     RegisterWorker "RegisterWorker" &[
         required("name", NAME),
         required("queues", Kind::Queues { items_max: LIST_MAX }),

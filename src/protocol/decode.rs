@@ -237,6 +237,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::Stats => Body::Stats,
         Op::Metrics => Body::Metrics,
         Op::Prometheus => Body::Prometheus,
+        Op::BackupPoint => Body::BackupPoint,
         Op::RegisterWorker => Body::RegisterWorker(RegisterWorker {
             name: f.text("name"),
             queues: Texts::new(f.raw("queues")),

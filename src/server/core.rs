@@ -2,6 +2,7 @@
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
 use super::auth::Guard;
+use super::backup::Cuts;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
@@ -91,6 +92,7 @@ pub struct Core {
     pub(super) rates: Rates,
     pub(super) durations: Durations,
     pub(super) reclaim: Reclaim,
+    pub(super) cuts: Cuts,
     pub(super) http: Desk,
     pub(super) events: Events,
     pub(super) streams: Streams,
@@ -167,6 +169,7 @@ impl Core {
             rates: Rates::default(),
             durations: Durations::default(),
             reclaim: Reclaim::default(),
+            cuts: Cuts::default(),
             http,
             events: Events::default(),
             streams: Streams::default(),

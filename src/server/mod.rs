@@ -14,6 +14,7 @@
 //! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
+//! backup   where the logs of all shards can be cut at once
 //! moving   connections that follow their queue
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
@@ -23,6 +24,7 @@
 
 mod all;
 mod auth;
+mod backup;
 mod book;
 mod change;
 mod chore;

@@ -57,12 +57,13 @@ pub fn describe(place: Whereabouts<'_>, bytes: &[u8], out: &mut Vec<u8>) {
 pub fn queue_of<'a>(record: &'a Record<'_>) -> Option<&'a str> {
     match record {
         Record::Pushed(pushed) => Some(pushed.queue),
-        Record::Limited { queue, .. } | Record::Paused { queue, .. } => Some(queue),
+        Record::Limited { queue, .. }
+        | Record::Paused { queue, .. }
+        | Record::Kept(Kept::Evicted { queue, .. }) => Some(queue),
         Record::CronSet(set) => Some(set.queue),
         Record::CronRan(ran) => Some(ran.pushed.queue),
         Record::Repeated(repeated) => Some(repeated.next.pushed.queue),
         Record::Kept(Kept::Job(kept)) => Some(kept.pushed.queue),
-        Record::Kept(Kept::Evicted { queue, .. }) => Some(queue),
         Record::WebhookAdded(added) => added.queue,
         Record::Kept(Kept::Moved(moved)) => {
             // What was moved names its queue, if anything does.
@@ -120,7 +121,7 @@ impl<'o> Pen<'o> {
     }
 
     fn uint(&mut self, name: &str, value: u64) {
-        self.key(name).uint(value);
+        self.key(name).whole_uint(value);
     }
 
     fn text(&mut self, name: &str, text: &str) {
@@ -160,7 +161,7 @@ impl<'o> Pen<'o> {
         let writer = self.key(name);
         writer.map(3);
         writer.str("position");
-        writer.uint(stored.position);
+        writer.whole_uint(stored.position);
         writer.str("bytes");
         writer.uint(u64::from(stored.record_bytes));
         writer.str("payloadBytes");
@@ -265,7 +266,9 @@ impl<'o> Pen<'o> {
         if !unmet.is_empty() {
             let writer = self.key("unmet");
             writer.array(unmet.len());
-            unmet.iter().for_each(|id| writer.uuid(id.0));
+            for id in &unmet {
+                writer.uuid(id.0);
+            }
         }
         if let Some(repeat) = job.repeat {
             let writer = self.key("repeat");
@@ -350,7 +353,9 @@ impl<'o> Pen<'o> {
         let events: Vec<_> = added.events.iter().collect();
         let writer = self.key("events");
         writer.array(events.len());
-        events.iter().for_each(|event| writer.str(event.name()));
+        for event in &events {
+            writer.str(event.name());
+        }
         self.some_text("queue", added.queue);
         // What it is stays in the log.
         self.flag("hasSecret", added.secret.is_some());
@@ -378,7 +383,9 @@ impl<'o> Pen<'o> {
                 let ids: Vec<JobId> = ids.iter().collect();
                 let writer = self.key("ids");
                 writer.array(ids.len());
-                ids.iter().for_each(|id| writer.uuid(id.0));
+                for id in &ids {
+                    writer.uuid(id.0);
+                }
             }
             Kept::Ids { highest } => self.id("highest", *highest),
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use corq_io::log::{Inspection, Position};
 use corq_shards::job::State;
 use corq_shards::job::Stored;
+use corq_shards::notes::Notes;
 use corq_shards::record::kind_name;
 use corq_shards::{Config, SLICE, Shard};
 
@@ -83,7 +84,7 @@ impl Replay {
         for index in self.shard.indices() {
             let view = self.shard.view(index);
             let notes = view.options.and_then(|options| options.notes.as_deref());
-            let mut texts = notes.into_iter().flat_map(|notes| notes.texts());
+            let mut texts = notes.into_iter().flat_map(Notes::texts);
             let outcome = view.outcome.map(|outcome| outcome.stored);
             if lost(&view.data) || outcome.as_ref().is_some_and(lost) || texts.any(lost) {
                 found.push(view.job.id.0);

@@ -3,7 +3,7 @@
 //! the log go round. Jobs are forgotten when they are completed, so that nothing may grow: what is held is
 //! compared job by job after every start, and memory and disk at the end.
 //!
-//! `CORQ_SOAK_SECONDS` says for how long (default: four rounds, one of each fault); `CORQ_SOAK_DIR` where (default: a file
+//! `CORQ_SOAK_FAULT` narrows it to one kind (`Kill`, `Stop`, `Full`, `FullAndKill`, `Restart`). `CORQ_SOAK_SECONDS` says for how long (default: four rounds, one of each fault); `CORQ_SOAK_DIR` where (default: a file
 //! system in memory that the test mounts; without that right, or with a directory given, nobody fills the disk).
 
 use std::fs;
@@ -44,6 +44,10 @@ fn faults_of_every_kind_lose_nothing_double_nothing_and_leave_nothing_behind() {
     let seconds = Duration::from_secs(setting("CORQ_SOAK_SECONDS", 0));
     let seed = setting("CORQ_SOAK_SEED", 1);
     let mut dice = Dice::new(seed);
+    let only = std::env::var("CORQ_SOAK_FAULT").ok().map(|name| {
+        let all = [Fault::Kill, Fault::Stop, Fault::Full, Fault::FullAndKill, Fault::Restart];
+        all.into_iter().find(|fault| format!("{fault:?}") == name).expect("CORQ_SOAK_FAULT")
+    });
     let dir = tempfile::tempdir().unwrap();
     let given = std::env::var_os("CORQ_SOAK_DIR").map(PathBuf::from);
     let mount = given.is_none().then(|| Mount::new(&dir.path().join("disk"), DISK_BYTES)).flatten();
@@ -59,6 +63,7 @@ fn faults_of_every_kind_lose_nothing_double_nothing_and_leave_nothing_behind() {
     let (start, mut round) = (Instant::now(), 0);
     while round < 5 || start.elapsed() < seconds {
         let fault = match if round < 5 { round } else { dice.roll(10) } {
+            _ if only.is_some() => only.unwrap(),
             1 => Fault::Full,
             2 => Fault::FullAndKill,
             3 | 5 => Fault::Stop,

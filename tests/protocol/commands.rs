@@ -80,6 +80,7 @@ CronList
 Stats
 Metrics
 Prometheus
+BackupPoint
 RegisterWorker name! queues! workerId
 UnregisterWorker workerId!
 ListWorkers
@@ -183,6 +184,7 @@ fn plain_commands_take_no_fields() {
         ("Stats", Body::Stats),
         ("Metrics", Body::Metrics),
         ("Prometheus", Body::Prometheus),
+        ("BackupPoint", Body::BackupPoint),
         ("ListWorkers", Body::ListWorkers),
         ("ListWebhooks", Body::ListWebhooks),
     ] {

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How files that are set aside are named, behind a number.
-const SPARE: &str = ".spare";
+pub(super) const SPARE: &str = ".spare";
 
 #[derive(Debug)]
 struct SegmentFile {

@@ -162,7 +162,7 @@ impl Mender<'_> {
 
     /// Bridges missing blocks.
     fn bridge(&mut self, gap: &Gap, damage: &Damage) -> io::Result<()> {
-        let mut stretches = self.stretches(gap)?;
+        let mut stretches = self.stretches(gap);
         // Where nobody knows what was before, as few as can be: the first of a log has any number.
         let fewest = stretches.iter().map(|stretch| stretch.blocks).sum::<u64>().max(1);
         let blocks = gap.before.map_or(fewest, |before| gap.next.sequence - before.sequence);
@@ -212,14 +212,14 @@ impl Mender<'_> {
     }
 
     /// The stretches that a gap goes over.
-    fn stretches(&self, gap: &Gap) -> io::Result<Vec<Stretch>> {
+    fn stretches(&self, gap: &Gap) -> Vec<Stretch> {
         let start = |segment| self.geometry.start_of(segment).0;
         let (first, last) = (gap.segment, gap.next_segment);
         let from = gap.from.0 - start(first);
         let to = gap.next.position.0 - start(last);
         let stretch = |segment, from, to, filled| Stretch { segment, from, to, filled, blocks: 0 };
         if first == last {
-            return Ok(vec![stretch(first, from, to, true)]);
+            return vec![stretch(first, from, to, true)];
         }
         let whole = self.geometry.segment_bytes;
         let mut all = vec![stretch(first, from.min(whole), whole, false)];
@@ -233,7 +233,7 @@ impl Mender<'_> {
             stretch.blocks = 1;
         }
         all[end].blocks = u64::from(to > SEGMENT_HEADER_BYTES);
-        Ok(all)
+        all
     }
 
     /// Takes away all from the end on.

@@ -19,7 +19,7 @@
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
-//! | `inspect`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
+//! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
 //! | `lock`, `manifest` | who owns the data directory, and how many shards it has |
 //! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
 //!
@@ -40,6 +40,7 @@ mod disk;
 mod error;
 mod faulty;
 mod files;
+mod finding;
 mod forget;
 mod inspect;
 mod leaving;
@@ -345,6 +346,18 @@ impl<D: Disk> Log<D> {
     /// that is so anyway. Everything behind it waits, too.
     pub fn require_sync(&mut self) {
         self.tail.require_sync();
+    }
+
+    /// Ends the block that is being filled: what was appended before lies in other blocks than what
+    /// comes. Answers where they meet.
+    pub fn cut(&mut self) -> Position {
+        self.tail.close_block();
+        self.tail.head()
+    }
+
+    /// The data directory whose log it is.
+    pub fn id(&self) -> u64 {
+        self.writer.log_id
     }
 
     /// Where the log ends for now. What was appended before this call is released once

@@ -162,9 +162,8 @@ fn every_changed_byte_is_damage_or_a_torn_tail_and_all_other_blocks_are_seen() {
             let what = format!("byte {at} of {}", segment.file());
             let (inspection, seen) = bed.look();
             let address = start + at as u64;
-            if !inspection.damages.is_empty() {
+            if let Some(damage) = inspection.damages.first() {
                 damaged += 1;
-                let damage = &inspection.damages[0];
                 assert_eq!(damage.file, segment.file(), "{what}");
                 assert!(damage.offset <= at as u64, "{what}: {damage:?}");
                 assert!(matches!(bed.copy().open(), Err(OpenError::Damaged { .. })), "{what}");

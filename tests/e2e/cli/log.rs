@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use crate::support::tool::{Ran, Tool, line_of};
-use crate::support::{Client, Server, Start};
+use crate::support::{Client, Server, Start, until};
 
 fn tool() -> Tool {
     Tool::at(1)
@@ -17,10 +17,15 @@ fn words<'a>(words: &[&'a str], data: &'a Path) -> Vec<&'a str> {
     words.iter().copied().chain([data.to_str().unwrap()]).collect()
 }
 
-/// A server with jobs in every state on both of its shards.
+/// A server with jobs in every state but active on both of its shards.
 fn filled(start: Start) -> Server {
     let server = start.start();
     fill(&mut server.client());
+    // Whose client is gone goes back, in its time.
+    let mut client = server.client();
+    for queue in ["log-a", "log-b", "log-c"] {
+        until("nothing is active", || (client.counted(queue, "active") == 0).then_some(()));
+    }
     server
 }
 
@@ -34,7 +39,8 @@ fn fill(client: &mut Client) {
             let (job, token) = client.pull_owned(queue, 60_000);
             match n {
                 0..4 => {
-                    drop(client.ok("ACK", json!({"id": job["id"], "token": token, "result": n})))
+                    let ack = json!({"id": job["id"], "token": token, "result": n});
+                    client.ok("ACK", ack);
                 }
                 4..7 => drop(client.ok(
                     "FAIL",
@@ -132,7 +138,7 @@ fn records_are_dumped_as_lines_of_json_and_filtered() {
     assert_eq!(pushed.len(), 93);
     let first = pushed[0];
     assert_eq!((&first["data"]["n"], &first["maxAttempts"]), (&json!(0), &json!(3)));
-    assert!(first["file"].as_str().unwrap().ends_with(".seg"), "{first}");
+    assert!(first["file"].as_str().unwrap().strip_suffix(".seg").is_some(), "{first}");
     assert!(first["offset"].as_u64().unwrap() >= 4096);
 
     let of_queue = dump(&server.data, &["--queue", "log-b"]);
