@@ -55,7 +55,9 @@ fn reshard(olds: &[&Memory], config: Config, shards: usize) -> Vec<Memory> {
     }
     let expected = change.end(&mut logs).unwrap();
     let mut found = Contents::default();
-    logs.iter().for_each(|log| found += replayed(log, config).contents());
+    for log in &logs {
+        found += replayed(log, config).contents();
+    }
     assert_eq!(found, expected);
     logs
 }
@@ -155,7 +157,7 @@ fn random_lives_are_the_same_on_any_number_of_shards() {
     for seed in 0..60 {
         let mut chance = Chance::new(seed);
         let config = Config { completed_max: [20, 2][seed as usize % 2], ..config(1) };
-        let olds: Vec<Bed> = (0..1 + seed as usize % 3)
+        let olds: Vec<Bed> = (0..=seed as usize % 3)
             .map(|shard| {
                 let mut bed = Bed::with(Config { seed: shard as u64, ..config });
                 bed.queues = QUEUES[shard].to_vec();

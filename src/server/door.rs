@@ -20,9 +20,10 @@ use std::io;
 use std::net::TcpListener;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often it looks whether it may go.
@@ -46,7 +47,7 @@ struct Told {
 #[derive(Debug)]
 pub struct Door {
     told: Arc<Told>,
-    thread: JoinHandle<io::Result<()>>,
+    gone: Receiver<io::Result<()>>,
 }
 
 impl Door {
@@ -55,10 +56,13 @@ impl Door {
         let told = Arc::new(Told::default());
         let keeper = Arc::clone(&told);
         let standing = Standing::new(origin);
-        let thread = thread::Builder::new()
-            .name("corq-door".into())
-            .spawn(move || Keeper::new(keeper, standing)?.run(sockets))?;
-        Ok(Self { told, thread })
+        let (goes, gone) = channel();
+        thread::Builder::new().name("corq-door".into()).spawn(move || {
+            let outcome = Keeper::new(keeper, standing).and_then(|it| it.run(sockets, &goes));
+            // Nobody waits for the end of what follows the leave.
+            let _ = goes.send(outcome);
+        })?;
+        Ok(Self { told, gone })
     }
 
     /// How far the start is: words without quotes.
@@ -66,10 +70,10 @@ impl Door {
         *self.told.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
-    /// The shards take over. Returns when nobody is left here.
+    /// The shards take over. Returns when everybody here has an answer, and nobody else is let in.
     pub fn leave(self) -> io::Result<()> {
         self.told.leave.store(true, Ordering::Release);
-        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("it has panicked")))
+        self.gone.recv().unwrap_or_else(|_| Err(io::Error::other("it has gone without a word")))
     }
 }
 
@@ -101,8 +105,10 @@ impl Keeper {
         Ok(Self { told, standing, reactor, visitors: HashMap::new() })
     }
 
-    fn run(mut self, sockets: Vec<TcpListener>) -> io::Result<()> {
-        sockets.into_iter().for_each(|socket| self.reactor.add_listener(socket, 0));
+    fn run(mut self, sockets: Vec<TcpListener>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
+        for socket in sockets {
+            self.reactor.add_listener(socket, 0);
+        }
         let mut events = Vec::new();
         let mut leaving = false;
         loop {
@@ -124,12 +130,14 @@ impl Keeper {
                 waits
             });
             if leaving && !self.reactor.listens() && self.visitors.is_empty() {
+                // Whoever waits for it may have given up.
+                let _ = goes.send(Ok(()));
                 return self.finish();
             }
         }
     }
 
-    /// The last answers go out.
+    /// The last answers go out, also to those who take them slowly.
     fn finish(mut self) -> io::Result<()> {
         let give_up = Instant::now() + LAST_PATIENCE;
         let mut events = Vec::new();
@@ -331,7 +339,9 @@ mod tests {
         door.leave().unwrap();
         while !ask(address, &get("/healthz")).contains("OK, too") {}
         enough.store(true, Ordering::Release);
-        askers.into_iter().for_each(|asker| asker.join().unwrap());
+        for asker in askers {
+            asker.join().unwrap();
+        }
         over.store(true, Ordering::Release);
         drop(TcpStream::connect(address).unwrap());
         late.join().unwrap();

@@ -189,7 +189,7 @@ fn fit(
             "removed what a start had left that was broken off while it changed the number of shards"
         ),
         Some(Leftover::Moved) => {
-            tracing::info!("ended a change to {} shards that had been broken off", data.shards())
+            tracing::info!("ended a change to {} shards that had been broken off", data.shards());
         }
     }
     let (before, after) = (usize::from(data.shards()), slots.shards());

@@ -80,7 +80,7 @@ fn everything(client: &mut Client) -> Vec<Value> {
     ];
     // Lists of the whole server come shard by shard.
     for list in all.iter_mut().filter_map(Value::as_array_mut) {
-        list.sort_by_key(|entry| entry.to_string());
+        list.sort_by_key(ToString::to_string);
     }
     for number in 0..QUEUES {
         let queue = queue(number);
