@@ -217,6 +217,9 @@ fn a_change_that_is_killed_or_stopped_loses_nothing() {
         }
     }
     server.start_with("SHARDS", 2);
+    let said = |words: &str| server.output().matches(words).count();
+    let broken_off = said("removed what a start had left") + said("ended a change");
+    assert!(broken_off > 0, "every change came to its end before it was looked at");
     let mut client = server.client();
     for number in 0..QUEUES {
         let mut seen = Vec::new();
