@@ -67,7 +67,9 @@ impl Core {
         }
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         match own.map(|(_, reply)| reply.clone()) {
-            Some(Reply::Refused { place, .. }) if self.may_be_name(jobs[place]) => {
+            Some(Reply::Refused { place, .. })
+                if jobs.get(place).is_some_and(|&job| self.may_be_name(job)) =>
+            {
                 self.start_on_jobs(conns, asked, jobs, true);
             }
             Some(Reply::Count(_)) if jobs.iter().any(|&job| self.may_be_name(job)) => {
@@ -92,7 +94,9 @@ impl Core {
     ) {
         match reply {
             Reply::Refused { place, refusal } => {
-                let text = refusal_text(*refusal, jobs[*place]);
+                // A command on no jobs at all can be refused, too: for want of room.
+                let job = jobs.get(*place).copied().unwrap_or(JobRef::Custom(""));
+                let text = refusal_text(*refusal, job);
                 self.refuse(conns, origin, req_id, &text);
             }
             Reply::Count(count) => {

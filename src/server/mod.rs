@@ -15,6 +15,7 @@
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
+//! partial  what requests take in memory before they are whole
 //! moving   connections that follow their queue
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
@@ -53,6 +54,7 @@ mod names;
 mod needs;
 mod notes;
 mod pace;
+mod partial;
 mod post;
 mod query;
 mod reclaim;
