@@ -18,7 +18,9 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use corq_io::log::{About, Damage, DataDir, Inspection, Position, Seen, Subject, inspect, segment_file};
+use corq_io::log::{
+    About, Damage, DataDir, Inspection, Position, Seen, Subject, inspect, segment_file,
+};
 
 use super::place::{Fault, Place, at, sync};
 

@@ -126,7 +126,7 @@ mod tests {
             let before = open().list().unwrap();
             let recovery = Log::replay(&config, &mut open(), replay).unwrap();
             assert!(recovery.clean, "{recovery:?}");
-        assert_eq!((recovery.records, recovery.segments), (100, 6));
+            assert_eq!((recovery.records, recovery.segments), (100, 6));
             assert_eq!((found, open().list().unwrap().len()), (written.clone(), before.len()));
         }
     }

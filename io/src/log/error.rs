@@ -79,10 +79,9 @@ impl fmt::Display for OpenError {
         match self {
             Self::Config(reason) => write!(f, "log configuration: {reason}"),
             Self::Io { what, source } => write!(f, "{what}: {source}"),
-            Self::Damaged { file, offset, reason } => write!(
-                f,
-                "{file} is damaged at byte {offset}: {reason}"
-            ),
+            Self::Damaged { file, offset, reason } => {
+                write!(f, "{file} is damaged at byte {offset}: {reason}")
+            }
             Self::MissingSegment { file } => write!(f, "segment {file} is missing"),
             Self::Nothing => f.write_str("all segments of the log are missing"),
             Self::ForeignFile(name) => {

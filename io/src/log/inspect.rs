@@ -467,7 +467,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
     /// Where people should look for what is wrong: here, or at the beginning of the next segment.
     fn place(&self, fault: &Fault, next: Option<&Found>) -> (String, u64, String) {
         match next {
-            Some(next) if fault.empty => {
+            Some(next) if fault.empty && !self.is_cut_before(next) => {
                 let (offset, reason) = match &next.header {
                     Ok(_) => (SEGMENT_HEADER_BYTES, "no block there continues the log".to_owned()),
                     Err(fault) => (0, format!("segment header: {fault}")),
@@ -479,6 +479,11 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
                 (file_name(self.number()), offset, fault.reason.clone())
             }
         }
+    }
+
+    fn is_cut_before(&self, next: &Found) -> bool {
+        let end = self.mark.map_or(self.at, |mark| mark.end);
+        self.found[self.index].is_cut_wrongly(next, end, self.reader.geometry)
     }
 
     /// The highest position that is said to be synced from here on, and how much was written.
@@ -541,7 +546,8 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         let (number, geometry) = (self.number(), self.reader.geometry);
         let all_lost = self.found.iter().all(|segment| segment.header.is_err());
         if let (true, true, Err(fault)) = (self.subject.is_begun, all_lost, self.found[0].header) {
-            let (file, reason) = (file_name(self.found[0].number), format!("segment header: {fault}"));
+            let (file, reason) =
+                (file_name(self.found[0].number), format!("segment header: {fault}"));
             let kind = Kind::Nothing;
             self.out.damages.push(Damage { file, offset: 0, reason, blocks: None, kind });
             return Ok(());

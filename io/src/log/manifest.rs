@@ -66,7 +66,8 @@ impl Manifest {
         let (version, moving) =
             if *moving { (DIRECTORY_VERSION, "moving = true\n") } else { (SETTLED, "") };
         let begun = if *begun { "begun = true\n" } else { "" };
-        let text = format!("version = {version}\nshards = {shards}\nid = {id:016x}\n{moving}{begun}");
+        let text =
+            format!("version = {version}\nshards = {shards}\nid = {id:016x}\n{moving}{begun}");
         let write = || {
             let mut file = File::create(&draft)?;
             file.write_all(text.as_bytes())?;

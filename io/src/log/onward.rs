@@ -77,6 +77,15 @@ impl Found {
         self.keeps_length() && self.file_bytes < geometry.segment_bytes
     }
 
+    /// Whether it is shorter than the start has made it that made the next one, where the log ends at `end`.
+    pub(super) fn is_cut_wrongly(&self, next: &Self, end: Position, geometry: Geometry) -> bool {
+        let Ok(header) = next.header else { return false };
+        let cut = geometry.start_of(self.number).plus(self.file_bytes);
+        // Who cut it made the next one before, and knew where it would be cut.
+        let told = header.synced == end && cut == end;
+        self.is_short(geometry) && header.keeps_length && !told
+    }
+
     /// Whether what was another segment before may lie behind its blocks.
     pub(super) fn is_stale(&self) -> bool {
         self.header.map_or(true, |header| header.recycled)
@@ -130,21 +139,15 @@ pub(super) fn missed(rest: &[Found], end: Position, geometry: Geometry) -> Optio
         return ends(last, "and no other one goes on: it was cut, or the one behind it is missing");
     }
     let next = rest.get(1)?;
-    if !first.is_short(geometry) {
-        return None;
-    }
-    // Who cut it made the next one before, and knew where it would be cut.
     match next.header {
-        Err(fault) => {
+        Err(fault) if first.is_short(geometry) => {
             let (file, reason) = (file_name(next.number), format!("segment header: {fault}"));
             Some(Missed { file, offset: 0, reason, is_gone: false })
         }
-        Ok(header) if !header.keeps_length => None,
-        Ok(header) => {
-            let cut = geometry.start_of(first.number).plus(first.file_bytes);
-            let told = header.synced == end && cut == end;
-            if told { None } else { ends(first, "and not where a start has cut it") }
+        _ if first.is_cut_wrongly(next, end, geometry) => {
+            ends(first, "and not where a start has cut it")
         }
+        _ => None,
     }
 }
 

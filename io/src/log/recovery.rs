@@ -7,7 +7,7 @@ use super::LogConfig;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
 use super::disk::Disk;
 use super::error::OpenError;
-use super::onward::{Found, ONWARD_BYTES, Onward, Missed, missed};
+use super::onward::{Found, Missed, ONWARD_BYTES, Onward, missed};
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BlockReader, Fault, Mark};
 use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
@@ -361,16 +361,16 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             }
         };
         let file = file_name(file);
-        if self.claim > end {
-            let reason = format!("{reason}; {WAS_SYNCED}");
-            return Err(OpenError::Damaged { file, offset, reason });
-        }
         if let Some(missed) = missed(rest, end, self.geometry) {
             let Missed { file, offset, reason, is_gone } = missed;
             return Err(match is_gone {
                 true => OpenError::MissingSegment { file },
                 false => OpenError::Damaged { file, offset, reason },
             });
+        }
+        if self.claim > end {
+            let reason = format!("{reason}; {WAS_SYNCED}");
+            return Err(OpenError::Damaged { file, offset, reason });
         }
         if dropped_bytes > 0 {
             let bytes = dropped_bytes;

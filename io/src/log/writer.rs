@@ -464,12 +464,8 @@ impl Writer {
         counters.segments += 1;
         counters.recycled += u64::from(spare);
         self.stock.prepared = Some(segment);
-        let mark = Onward {
-            shard: self.shard,
-            segment: self.segment,
-            next: segment,
-            log_id: self.log_id,
-        };
+        let mark =
+            Onward { shard: self.shard, segment: self.segment, next: segment, log_id: self.log_id };
         self.next = Some(Preparation::new(mark, bytes, self.mode, spare));
         Ok(true)
     }

@@ -84,7 +84,13 @@ impl Bed {
     fn look(&self) -> (Inspection, Records) {
         let mut found = Records::new();
         let directory = self.shard();
-        let subject = Subject { directory: &directory, shard: 3, log_id: LOG_ID, is_begun: true, until: None };
+        let subject = Subject {
+            directory: &directory,
+            shard: 3,
+            log_id: LOG_ID,
+            is_begun: true,
+            until: None,
+        };
         let inspection = inspect(subject, |seen| {
             if let Seen::Record { position, body, .. } = seen {
                 found.push((position, body.to_vec()));
@@ -116,7 +122,13 @@ impl Bed {
             }
             assert!(round < 4, "still wrong: {:?}", inspection.damages);
             let directory = self.shard();
-            let subject = Subject { directory: &directory, shard: 3, log_id: LOG_ID, is_begun: true, until: None };
+            let subject = Subject {
+                directory: &directory,
+                shard: 3,
+                log_id: LOG_ID,
+                is_begun: true,
+                until: None,
+            };
             let done = mend(subject, &inspection, &copies.join(round.to_string())).unwrap();
             assert!(!done.is_empty());
         }
@@ -259,7 +271,8 @@ fn what_is_not_of_this_log_is_named_and_left_alone() {
 fn a_look_can_end_at_any_block() {
     let bed = Bed::new();
     let directory = bed.shard();
-    let subject = Subject { directory: &directory, shard: 3, log_id: LOG_ID, is_begun: true, until: None };
+    let subject =
+        Subject { directory: &directory, shard: 3, log_id: LOG_ID, is_begun: true, until: None };
     let (whole, _) = bed.look();
     for segment in &whole.segments {
         let until = Some(segment.end);
