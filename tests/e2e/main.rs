@@ -29,6 +29,7 @@ mod leases;
 mod limits;
 mod longpoll;
 mod metrics;
+mod missing;
 mod moving;
 mod order;
 mod push;
