@@ -114,7 +114,7 @@ impl fmt::Display for LockError {
             }
             Self::Lost { path, what } => write!(
                 f,
-                "{}: {what}, and with it the jobs of that shard, which the MANIFEST says has been begun: \
+                "{}: {what}, and the MANIFEST says that this shard has been begun: its jobs are lost; \
                  restore a backup, or see 'corq log repair'",
                 path.display()
             ),
@@ -336,6 +336,40 @@ mod tests {
         drop(DataDir::open(dir.path(), 4).unwrap());
         let data = DataDir::open(dir.path(), 8).unwrap();
         assert_eq!((data.shards(), data.leftover()), (4, None));
+    }
+
+    #[test]
+    fn what_a_shard_has_begun_must_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let mut data = DataDir::open(path, 2).unwrap();
+        assert!(!data.is_begun());
+        drop(data);
+        // A first start may end anywhere.
+        fs::create_dir(DataDir::shard_path(path, 1)).unwrap();
+        data = DataDir::open(path, 2).unwrap();
+        fs::create_dir(DataDir::shard_path(path, 0)).unwrap();
+        let segments = [0, 1].map(|shard| DataDir::shard_path(path, shard).join("0.seg"));
+        segments.iter().for_each(|segment| fs::write(segment, "x").unwrap());
+        data.set_begun(true).unwrap();
+        drop(data);
+        assert!(DataDir::open(path, 2).unwrap().is_begun());
+        for segment in &segments {
+            let shard = segment.parent().unwrap();
+            fs::remove_file(segment).unwrap();
+            fs::write(shard.join("1.spare"), "x").unwrap();
+            let error = DataDir::open(path, 2).unwrap_err();
+            assert!(matches!(&error, LockError::Lost { path, .. } if path == shard), "{error}");
+            fs::remove_dir_all(shard).unwrap();
+            // Another number of shards does not hide it.
+            let error = DataDir::open(path, 1).unwrap_err();
+            assert!(matches!(&error, LockError::Lost { path, .. } if path == shard), "{error}");
+            fs::create_dir(shard).unwrap();
+            fs::write(segment, "x").unwrap();
+        }
+        DataDir::take(path).unwrap().set_begun(false).unwrap();
+        fs::remove_dir_all(DataDir::shard_path(path, 1)).unwrap();
+        assert!(!DataDir::open(path, 2).unwrap().is_begun());
     }
 
     #[test]

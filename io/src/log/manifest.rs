@@ -54,7 +54,11 @@ impl Manifest {
         let shards = value("shards").and_then(|text| text.parse().ok()).filter(|&it| it > 0);
         let id = value("id").and_then(|text| u64::from_str_radix(text, 16).ok());
         let (shards, id) = (shards.ok_or_else(|| bad("shards"))?, id.ok_or_else(|| bad("id"))?);
-        let begun = value("begun") == Some("true");
+        let begun = match value("begun") {
+            None => false,
+            Some("true") => true,
+            Some(_) => return Err(bad("begun")),
+        };
         Ok(Some(Self { shards, id, moving, begun }))
     }
 
@@ -113,6 +117,7 @@ mod tests {
             "version = 1\nshards = 1\n",
             "version = 1\nshards = 1\nid = none\n",
             "version = 2\nshards = 1\nid = 1\n",
+            "version = 1\nshards = 1\nid = 1\nbegun = tru\n",
         ] {
             write(text);
             let error = Manifest::read(dir.path()).unwrap_err();
