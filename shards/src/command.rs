@@ -25,6 +25,8 @@ pub struct RequestId(pub u64);
 pub struct NewJob<'a> {
     /// The payload: exactly one well-formed MessagePack value.
     pub data: &'a [u8],
+    /// What the client calls it, 1 to 256 characters.
+    pub name: Option<&'a str>,
     /// Higher is delivered sooner. -1,000,000 to 1,000,000.
     pub priority: i32,
     /// Time before the job may be delivered. At most a year.
@@ -65,6 +67,7 @@ impl Default for NewJob<'_> {
     fn default() -> Self {
         Self {
             data: &[],
+            name: None,
             priority: 0,
             delay_ms: 0,
             max_attempts: 3,
@@ -203,6 +206,8 @@ pub struct SetCron<'a> {
     pub priority: i32,
     /// Runs after which it ends.
     pub runs_max: Option<u64>,
+    /// What else its jobs are pushed with, beside payload and priority.
+    pub job: Option<&'a NewJob<'a>>,
     /// What expression, interval and zone come to.
     pub plan: Plan,
     /// Runs and version of the schedule it replaces, if that is on another shard.

@@ -5,6 +5,7 @@
 
 use crate::dependency::Dependency;
 use crate::id::JobId;
+use crate::job_names::NameRef;
 use crate::notes::Notes;
 use crate::record::Pushed;
 use crate::repeat::Series;
@@ -109,6 +110,8 @@ pub struct Job {
     pub stalls: u8,
     /// [`flags`].
     pub flags: u8,
+    /// What its client calls it.
+    pub name: NameRef,
 }
 
 /// Bits of [`Job::flags`]. The first three are persisted with the job.
@@ -147,12 +150,13 @@ impl Default for Job {
             state: State::Vacant,
             stalls: 0,
             flags: 0,
+            name: NameRef::default(),
         }
     }
 }
 
 // Ten million waiting jobs are ten million of these.
-const _: () = assert!(std::mem::size_of::<Job>() <= 96);
+const _: () = assert!(std::mem::size_of::<Job>() <= 80);
 
 impl Job {
     /// A job of `queue` as it is pushed by the record at `stored`.
@@ -211,6 +215,8 @@ pub struct Options {
     pub series: Option<Box<Series>>,
     /// Where the payload lies, if it is shared.
     pub share: ShareRef,
+    /// What its client calls it, where that is [`NameRef::APART`].
+    pub name: Option<Box<str>>,
 }
 
 /// How a job ended.

@@ -28,6 +28,7 @@ pub mod event;
 mod hold;
 pub mod id;
 pub mod job;
+pub mod job_names;
 pub mod keep;
 pub mod kept_record;
 pub mod latency;

@@ -24,6 +24,8 @@ pub struct JobView<'a> {
     pub outcome: Option<&'a Outcome>,
     /// The name of its queue.
     pub queue: &'a str,
+    /// What its client calls it.
+    pub name: Option<&'a str>,
 }
 
 /// How many of each thing a shard holds, for metrics.
@@ -89,6 +91,7 @@ impl Shard {
             lease: (job.state == State::Active).then(|| &self.leases[job.detail]),
             outcome: self.jobs.outcome_of(index),
             queue: &self.queues[job.queue].name,
+            name: self.name_of(index),
         }
     }
 

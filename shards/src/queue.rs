@@ -3,6 +3,7 @@
 use crate::ended::Ended;
 use crate::id::{Slot, fnv1a};
 use crate::job::{Jobs, State, Stored};
+use crate::job_names::JobNames;
 use crate::limits::Limits;
 use crate::listing::States;
 use crate::ready::Ready;
@@ -30,6 +31,8 @@ pub struct Queue {
     pub waiters: List<AtQueue>,
     /// The record that stopped delivery, while it is stopped.
     pub paused: Option<Stored>,
+    /// What clients call its jobs, if they do.
+    pub names: Option<Box<JobNames>>,
     /// How fast and how many jobs may leave it, if that is limited.
     pub limits: Option<Box<Limits>>,
     /// Long commands that work on it or wait for their turn.

@@ -6,7 +6,7 @@
 
 use crate::changed::Changed;
 use crate::command::{Limit, NewJob, Repeat, Stack};
-use crate::cron_record::{CronRan, CronSet, decode_name};
+use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::Stored;
@@ -194,7 +194,6 @@ mod kind {
     pub(super) const BURIED_AT: u8 = 26;
     pub(super) const RATE_LIMITED: u8 = 40;
     pub(super) const ACTIVE_LIMITED: u8 = 41;
-    pub(super) const CRON_SET: u8 = 80;
     pub(super) const CRON_RAN: u8 = 81;
     pub(super) const CRON_MISSED: u8 = 82;
     pub(super) const CRON_REMOVED: u8 = 83;
@@ -220,6 +219,15 @@ mod part {
     pub(super) const REPEAT: u16 = 1 << 11;
     pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
     pub(super) const UNMET: u16 = 1 << 13;
+    /// There are parts that no word was left for: [`super::more`].
+    pub(super) const MORE: u16 = 1 << 14;
+    pub(super) const ALL: u16 = (1 << 15) - 1;
+}
+
+/// Bits of the word that follows the other parts if there is one.
+mod more {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const ALL: u32 = (1 << 1) - 1;
 }
 
 impl Record<'_> {
@@ -353,7 +361,7 @@ impl Record<'_> {
             Self::Paused { .. } => kind::PAUSED,
             Self::Limited { limit: Limit::PerSecond(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
-            Self::CronSet(_) => kind::CRON_SET,
+            Self::CronSet(set) => set.kind(),
             Self::CronRan(_) => kind::CRON_RAN,
             Self::CronMissed { .. } => kind::CRON_MISSED,
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
@@ -420,7 +428,9 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
-            kind::CRON_SET => Self::CronSet(CronSet::decode(from)?),
+            cron_record::kind::SET | cron_record::kind::SET_WITH => {
+                Self::CronSet(CronSet::decode(kind, from)?)
+            }
             kind::CRON_RAN => Self::CronRan(CronRan::decode(from)?),
             kind::CRON_MISSED => {
                 let next_run_ms = from.u64()?;
@@ -483,6 +493,15 @@ impl<'a> Pushed<'a> {
             | bit(job.repeat.is_some(), part::REPEAT)
             | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
             | bit(!job.unmet.is_empty(), part::UNMET)
+            | bit(self.more() != 0, part::MORE)
+    }
+
+    fn more(&self) -> u32 {
+        if self.job.name.is_some() { more::NAME } else { 0 }
+    }
+
+    fn more_len(&self) -> usize {
+        4 + self.job.name.map_or(0, |name| 2 + name.len())
     }
 
     fn texts(&self) -> [(u16, &[u8]); 5] {
@@ -506,6 +525,7 @@ impl<'a> Pushed<'a> {
         len += sized(part::TTL, 8) + sized(part::TIMEOUT, 4);
         len += sized(part::REPEAT, 16) + sized(part::REPEAT_LIMIT, 8);
         len += sized(part::UNMET, 4 + self.job.unmet.bytes().len());
+        len += sized(part::MORE, self.more_len());
         len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
     }
 
@@ -550,10 +570,19 @@ impl<'a> Pushed<'a> {
             out.u32(unmet.len() as u32);
             out.bytes(unmet);
         }
+        if parts & part::MORE != 0 {
+            out.u32(self.more());
+            if let Some(name) = self.job.name {
+                out.short(name.as_bytes());
+            }
+        }
     }
 
     pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let parts = from.u16()?;
+        if parts & !part::ALL != 0 {
+            return Err(Malformed("a job has parts that are not known to this release"));
+        }
         let has = |bit: u16| parts & bit != 0;
         let (id, run_at_ms) = (from.id()?, from.u64()?);
         let mut job = NewJob {
@@ -587,6 +616,13 @@ impl<'a> Pushed<'a> {
         if has(part::UNMET) {
             let bytes = from.u32()?;
             job.unmet = Unmet::decode(from.bytes(bytes as usize)?)?;
+        }
+        if has(part::MORE) {
+            let parts = from.u32()?;
+            if parts & !more::ALL != 0 {
+                return Err(Malformed("a job has parts that are not known to this release"));
+            }
+            job.name = (parts & more::NAME != 0).then(|| from.text()).transpose()?;
         }
         job.data = from.rest();
         Ok(Self { id, queue, run_at_ms, job })

@@ -122,8 +122,10 @@ impl Shard {
         let queue = about.queue;
         let id = self.ids.make(now_ms, self.queues[queue].slot);
         // Out of their places while they lend their texts to the record.
-        let (name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
-        let Some(next) = self.next_run(now_ms, id, job, &name, key.as_deref()) else { return };
+        let (queue_name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
+        let name: Option<Box<str>> = self.name_of(job).map(Into::into);
+        let texts = (&*queue_name, name.as_deref(), key.as_deref());
+        let Some(next) = self.next_run(now_ms, id, job, texts) else { return };
         let record = Record::Repeated(Repeated { ended, next: Box::new(next) });
         let stored = out.journal.append(&record);
         if series.durable {
@@ -202,8 +204,7 @@ impl Shard {
         now_ms: u64,
         id: JobId,
         job: u32,
-        queue: &'a str,
-        unique_key: Option<&'a str>,
+        (queue, name, unique_key): (&'a str, Option<&'a str>, Option<&'a str>),
     ) -> Option<KeptJob<'a>> {
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
@@ -212,6 +213,7 @@ impl Shard {
         let Series { every_ms, limit, ttl_ms, durable, .. } = *series;
         let count = series.count.saturating_add(1);
         let job_now = NewJob {
+            name,
             priority: about.priority,
             max_attempts: about.max_attempts,
             backoff_ms: about.backoff_ms,

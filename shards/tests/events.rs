@@ -107,6 +107,7 @@ fn pushed_is_told_of_the_jobs_of_a_schedule() {
         timezone: None,
         priority: 0,
         runs_max: Some(1),
+        job: None,
         plan: Plan::every(500, None).unwrap(),
         moved: None,
     };

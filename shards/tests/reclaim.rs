@@ -145,6 +145,7 @@ fn settings_and_schedules_survive_and_are_written_once() {
         timezone: None,
         priority: 3,
         runs_max: None,
+        job: None,
         plan,
         moved: None,
     };
@@ -303,6 +304,7 @@ fn a_schedule_passes_over_the_runs_that_find_no_room() {
         timezone: None,
         priority: 0,
         runs_max: None,
+        job: None,
         plan: Plan::every(1000, None).unwrap(),
         moved: None,
     };

@@ -58,6 +58,7 @@ fn step(
                 Unmet::push(&mut unmet, pushed, ["", "named"][chance.draw() as usize % 2]);
             }
             let job = NewJob {
+                name: chance.draw().is_multiple_of(4).then_some(key.as_str()),
                 unmet: Unmet::new(&unmet),
                 repeat: chance.draw().is_multiple_of(4).then_some(repeat),
                 data: b"\xa5hello",
@@ -195,7 +196,9 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
 fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     let name = ["x", "y", "z"][chance.draw() as usize % 3];
     let zone = chance.draw().is_multiple_of(2).then_some("Asia/Kolkata");
+    let job = NewJob { name: Some("kind"), max_attempts: 2, delay_ms: 40, ..NewJob::default() };
     let cron = SetCron {
+        job: chance.draw().is_multiple_of(2).then_some(&job),
         name,
         queue,
         data: b"\xa4tick",
@@ -430,6 +433,7 @@ fn every_option_of_a_job_survives_its_record() {
     Unmet::push(&mut unmet, JobId(5), "\u{e4}");
     let job = NewJob {
         data: b"\x93\x01\x02\x03",
+        name: Some("kind"),
         priority: -999_999,
         delay_ms: 31_536_000_000,
         max_attempts: 1000,

@@ -183,7 +183,7 @@ impl<'a> Batch<'a> {
 }
 
 /// Cron.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Cron<'a> {
     /// The schedule's unique name.
     pub name: &'a str,
@@ -199,6 +199,8 @@ pub struct Cron<'a> {
     pub runs_max: Option<u64>,
     /// IANA name of the zone that the expression is in.
     pub timezone: Option<&'a str>,
+    /// What else they are pushed with, if anything.
+    pub job: Option<Box<NewJob<'a>>>,
 }
 
 /// When a schedule is due.

@@ -130,11 +130,11 @@ pub struct CommandSpec {
     /// Its fields, beside `cmd` and `reqId`.
     pub fields: &'static [FieldSpec],
     /// Those without which it is refused, as [`required_of`] tells.
-    pub required: u32,
+    pub required: u64,
 }
 
 /// One bit for each field, by its place, that is required.
-pub const fn required_of(fields: &[FieldSpec]) -> u32 {
+pub const fn required_of(fields: &[FieldSpec]) -> u64 {
     let mut mask = 0;
     let mut at = 0;
     while at < fields.len() {
@@ -147,7 +147,7 @@ pub const fn required_of(fields: &[FieldSpec]) -> u32 {
 }
 
 /// Most fields of any command or object of the table.
-pub const FIELDS_MAX: usize = 20;
+pub const FIELDS_MAX: usize = 40;
 
 /// The states of a job that a filter can name, in the order of their bits.
 pub const STATES: &[&str] =
@@ -205,6 +205,7 @@ impl FieldSpec {
 /// use the first in PUSH and the second in PUSHB, and both are taken in both.
 pub const JOB_FIELDS: &[FieldSpec] = &[
     required("data", PAYLOAD),
+    optional("name", NAME),
     integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
     integer("delay", 0, YEAR_MS).or(0),
     integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
@@ -239,11 +240,11 @@ pub const REPEAT_FIELDS: &[FieldSpec] = &[
 ];
 
 /// The required ones of [`JOB_FIELDS`].
-pub const JOB_REQUIRED: u32 = required_of(JOB_FIELDS);
+pub const JOB_REQUIRED: u64 = required_of(JOB_FIELDS);
 /// The required ones of [`BACKOFF_FIELDS`].
-pub const BACKOFF_REQUIRED: u32 = required_of(BACKOFF_FIELDS);
+pub const BACKOFF_REQUIRED: u64 = required_of(BACKOFF_FIELDS);
 /// The required ones of [`REPEAT_FIELDS`].
-pub const REPEAT_REQUIRED: u32 = required_of(REPEAT_FIELDS);
+pub const REPEAT_REQUIRED: u64 = required_of(REPEAT_FIELDS);
 
 const QUEUE: FieldSpec = required("queue", Kind::Queue);
 const ID: FieldSpec = required("id", Kind::JobId);
@@ -372,6 +373,7 @@ commands! {
         integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
         integer("maxLimit", 1, INTEGER_MAX),
         optional("timezone", NAME),
+        optional("jobName", NAME),
     ];
     CronDelete "CronDelete" &[required("name", NAME)];
     CronList "CronList" &[];

@@ -276,10 +276,10 @@ pub(super) fn take_job<'a>(
     aside: &mut Aside<'a>,
     in_batch: bool,
 ) -> Result<NewJob<'a>, Complaint> {
-    let data = f.raw("data");
+    let (data, name) = (f.raw("data"), f.text_or_none("name"));
     // Most jobs are no more than a payload. That these defaults are the table's is tested.
     if f.rest_is_absent() {
-        return Ok(NewJob { data, ..NewJob::default() });
+        return Ok(NewJob { data, name, ..NewJob::default() });
     }
     let priority = f.integer("priority") as i32;
     let delay_ms = f.integer("delay") as u64;
@@ -294,6 +294,7 @@ pub(super) fn take_job<'a>(
     let group_id = f.text_or_none("groupId");
     let job = NewJob {
         data,
+        name,
         priority,
         delay_ms,
         max_attempts,
@@ -318,7 +319,7 @@ pub(super) fn take_job<'a>(
     {
         return Err("dependsOn must not name the job itself".into());
     }
-    let texts = [job.unique_key, job.custom_id, job.group_id];
+    let texts = [job.name, job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
         + job.tags.len()
         + job.depends_on.len();
@@ -358,13 +359,8 @@ fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
             return Err("schedule and repeatEvery must not both be given".into());
         }
     };
-    Ok(Cron {
-        name,
-        queue,
-        data,
-        every,
-        priority: f.integer("priority") as i32,
-        runs_max: f.integer_or_none("maxLimit"),
-        timezone: f.text_or_none("timezone"),
-    })
+    let (priority, runs_max) = (f.integer("priority") as i32, f.integer_or_none("maxLimit"));
+    let (timezone, job_name) = (f.text_or_none("timezone"), f.text_or_none("jobName"));
+    let job = job_name.map(|name| Box::new(NewJob { name: Some(name), ..NewJob::default() }));
+    Ok(Cron { name, queue, data, every, priority, runs_max, timezone, job })
 }

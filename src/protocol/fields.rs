@@ -47,14 +47,19 @@ pub(super) struct Aside<'a> {
     pub(super) stack: Stack<'a>,
 }
 
+/// Fields of a table for which there is always room. Those behind are rare, and get theirs with the first.
+const USUAL: usize = 20;
+
 /// The fields of one map.
 pub(super) struct Fields<'a> {
     specs: &'static [FieldSpec],
     /// One bit per field that must be there.
-    required: u32,
-    values: [Value<'a>; FIELDS_MAX],
+    required: u64,
+    values: [Value<'a>; USUAL],
+    /// The values of fields beyond [`USUAL`]; empty if there was none yet.
+    rare: Vec<Value<'a>>,
     /// One bit per field that was there. Values without their bit are left from an earlier map.
-    present: u32,
+    present: u64,
     /// The next field to be taken.
     next: usize,
     /// Where the next key is looked for first: clients send fields in one order.
@@ -63,9 +68,33 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     #[inline]
-    pub(super) fn new(specs: &'static [FieldSpec], required: u32) -> Self {
+    pub(super) fn new(specs: &'static [FieldSpec], required: u64) -> Self {
         debug_assert_eq!(required, required_of(specs));
-        Self { specs, required, values: [Value::Nothing; FIELDS_MAX], present: 0, next: 0, hint: 0 }
+        let (values, rare) = ([Value::Nothing; USUAL], Vec::new());
+        Self { specs, required, values, rare, present: 0, next: 0, hint: 0 }
+    }
+
+    #[inline]
+    fn set(&mut self, index: usize, value: Value<'a>) {
+        match self.values.get_mut(index) {
+            Some(place) => *place = value,
+            None => self.set_rare(index - USUAL, value),
+        }
+        self.present |= 1 << index;
+    }
+
+    #[cold]
+    fn set_rare(&mut self, place: usize, value: Value<'a>) {
+        self.rare.resize(FIELDS_MAX - USUAL, Value::Nothing);
+        self.rare[place] = value;
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Value<'a> {
+        if self.present & (1 << index) == 0 {
+            return Value::Nothing;
+        }
+        self.values.get(index).copied().unwrap_or_else(|| self.rare[index - USUAL])
     }
 
     /// Makes ready for another map of the same fields.
@@ -100,10 +129,7 @@ impl<'a> Fields<'a> {
         }
         match read_value(spec, reader, aside)? {
             Value::Nothing => {}
-            value => {
-                self.values[index] = value;
-                self.present |= 1 << index;
-            }
+            value => self.set(index, value),
         }
         Ok(())
     }
@@ -152,9 +178,7 @@ impl<'a> Fields<'a> {
         let index = self.next;
         self.next += 1;
         debug_assert_eq!(self.specs[index].name, name, "fields are taken in the table's order");
-        let value =
-            if self.present & (1 << index) == 0 { Value::Nothing } else { self.values[index] };
-        (value, self.specs[index].default)
+        (self.get(index), self.specs[index].default)
     }
 
     /// A whole number with a default, or one that is required.

@@ -469,6 +469,7 @@ impl Core {
             timezone: cron.timezone,
             priority: cron.priority,
             runs_max: cron.runs_max,
+            job: cron.job.as_deref(),
             plan,
             moved,
         };
@@ -509,8 +510,9 @@ impl Core {
 /// A schedule as clients see it; in a list with its runs.
 pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &corq_shards::cron::Cron, listed: bool) {
     let limited = listed && cron.runs_max.is_some();
-    writer
-        .map(5 + usize::from(listed) + usize::from(limited) + usize::from(cron.timezone.is_some()));
+    let job = cron.job();
+    let given = [listed, limited, cron.timezone.is_some(), job.name.is_some()];
+    writer.map(5 + given.into_iter().map(usize::from).sum::<usize>());
     writer.str("name");
     writer.str(&cron.name);
     writer.str("queue");
@@ -532,6 +534,10 @@ pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &corq_shards::cron::Cron
     if let Some(timezone) = &cron.timezone {
         writer.str("timezone");
         writer.str(timezone);
+    }
+    if let Some(name) = job.name {
+        writer.str("jobName");
+        writer.str(name);
     }
 }
 

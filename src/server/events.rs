@@ -191,7 +191,8 @@ impl Core {
         for name in names {
             let job = Some(KnownAs::Custom(name.into()));
             let (queue, data) = (queue.clone(), Stored::default());
-            self.tell_event(&Event { at_ms, queue, job, data, step: Step::Duplicated });
+            let step = Step::Duplicated;
+            self.tell_event(&Event { at_ms, queue, job, name: None, data, step });
         }
     }
 
@@ -348,6 +349,10 @@ fn write_event(
         }
         Some(KnownAs::Custom(name)) => json::string(out, name),
         None => json::string(out, ""),
+    }
+    if let Some(name) = &event.name {
+        out.extend_from_slice(b",\"name\":");
+        json::string(out, name);
     }
     out.extend_from_slice(b",\"timestamp\":");
     json::integer(out, event.at_ms);

@@ -20,9 +20,13 @@ pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
 /// leaves a hole.
 pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes: &mut Vec<Hole>) {
     let view = engine.shard.view(job);
-    writer.map(11);
+    writer.map(11 + usize::from(view.name.is_some()));
     writer.str("id");
     write_id(writer, &view);
+    if let Some(name) = view.name {
+        writer.str("name");
+        writer.str(name);
+    }
     writer.str("queue");
     writer.str(view.queue);
     writer.str("data");
@@ -131,6 +135,9 @@ impl<'o> Fields<'_, 'o> {
 
 fn write_place(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
     write_id(fields.key("id"), view);
+    if let Some(name) = view.name {
+        fields.text("name", name);
+    }
     fields.text("queue", view.queue);
     fields.text("state", view.job.state.name());
 }

@@ -30,6 +30,7 @@ mod limits;
 mod longpoll;
 mod metrics;
 mod moving;
+mod named;
 mod order;
 mod push;
 mod queries;

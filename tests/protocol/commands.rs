@@ -5,8 +5,8 @@ use corq::api::request::{
 };
 use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
-use corq_shards::command::Stack;
 use corq_shards::command::Token;
+use corq_shards::command::{NewJob, Stack};
 use corq_shards::id::JobId;
 use rmpv::Value;
 
@@ -30,7 +30,7 @@ fn means(name: &str, fields: &[(&str, Value)], expected: &Body<'_>) {
 fn the_table_is_the_interface() {
     // Required fields end in `!`; integers show their bounds, then their default.
     let expected = "\
-PUSH queue! data! priority[-1000000..1000000]=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3 \
+PUSH queue! data! name priority[-1000000..1000000]=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3 \
 backoff=1000 ttl[0..31536000000] timeout[0..86400000] uniqueKey jobId customId tags groupId lifo \
 removeOnComplete removeOnFail durable dependsOn repeat
 ACK id! result token
@@ -74,7 +74,7 @@ RetryDlq queue! jobId count[0..9007199254740991]
 PurgeDlq queue!
 RetryCompleted queue! id
 Cron name! queue! data! schedule repeatEvery[1..9007199254740991] priority[-1000000..1000000]=0 \
-maxLimit[1..9007199254740991] timezone
+maxLimit[1..9007199254740991] timezone jobName
 CronDelete name!
 CronList
 Stats
@@ -436,10 +436,11 @@ fn schedules_have_exactly_one_cadence() {
         priority: 0,
         runs_max: None,
         timezone: None,
+        job: None,
     };
     let mut fields = base.to_vec();
     fields.push(("schedule", "0 3 * * *".into()));
-    means("Cron", &fields, &Body::Cron(expected));
+    means("Cron", &fields, &Body::Cron(expected.clone()));
     fields.push(("repeatEvery", 5.into()));
     assert_eq!(
         refused(&command("Cron", &fields)),
@@ -451,8 +452,11 @@ fn schedules_have_exactly_one_cadence() {
         ("priority", 2.into()),
         ("maxLimit", 9.into()),
         ("timezone", "Europe/Berlin".into()),
+        ("jobName", "report".into()),
     ]);
+    let job = NewJob { name: Some("report"), ..NewJob::default() };
     let interval = Cron {
+        job: Some(Box::new(job)),
         every: Cadence::Interval(5),
         priority: 2,
         runs_max: Some(9),

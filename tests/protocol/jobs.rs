@@ -25,6 +25,7 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
     let data = pack(&map(&[("n", 1.into())]));
     let job = NewJob {
         data: &data,
+        name: None,
         priority: 0,
         delay_ms: 0,
         max_attempts: 3,
@@ -57,6 +58,7 @@ fn every_field_of_a_job_arrives() {
     let (tags, depends_on) = (pack(&strings(&["x", "y"])), pack(&strings(&["a"])));
     let job = NewJob {
         data: &data,
+        name: Some("send"),
         priority: -7,
         delay_ms: 31_536_000_000,
         max_attempts: 1000,
@@ -77,6 +79,7 @@ fn every_field_of_a_job_arrives() {
     };
     let repeat = map(&[("every", 10.0.into()), ("limit", 4.into()), ("count", 1.into())]);
     let options = [
+        ("name", "send".into()),
         ("priority", (-7).into()),
         ("delay", 31_536_000_000_f64.into()),
         ("maxAttempts", 1000.into()),
