@@ -35,6 +35,8 @@ enum Work {
     Revive { ended: State, left: u64 },
     /// Some jobs go.
     Remove(Box<Removal>),
+    /// The delays of some jobs end.
+    Promote(Box<Removal>),
     /// All jobs of a detached queue go.
     Empty,
 }
@@ -104,12 +106,24 @@ impl Shard {
         out.effects.replies.push((caller.request, reply));
     }
 
-    fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+    pub(crate) fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
         out.journal.append(&Record::Revived { id, run_at_ms: now_ms });
         self.revive(job, now_ms);
         self.emit(now_ms, job, Step::Retried { prev }, out.effects);
+    }
+
+    pub(crate) fn promote_all<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue: &str,
+        count: u64,
+        out: &mut Out<'_, J>,
+    ) {
+        let search = Removal { left: count, ..self.removal(now_ms, queue, &[State::Delayed]) };
+        self.take_up(now_ms, caller, queue, Work::Promote(Box::new(search)), out);
     }
 
     pub(crate) fn drain<J: Journal>(
@@ -317,6 +331,16 @@ impl Shard {
                 removal.left -= victims.len() as u64;
                 last || removal.left == 0 || removal.id_bytes >= ID_BYTES_MAX
             }
+            Work::Promote(search) => {
+                let (found, last) = self.find_victims(queue, search);
+                for &job in &found {
+                    self.promote_one(now_ms, job, out);
+                }
+                self.serve(now_ms, queue, out);
+                chore.done += found.len() as u64;
+                search.left -= found.len() as u64;
+                last || search.left == 0
+            }
             Work::Empty => {
                 for _ in 0..self.config.chore_slice {
                     let Some(job) = self.queues[queue].roll.from(0).next() else { return true };
@@ -406,7 +430,7 @@ impl Work {
                 Some(ids) => Reply::Cleaned(ids.into()),
                 None => Reply::Count(done),
             },
-            Self::Revive { .. } => Reply::Count(done),
+            Self::Revive { .. } | Self::Promote(_) => Reply::Count(done),
         }
     }
 }

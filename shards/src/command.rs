@@ -5,6 +5,7 @@
 
 use crate::change::Change;
 use crate::dependency::{Notice, Unmet};
+use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::State;
 use crate::schedule::Plan;
@@ -61,6 +62,8 @@ pub struct NewJob<'a> {
     pub remove_on_fail: bool,
     /// The reply waits for the disk.
     pub durable: bool,
+    /// Rules of its own, if it has any.
+    pub extras: Option<Box<Extras>>,
 }
 
 impl Default for NewJob<'_> {
@@ -85,6 +88,7 @@ impl Default for NewJob<'_> {
             remove_on_complete: false,
             remove_on_fail: false,
             durable: false,
+            extras: None,
         }
     }
 }
@@ -139,6 +143,8 @@ pub struct Ack<'a> {
     pub token: Option<Token>,
     /// One MessagePack value, or empty for none.
     pub result: &'a [u8],
+    /// Forget job and result, whatever the job was pushed with.
+    pub remove: bool,
 }
 
 /// Fails one attempt.
@@ -154,6 +160,19 @@ pub struct Fail<'a> {
     pub stack: Stack<'a>,
     /// Whether no other attempt can succeed.
     pub unrecoverable: bool,
+    /// Forget the job instead of moving it to the dead-letter queue, whatever it was pushed with.
+    pub remove: bool,
+}
+
+/// A sign of life of a worker for one job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// The active job.
+    pub job: JobId,
+    /// The token that came with it, if any.
+    pub token: Option<Token>,
+    /// For how long it is held from now on, this time; for its usual time if not given.
+    pub ttl_ms: Option<u32>,
 }
 
 /// The lines of a stack trace, as MessagePack strings one after another.
@@ -163,6 +182,34 @@ pub struct Stack<'a> {
     pub lines: u32,
     /// The strings, not counted in front.
     pub texts: &'a [u8],
+}
+
+impl Stack<'_> {
+    /// The first `lines_max` lines.
+    #[must_use]
+    pub fn first(self, lines_max: u32) -> Self {
+        if self.lines <= lines_max {
+            return self;
+        }
+        let (mut lines, mut end) = (0, 0);
+        while lines < lines_max {
+            let Some(bytes) = text_len(&self.texts[end..]) else { break };
+            (lines, end) = (lines + 1, end + bytes);
+        }
+        Self { lines, texts: &self.texts[..end] }
+    }
+}
+
+/// Length of the MessagePack string at the front, its head included; `None` if there is none.
+fn text_len(bytes: &[u8]) -> Option<usize> {
+    let (head, len) = match bytes {
+        [head @ 0xa0..=0xbf, ..] => (1, usize::from(head & 0x1f)),
+        [0xd9, len, ..] => (2, usize::from(*len)),
+        [0xda, a, b, ..] => (3, usize::from(u16::from_be_bytes([*a, *b]))),
+        [0xdb, a, b, c, d, ..] => (5, u32::from_be_bytes([*a, *b, *c, *d]) as usize),
+        _ => return None,
+    };
+    (head + len <= bytes.len()).then_some(head + len)
 }
 
 /// A limit of a queue: at least 1, or `None` to take it back.
@@ -261,16 +308,11 @@ pub enum Command<'a> {
     /// Fails an attempt.
     Fail(Fail<'a>),
     /// Renews the hold on a job.
-    Heartbeat {
-        /// The active job.
-        job: JobId,
-        /// The token that came with it, if any.
-        token: Option<Token>,
-    },
+    Heartbeat(Beat),
     /// Renews what can be renewed and counts it.
     Heartbeats {
-        /// Jobs and tokens.
-        beats: &'a [(JobId, Option<Token>)],
+        /// The jobs.
+        beats: &'a [Beat],
     },
     /// Does something to one job.
     Change {
@@ -316,6 +358,20 @@ pub enum Command<'a> {
         /// This job only.
         job: Option<JobId>,
     },
+    /// Takes a deduplication key from the job that holds it.
+    FreeKey {
+        /// The queue.
+        queue: &'a str,
+        /// The key.
+        key: &'a str,
+    },
+    /// Ends the delays of jobs, oldest job first.
+    PromoteAll {
+        /// The queue.
+        queue: &'a str,
+        /// At most this many.
+        count: u64,
+    },
     /// Removes the waiting jobs of a queue.
     Drain {
         /// The queue.
@@ -351,6 +407,13 @@ pub enum Command<'a> {
     StartCrons,
     /// Registers a webhook.
     AddWebhook(&'a AddWebhook<'a>),
+    /// Lets a webhook be told of nothing for now, or of its events again.
+    EnableWebhook {
+        /// The webhook.
+        id: u128,
+        /// Whether it is told.
+        enabled: bool,
+    },
     /// Ends a webhook.
     RemoveWebhook {
         /// The webhook.

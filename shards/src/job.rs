@@ -4,6 +4,7 @@
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
 use crate::dependency::Dependency;
+use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job_names::NameRef;
 use crate::notes::Notes;
@@ -122,6 +123,8 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
+    /// Those that a job is pushed with.
+    pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
     /// Somebody waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
@@ -217,6 +220,8 @@ pub struct Options {
     pub share: ShareRef,
     /// What its client calls it, where that is [`NameRef::APART`].
     pub name: Option<Box<str>>,
+    /// Rules of its own.
+    pub extras: Option<Box<Extras>>,
 }
 
 /// How a job ended.
@@ -272,6 +277,11 @@ impl Jobs {
     pub fn options_of(&self, index: u32) -> Option<&Options> {
         let options = self.slab[index].options;
         (options != NONE).then(|| &self.options[options])
+    }
+
+    /// The rules that only this job has, if there are any.
+    pub fn extras_of(&self, index: u32) -> Option<&Extras> {
+        self.options_of(index)?.extras.as_deref()
     }
 
     /// The same, to change.

@@ -119,7 +119,13 @@ impl Shard {
             | Record::Revived { .. }
             | Record::Removed { .. }
             | Record::Changed(
-                Changed::Prioritized { .. } | Changed::Promoted { .. } | Changed::PutOff { .. },
+                Changed::Prioritized { .. }
+                | Changed::Promoted { .. }
+                | Changed::PutOff { .. }
+                | Changed::Flagged { .. }
+                | Changed::LogCut { .. }
+                | Changed::KeyFreed { .. }
+                | Changed::KeyExtended { .. },
             )
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
@@ -212,6 +218,7 @@ impl Shard {
         // Of a run, the record that it shares tells the options of the first one.
         pushed.job = NewJob {
             name: self.name_of(job),
+            extras: options.and_then(|has| has.extras.clone()),
             priority: about.priority,
             max_attempts: about.max_attempts,
             backoff_ms: about.backoff_ms,
@@ -463,6 +470,7 @@ impl Shard {
             unmet: given.unmet.dependencies(),
             series,
             name: apart,
+            extras: given.extras.clone(),
             ..Options::default()
         })
     }

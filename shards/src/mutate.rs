@@ -69,11 +69,14 @@ impl Shard {
             && given.timeout_ms.is_none()
             && given.unmet.is_empty()
             && given.repeat.is_none()
+            && given.extras.is_none()
             && name != NameRef::APART;
         if plain {
             return NONE;
         }
-        let created_at_ms = pushed.run_at_ms.saturating_sub(given.delay_ms);
+        let made_at_ms = given.extras.as_ref().and_then(|extras| extras.made_at_ms);
+        let pushed_at_ms = pushed.run_at_ms.saturating_sub(given.delay_ms);
+        let created_at_ms = made_at_ms.unwrap_or(pushed_at_ms);
         self.jobs.options.insert(Options {
             unique_key: given.unique_key.map(Into::into),
             custom_id: given.custom_id.map(Into::into),
@@ -83,6 +86,7 @@ impl Shard {
             unmet: given.unmet.dependencies(),
             series: Series::of(pushed).map(Box::new),
             name: given.name.filter(|_| name == NameRef::APART).map(Into::into),
+            extras: given.extras.clone(),
             ..Options::default()
         })
     }
@@ -97,9 +101,17 @@ impl Shard {
         token: Option<Token>,
         client: Option<ClientId>,
     ) {
-        let timeout_at_ms = match self.jobs.options_of(job) {
+        let options = self.jobs.options_of(job);
+        let timeout_at_ms = match options {
             Some(options) if options.timeout_ms > 0 => at_ms + u64::from(options.timeout_ms),
             _ => u64::MAX,
+        };
+        let extras = options.and_then(|options| options.extras.as_deref());
+        let ttl_ms = match extras.and_then(|extras| extras.stall_timeout_ms) {
+            // A lock may be shorter than the job asks for, never longer.
+            Some(stall_ms) if token.is_some() => stall_ms.min(ttl_ms),
+            Some(stall_ms) => stall_ms,
+            None => ttl_ms,
         };
         self.leave(job);
         let lease = self.leases.insert(Lease {

@@ -28,6 +28,14 @@ pub struct JobView<'a> {
     pub name: Option<&'a str>,
 }
 
+impl JobView<'_> {
+    /// When it was made, in milliseconds since the epoch; as its client says, if he says so.
+    pub fn created_at_ms(&self) -> u64 {
+        let extras = self.options.and_then(|options| options.extras.as_deref());
+        extras.and_then(|extras| extras.made_at_ms).unwrap_or_else(|| self.job.id.made_at_ms())
+    }
+}
+
 /// How many of each thing a shard holds, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holdings {

@@ -8,6 +8,7 @@ use crate::changed::Changed;
 use crate::command::{Limit, NewJob, Repeat, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::dependency::Unmet;
+use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
@@ -227,7 +228,8 @@ mod part {
 /// Bits of the word that follows the other parts if there is one.
 mod more {
     pub(super) const NAME: u32 = 1;
-    pub(super) const ALL: u32 = (1 << 1) - 1;
+    pub(super) const EXTRAS: u32 = 1 << 1;
+    pub(super) const ALL: u32 = (1 << 2) - 1;
 }
 
 impl Record<'_> {
@@ -497,11 +499,13 @@ impl<'a> Pushed<'a> {
     }
 
     fn more(&self) -> u32 {
-        if self.job.name.is_some() { more::NAME } else { 0 }
+        let bit = |given: bool, bit: u32| if given { bit } else { 0 };
+        bit(self.job.name.is_some(), more::NAME) | bit(self.job.extras.is_some(), more::EXTRAS)
     }
 
     fn more_len(&self) -> usize {
-        4 + self.job.name.map_or(0, |name| 2 + name.len())
+        let extras = self.job.extras.as_deref();
+        4 + self.job.name.map_or(0, |name| 2 + name.len()) + extras.map_or(0, Extras::encoded_len)
     }
 
     fn texts(&self) -> [(u16, &[u8]); 5] {
@@ -575,6 +579,9 @@ impl<'a> Pushed<'a> {
             if let Some(name) = self.job.name {
                 out.short(name.as_bytes());
             }
+            if let Some(extras) = &self.job.extras {
+                extras.encode(out);
+            }
         }
     }
 
@@ -623,6 +630,9 @@ impl<'a> Pushed<'a> {
                 return Err(Malformed("a job has parts that are not known to this release"));
             }
             job.name = (parts & more::NAME != 0).then(|| from.text()).transpose()?;
+            if parts & more::EXTRAS != 0 {
+                job.extras = Some(Box::new(Extras::decode(&mut from)?));
+            }
         }
         job.data = from.rest();
         Ok(Self { id, queue, run_at_ms, job })

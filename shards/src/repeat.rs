@@ -6,6 +6,7 @@
 
 use crate::command::{NewJob, Repeat};
 use crate::event::Step;
+use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::kept_record::{KeptJob, Place, Rare};
@@ -212,8 +213,11 @@ impl Shard {
         let run_at_ms = series.next_due_ms(now_ms);
         let Series { every_ms, limit, ttl_ms, durable, .. } = *series;
         let count = series.count.saturating_add(1);
+        let extras = given.extras.as_deref();
+        let extras = extras.map(|extras| Extras { made_at_ms: None, ..extras.anew(now_ms) });
         let job_now = NewJob {
             name,
+            extras: extras.map(Box::new),
             priority: about.priority,
             max_attempts: about.max_attempts,
             backoff_ms: about.backoff_ms,

@@ -63,7 +63,12 @@ fn fail(bed: &mut Bed, queue: &str, unrecoverable: bool) -> JobId {
 
 fn ack(bed: &mut Bed, queue: &str) -> JobId {
     let (job, token) = bed.pull(1, queue, 1)[0];
-    bed.run(1, &Command::Ack { acks: &[Ack { job, token: Some(token), result: b"\xa4done" }] });
+    bed.run(
+        1,
+        &Command::Ack {
+            acks: &[Ack { job, token: Some(token), result: b"\xa4done", remove: false }],
+        },
+    );
     job
 }
 

@@ -7,11 +7,12 @@ use corq_shards::Config;
 use corq_shards::change::Change;
 use corq_shards::changed::{Changed, Level};
 use corq_shards::command::{
-    Ack, AddWebhook, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
+    Ack, AddWebhook, Beat, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
 };
 use corq_shards::dependency::{Notice, Unmet};
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::event::{Event, Step};
+use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
@@ -57,7 +58,22 @@ fn step(
                 let pushed = pushed_before(bed, chance);
                 Unmet::push(&mut unmet, pushed, ["", "named"][chance.draw() as usize % 2]);
             }
+            let dedup = Dedup {
+                ttl_ms: (chance.draw() % 3) * 400,
+                extend: chance.draw().is_multiple_of(2),
+                replace: chance.draw().is_multiple_of(2),
+                until_ms: 0,
+            };
+            let extras = Extras {
+                backoff: chance.draw().is_multiple_of(2).then_some(Growth::Fixed),
+                stall_timeout_ms: chance.draw().is_multiple_of(3).then_some(200),
+                keep_logs: chance.draw().is_multiple_of(3).then_some((chance.draw() % 3) as u32),
+                made_at_ms: chance.draw().is_multiple_of(4).then_some(bed.now_ms - 300),
+                dedup: chance.draw().is_multiple_of(2).then_some(dedup),
+                ..Extras::default()
+            };
             let job = NewJob {
+                extras: chance.draw().is_multiple_of(3).then(|| Box::new(extras)),
                 name: chance.draw().is_multiple_of(4).then_some(key.as_str()),
                 unmet: Unmet::new(&unmet),
                 repeat: chance.draw().is_multiple_of(4).then_some(repeat),
@@ -87,7 +103,8 @@ fn step(
         }
         12..=14 if !held.is_empty() => {
             let (job, token) = held.swap_remove(chance.draw() as usize % held.len());
-            let acks = [Ack { job, token, result: b"\xa4done" }];
+            let acks =
+                [Ack { job, token, result: b"\xa4done", remove: chance.draw().is_multiple_of(8) }];
             bed.run(client, &Command::Ack { acks: &acks });
         }
         15 if !held.is_empty() => {
@@ -100,12 +117,13 @@ fn step(
                     error: "no",
                     stack: Stack { lines: 1, texts: b"\xa2at" },
                     unrecoverable: chance.draw().is_multiple_of(4),
+                    remove: chance.draw().is_multiple_of(8),
                 }),
             );
         }
         16 if !held.is_empty() => {
             let (job, token) = held[chance.draw() as usize % held.len()];
-            bed.run(client, &Command::Heartbeat { job, token });
+            bed.run(client, &Command::Heartbeat(Beat { job, token, ttl_ms: None }));
         }
         17 => {
             bed.run(client, &Command::Disconnect);
@@ -114,6 +132,8 @@ fn step(
             let paused = chance.draw().is_multiple_of(3);
             bed.run(client, &Command::Pause { queue, paused });
             bed.run(client, &Command::RetryFailed { queue, job: None, count: 3 });
+            bed.run(client, &Command::PromoteAll { queue, count: chance.draw() % 4 });
+            bed.run(client, &Command::FreeKey { queue, key: "k1" });
         }
         20..=24 => change(bed, chance, client),
         25 | 26 => change_queue(bed, chance, client, queue),
@@ -150,8 +170,13 @@ fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
     let known: Vec<JobId> = bed.known().collect();
     let Some(&job) = known.get(chance.draw() as usize % known.len().max(1)) else { return };
     let new = NewJob { data: b"\xa3new", unique_key: Some("not news"), ..NewJob::default() };
-    let change = match chance.draw() % 10 {
+    let change = match chance.draw() % 15 {
         0 => Change::Cancel,
+        10 => Change::ToWait { token: None },
+        11 => Change::Delay { delay_ms: chance.draw() % 3 * 300, token: None },
+        12 => Change::CutLog(chance.draw() as u32 % 3),
+        13 => Change::FreeKey,
+        14 => Change::Log { level: Level::Info, message: "more" },
         1 => Change::Update { job: &new },
         2 => Change::Prioritize(chance.draw() as i32 % 4),
         3 => Change::Promote,
@@ -281,6 +306,10 @@ kinds! {
     Record::Changed(Changed::Prioritized { .. }) => "prioritized",
     Record::Changed(Changed::Promoted { .. }) => "promoted",
     Record::Changed(Changed::PutOff { .. }) => "put off",
+    Record::Changed(Changed::Flagged { .. }) => "flagged",
+    Record::Changed(Changed::LogCut { .. }) => "log cut",
+    Record::Changed(Changed::KeyFreed { .. }) => "key freed",
+    Record::Changed(Changed::KeyExtended { .. }) => "key extended",
     Record::Changed(Changed::Progressed { .. }) => "progressed",
     Record::Changed(Changed::Logged { .. }) => "logged",
     Record::Paused { .. } => "paused",
@@ -346,11 +375,15 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
     let (fits, after) = match event.step {
         Step::Pushed => (before.is_none_or(State::is_end), State::Waiting),
         Step::WaitingChildren => (before == Some(State::Waiting), State::WaitingChildren),
-        Step::Delayed { .. } => (open && before != Some(State::Delayed), State::Delayed),
+        // A delay may be changed while it lasts.
+        Step::Delayed { .. } => (open, State::Delayed),
         Step::Pulled => (open, State::Active),
         Step::Completed { .. } => (before == Some(State::Active), State::Completed),
         Step::Failed { .. } => (before.is_some_and(|it| it != State::Failed), State::Failed),
-        Step::Retried { prev: State::Active } => (before == Some(State::Failed), State::Waiting),
+        // After a failed attempt, or given back.
+        Step::Retried { prev: State::Active } => {
+            (matches!(before, Some(State::Failed | State::Active)), State::Waiting)
+        }
         Step::Retried { prev } => (before == Some(prev), State::Waiting),
         Step::Progress(_) => (before == Some(State::Active), State::Active),
         // It waits again if no failure follows: either is still open.
@@ -451,6 +484,16 @@ fn every_option_of_a_job_survives_its_record() {
         remove_on_complete: true,
         remove_on_fail: true,
         durable: true,
+        extras: Some(Box::new(Extras {
+            backoff: Some(Growth::Fixed),
+            backoff_max_ms: Some(1),
+            stall_timeout_ms: Some(2),
+            keep_logs: Some(3),
+            size_limit: Some(4),
+            stack_lines_max: Some(5),
+            made_at_ms: Some(6),
+            dedup: Some(Dedup { ttl_ms: 7, extend: true, replace: true, until_ms: 8 }),
+        })),
     };
     let record = Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job });
     let mut bytes = vec![0; record.encoded_len()];

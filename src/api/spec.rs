@@ -5,10 +5,10 @@
 
 use super::limits::{
     ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS,
-    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LIST_MAX, LISTING_DEFAULT,
-    LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX,
-    PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX, STACK_BYTES_MAX, TAGS_MAX,
-    WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
+    LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
+    PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
+    STACK_BYTES_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
 
 /// What a field holds, and within which bounds (both ends included).
@@ -88,8 +88,19 @@ pub enum Kind {
     Tokens,
     /// Results in the order of the ids.
     Results,
+    /// True or false, or null, in the order of the ids.
+    Flags,
+    /// Whole numbers in the order of the ids.
+    Integers {
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+    },
     /// A list of objects with [`JOB_FIELDS`].
     Jobs,
+    /// An object with [`DEDUP_FIELDS`].
+    Dedup,
 }
 
 /// What an absent field counts as.
@@ -227,10 +238,29 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     optional("dependsOn", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
         .or_empty(),
     optional("repeat", Kind::Repeat),
+    optional("dedup", Kind::Dedup),
+    integer("stallTimeout", 0, DAY_MS),
+    optional("debounceId", NAME),
+    integer("debounceTtl", 0, YEAR_MS),
+    integer("stackTraceLimit", 0, LINES_MAX),
+    integer("keepLogs", 0, LINES_MAX),
+    integer("sizeLimit", 0, INTEGER_MAX),
+    integer("timestamp", 0, INTEGER_MAX),
 ];
 
-/// The object form of `backoff`. Its `type` is not looked at: backoff is exponential.
-pub const BACKOFF_FIELDS: &[FieldSpec] = &[integer("delay", 0, DAY_MS).or(BACKOFF_DEFAULT_MS)];
+/// How the wait between attempts grows, in the order of [`corq_shards::extras::Growth`].
+pub const GROWTHS: &[&str] = &["exponential", "fixed"];
+
+/// The object form of `backoff`.
+pub const BACKOFF_FIELDS: &[FieldSpec] = &[
+    integer("delay", 0, DAY_MS).or(BACKOFF_DEFAULT_MS),
+    FieldSpec { default: Preset::Text("exponential"), ..optional("type", Kind::Choice(GROWTHS)) },
+    integer("maxDelay", 0, DAY_MS),
+];
+
+/// The object `dedup`.
+pub const DEDUP_FIELDS: &[FieldSpec] =
+    &[integer("ttl", 0, YEAR_MS), flag("extend"), flag("replace")];
 
 /// The object `repeat`.
 pub const REPEAT_FIELDS: &[FieldSpec] = &[
@@ -243,6 +273,8 @@ pub const REPEAT_FIELDS: &[FieldSpec] = &[
 pub const JOB_REQUIRED: u64 = required_of(JOB_FIELDS);
 /// The required ones of [`BACKOFF_FIELDS`].
 pub const BACKOFF_REQUIRED: u64 = required_of(BACKOFF_FIELDS);
+/// The required ones of [`DEDUP_FIELDS`].
+pub const DEDUP_REQUIRED: u64 = required_of(DEDUP_FIELDS);
 /// The required ones of [`REPEAT_FIELDS`].
 pub const REPEAT_REQUIRED: u64 = required_of(REPEAT_FIELDS);
 
@@ -288,7 +320,7 @@ macro_rules! commands {
 
 commands! {
     Push "PUSH" PUSH_FIELDS;
-    Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN];
+    Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN, flag("removeOnComplete")];
     Pull "PULL" &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
     PushBatch "PUSHB" &[QUEUE, required("jobs", Kind::Jobs)];
     PullBatch "PULLB"
@@ -297,6 +329,7 @@ commands! {
         required("ids", Kind::JobIds),
         optional("results", Kind::Results),
         optional("tokens", Kind::Tokens),
+        optional("removeOnCompletes", Kind::Flags),
     ];
     Fail "FAIL" &[
         ID,
@@ -304,6 +337,7 @@ commands! {
         TOKEN,
         flag("unrecoverable"),
         optional("stack", Kind::Stack { bytes_max: STACK_BYTES_MAX }),
+        flag("removeOnFail"),
     ];
     JobHeartbeat "JobHeartbeat" &[ID, TOKEN];
     JobHeartbeatBatch "JobHeartbeatB"
@@ -329,13 +363,15 @@ commands! {
     GetState "GetState" &[ID];
     GetResult "GetResult" &[ID];
     GetProgress "GetProgress" &[ID];
-    GetLogs "GetLogs" &[ID];
+    GetLogs "GetLogs"
+        &[ID, integer("start", 0, INTEGER_MAX).or(0), integer("end", -1, INTEGER_MAX).or(-1)];
     GetJobByCustomId "GetJobByCustomId" &[required("customId", NAME)];
     GetJobs "GetJobs" &[
         QUEUE,
         STATE,
         integer("limit", 0, LISTING_MAX).or(LISTING_DEFAULT),
         integer("offset", 0, INTEGER_MAX).or(0),
+        optional("asc", Kind::Flag),
     ];
     GetJobCounts "GetJobCounts" &[QUEUE];
     GetCountsPerPriority "GetCountsPerPriority" &[QUEUE];
@@ -347,6 +383,19 @@ commands! {
     Promote "Promote" &[ID];
     MoveToDelayed "MoveToDelayed" &[ID, integer("delay", 0, YEAR_MS).must()];
     Discard "Discard" &[ID];
+    ExtendLock "ExtendLock" &[ID, TOKEN, integer("duration", 1, DAY_MS).must()];
+    ExtendLocks "ExtendLocks" &[
+        required("ids", Kind::JobIds),
+        optional("tokens", Kind::Tokens),
+        required("durations", Kind::Integers { min: 1, max: DAY_MS }),
+    ];
+    MoveToWait "MoveToWait" &[ID, TOKEN];
+    ChangeDelay "ChangeDelay" &[ID, integer("delay", 0, YEAR_MS).must(), TOKEN];
+    ClearLogs "ClearLogs" &[ID, integer("keepLogs", 0, LINES_MAX).or(0)];
+    RemoveJobDeduplicationKey "RemoveJobDeduplicationKey" &[ID];
+    GetDeduplicationJobId "GetDeduplicationJobId" &[QUEUE, required("deduplicationId", NAME)];
+    RemoveDeduplicationKey "RemoveDeduplicationKey" &[QUEUE, required("deduplicationId", NAME)];
+    PromoteJobs "PromoteJobs" &[QUEUE, integer("count", 0, INTEGER_MAX)];
     Pause "Pause" &[QUEUE];
     Resume "Resume" &[QUEUE];
     IsPaused "IsPaused" &[QUEUE];
@@ -376,6 +425,7 @@ commands! {
         optional("jobName", NAME),
     ];
     CronDelete "CronDelete" &[required("name", NAME)];
+    CronGet "CronGet" &[required("name", NAME)];
     CronList "CronList" &[];
     Stats "Stats" &[];
     Metrics "Metrics" &[];
@@ -394,6 +444,7 @@ commands! {
         optional("secret", LINE),
     ];
     RemoveWebhook "RemoveWebhook" &[required("webhookId", NAME)];
+    SetWebhookEnabled "SetWebhookEnabled" &[required("id", NAME), required("enabled", Kind::Flag)];
     ListWebhooks "ListWebhooks" &[];
     RateLimit "RateLimit" &[QUEUE, LIMIT];
     RateLimitClear "RateLimitClear" &[QUEUE];

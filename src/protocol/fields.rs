@@ -4,13 +4,14 @@
 //! fields are taken in the order of the specification. Which command they make is not known here.
 
 use corq_shards::command::{NewJob, Repeat, Stack, Token};
+use corq_shards::extras::{Dedup, Growth};
 
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::msgpack::{Malformed, Number, Reader};
-use super::objects::{read_backoff, read_jobs, read_repeat};
+use super::objects::{read_backoff, read_dedup, read_jobs, read_repeat};
 
 /// The text for a client. Only made when something is wrong.
 pub(super) type Complaint = Box<str>;
@@ -44,6 +45,11 @@ pub(super) struct Aside<'a> {
     pub(super) tokens: Vec<Option<Token>>,
     pub(super) results: Vec<&'a [u8]>,
     pub(super) repeat: Option<Repeat>,
+    /// The object form of `backoff`: growth and longest wait.
+    pub(super) backoff: Option<(Growth, Option<u32>)>,
+    pub(super) dedup: Option<Dedup>,
+    pub(super) flags: Vec<bool>,
+    pub(super) integers: Vec<i64>,
     pub(super) stack: Stack<'a>,
 }
 
@@ -212,6 +218,14 @@ impl<'a> Fields<'a> {
         matches!(self.take(name).0, Value::Flag(true))
     }
 
+    #[inline]
+    pub(super) fn flag_or_none(&mut self, name: &str) -> Option<bool> {
+        match self.take(name).0 {
+            Value::Flag(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// A text that is required, or counts as empty.
     #[inline]
     pub(super) fn text(&mut self, name: &str) -> &'a str {
@@ -333,6 +347,25 @@ fn read_value<'a>(
         Kind::Choices(choices) => read_choices(spec, reader, choices),
         Kind::Backoff => read_backoff(spec, reader, aside),
         Kind::Repeat => read_repeat(spec, reader, aside),
+        Kind::Dedup => read_dedup(spec, reader, aside),
+        Kind::Flags => {
+            let count = batch(spec, reader)?;
+            aside.flags = Vec::with_capacity(count);
+            for index in 0..count {
+                let flag = if reader.absent()? { Some(false) } else { reader.flag()? };
+                aside.flags.push(flag.ok_or_else(|| spec.wrong_item(index))?);
+            }
+            Ok(Value::Aside)
+        }
+        Kind::Integers { min, max } => {
+            let count = batch(spec, reader)?;
+            aside.integers = Vec::with_capacity(count);
+            for index in 0..count {
+                let value = integer(spec, reader, min, max).map_err(|_| spec.wrong_item(index))?;
+                aside.integers.push(value);
+            }
+            Ok(Value::Aside)
+        }
         Kind::Jobs => read_jobs(spec, reader, aside),
         Kind::JobIds => {
             let count = batch(spec, reader)?;

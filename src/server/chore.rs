@@ -36,6 +36,9 @@ impl Core {
             Body::RetryCompleted { queue, job } => {
                 Self::on_one(&asked, *job).map(|job| Command::RetryCompleted { queue, job })
             }
+            Body::PromoteJobs { queue, count } => {
+                Some(Command::PromoteAll { queue, count: count.unwrap_or(u64::MAX) })
+            }
             Body::PurgeDlq(queue) => Some(Command::PurgeFailed { queue }),
             Body::Drain(queue) => Some(Command::Drain { queue }),
             Body::Obliterate(queue) => Some(Command::Obliterate { queue }),

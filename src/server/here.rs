@@ -39,7 +39,9 @@ impl Core {
                 writer.uint(version);
                 writer.str("capabilities");
                 writer.array(capabilities.len());
-                capabilities.iter().for_each(|capability| writer.str(capability));
+                for capability in capabilities {
+                    writer.str(capability);
+                }
                 writer.str("server");
                 writer.str("corq");
                 writer.str("version");

@@ -2,7 +2,9 @@
 
 use super::engine::{Absent, Engine, Records};
 use super::hole::Hole;
+use crate::api::spec::GROWTHS;
 use crate::protocol::write::Writer;
+use corq_shards::extras::Extras;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::notes::Notes;
 use corq_shards::query::JobView;
@@ -20,7 +22,9 @@ pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
 /// leaves a hole.
 pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes: &mut Vec<Hole>) {
     let view = engine.shard.view(job);
-    writer.map(11 + usize::from(view.name.is_some()));
+    let extras = extras_of(&view);
+    let stack_lines_max = extras.and_then(|extras| extras.stack_lines_max);
+    writer.map(11 + usize::from(view.name.is_some()) + usize::from(stack_lines_max.is_some()));
     writer.str("id");
     write_id(writer, &view);
     if let Some(name) = view.name {
@@ -40,7 +44,7 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.str("priority");
     writer.int(i64::from(view.job.priority));
     writer.str("createdAt");
-    writer.uint(view.job.id.made_at_ms());
+    writer.uint(view.created_at_ms());
     writer.str("runAt");
     writer.uint(view.job.run_at_ms);
     writer.str("startedAt");
@@ -53,6 +57,14 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.uint(u64::from(view.job.stalls));
     writer.str("progress");
     writer.number(notes_of(&view).map_or(0.0, |notes| notes.progress));
+    if let Some(lines) = stack_lines_max {
+        writer.str("stackTraceLimit");
+        writer.uint(u64::from(lines));
+    }
+}
+
+fn extras_of<'a>(view: &JobView<'a>) -> Option<&'a Extras> {
+    view.options?.extras.as_deref()
 }
 
 fn notes_of<'a>(view: &JobView<'a>) -> Option<&'a Notes> {
@@ -151,7 +163,7 @@ fn write_trials(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
     };
     let completed = view.outcome.filter(|_| job.state == State::Completed);
     fields.key("priority").int(i64::from(job.priority));
-    fields.uint("createdAt", job.id.made_at_ms());
+    fields.uint("createdAt", view.created_at_ms());
     fields.uint("runAt", job.run_at_ms);
     fields.key("startedAt").uint_or_nil(started_at_ms);
     fields.key("completedAt").uint_or_nil(completed.map(|outcome| outcome.finished_at_ms));
@@ -189,6 +201,9 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
     let options = view.options;
     fields.key("uniqueKey").str_or_nil(options.and_then(|has| has.unique_key.as_deref()));
     fields.key("customId").str_or_nil(options.and_then(|has| has.custom_id.as_deref()));
+    if let Some(extras) = extras_of(view) {
+        write_extras(fields, extras, view.job.backoff_ms);
+    }
     if let Some(repeat) = options.and_then(|has| has.series.as_deref()) {
         let writer = fields.key("repeat");
         writer.map(2 + usize::from(repeat.limit.is_some()));
@@ -200,6 +215,37 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
             writer.str("limit");
             writer.uint(limit);
         }
+    }
+}
+
+/// The rules that a job was given; those that it was not are not shown.
+fn write_extras(fields: &mut Fields<'_, '_>, extras: &Extras, backoff_ms: u32) {
+    if let Some(growth) = extras.backoff {
+        let writer = fields.key("backoffConfig");
+        writer.map(2 + usize::from(extras.backoff_max_ms.is_some()));
+        writer.str("type");
+        writer.str(GROWTHS[growth as usize]);
+        writer.str("delay");
+        writer.uint(u64::from(backoff_ms));
+        if let Some(max_ms) = extras.backoff_max_ms {
+            writer.str("maxDelay");
+            writer.uint(u64::from(max_ms));
+        }
+    }
+    for (name, number) in [
+        ("stallTimeout", extras.stall_timeout_ms),
+        ("stackTraceLimit", extras.stack_lines_max),
+        ("keepLogs", extras.keep_logs),
+        ("sizeLimit", extras.size_limit),
+    ] {
+        if let Some(number) = number {
+            fields.uint(name, u64::from(number));
+        }
+    }
+    if let Some(dedup) = extras.dedup {
+        fields.key("deduplicationTtl").uint_or_nil((dedup.ttl_ms > 0).then_some(dedup.ttl_ms));
+        fields.bool("deduplicationExtend", dedup.extend);
+        fields.bool("deduplicationReplace", dedup.replace);
     }
 }
 

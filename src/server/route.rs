@@ -95,6 +95,9 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::PushBatch { queue, .. }
         | Body::Dlq { queue, .. }
         | Body::RetryDlq { queue, job: None, .. }
+        | Body::PromoteJobs { queue, .. }
+        | Body::GetDeduplicationJobId { queue, .. }
+        | Body::RemoveDeduplicationKey { queue, .. }
         | Body::GetJobs { queue, .. }
         | Body::RetryCompleted { queue, job: None }
         | Body::RateLimit { queue, .. }
@@ -121,7 +124,12 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::GetState(job)
         | Body::GetResult(job)
         | Body::GetProgress(job)
-        | Body::GetLogs(job)
+        | Body::GetLogs { job, .. }
+        | Body::ExtendLock { job, .. }
+        | Body::MoveToWait { job, .. }
+        | Body::ChangeDelay { job, .. }
+        | Body::ClearLogs { job, .. }
+        | Body::RemoveJobDeduplicationKey(job)
         | Body::Cancel(job)
         | Body::Update { job, .. }
         | Body::ChangePriority { job, .. }
@@ -132,9 +140,13 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::AddLog { job, .. }
         | Body::WaitJob { job, .. } => Route::Job(*job),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
-        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
+        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
+            Route::Jobs(&batch.ids)
+        }
         Body::Cron(_)
         | Body::CronDelete(_)
+        | Body::CronGet(_)
+        | Body::SetWebhookEnabled { .. }
         | Body::AddWebhook(_)
         | Body::RemoveWebhook(_)
         | Body::ListWebhooks => Route::Keeper,

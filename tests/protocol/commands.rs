@@ -32,13 +32,15 @@ fn the_table_is_the_interface() {
     let expected = "\
 PUSH queue! data! name priority[-1000000..1000000]=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3 \
 backoff=1000 ttl[0..31536000000] timeout[0..86400000] uniqueKey jobId customId tags groupId lifo \
-removeOnComplete removeOnFail durable dependsOn repeat
-ACK id! result token
+removeOnComplete removeOnFail durable dependsOn repeat dedup stallTimeout[0..86400000] debounceId \
+debounceTtl[0..31536000000] stackTraceLimit[0..1000000] keepLogs[0..1000000] \
+sizeLimit[0..9007199254740991] timestamp[0..9007199254740991]
+ACK id! result token removeOnComplete
 PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
 PUSHB queue! jobs!
 PULLB queue! count![1..1000] timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
-ACKB ids! results tokens
-FAIL id! error token unrecoverable stack
+ACKB ids! results tokens removeOnCompletes
+FAIL id! error token unrecoverable stack removeOnFail
 JobHeartbeat id! token
 JobHeartbeatB ids! tokens
 Progress id! progress! message
@@ -50,9 +52,9 @@ GetJob id!
 GetState id!
 GetResult id!
 GetProgress id!
-GetLogs id!
+GetLogs id! start[0..9007199254740991]=0 end[-1..9007199254740991]=-1
 GetJobByCustomId customId!
-GetJobs queue! state limit[0..1000]=100 offset[0..9007199254740991]=0
+GetJobs queue! state limit[0..1000]=100 offset[0..9007199254740991]=0 asc
 GetJobCounts queue!
 GetCountsPerPriority queue!
 Count queue!
@@ -62,6 +64,15 @@ ChangePriority id! priority![-1000000..1000000]
 Promote id!
 MoveToDelayed id! delay![0..31536000000]
 Discard id!
+ExtendLock id! token duration![1..86400000]
+ExtendLocks ids! tokens durations!
+MoveToWait id! token
+ChangeDelay id! delay![0..31536000000] token
+ClearLogs id! keepLogs[0..1000000]=0
+RemoveJobDeduplicationKey id!
+GetDeduplicationJobId queue! deduplicationId!
+RemoveDeduplicationKey queue! deduplicationId!
+PromoteJobs queue! count[0..9007199254740991]
 Pause queue!
 Resume queue!
 IsPaused queue!
@@ -76,6 +87,7 @@ RetryCompleted queue! id
 Cron name! queue! data! schedule repeatEvery[1..9007199254740991] priority[-1000000..1000000]=0 \
 maxLimit[1..9007199254740991] timezone jobName
 CronDelete name!
+CronGet name!
 CronList
 Stats
 Metrics
@@ -85,6 +97,7 @@ UnregisterWorker workerId!
 ListWorkers
 AddWebhook url! events! queue secret
 RemoveWebhook webhookId!
+SetWebhookEnabled id! enabled!
 ListWebhooks
 RateLimit queue! limit![1..4294967295]
 RateLimitClear queue!
@@ -143,12 +156,11 @@ fn commands_on_one_queue_carry_its_name() {
 #[test]
 fn commands_on_one_job_carry_its_id_or_the_clients_own() {
     type Make = fn(JobRef<'static>) -> Body<'static>;
-    let expected: [(&str, Make); 8] = [
+    let expected: [(&str, Make); 7] = [
         ("GetJob", Body::GetJob),
         ("GetState", Body::GetState),
         ("GetResult", Body::GetResult),
         ("GetProgress", Body::GetProgress),
-        ("GetLogs", Body::GetLogs),
         ("Cancel", Body::Cancel),
         ("Promote", Body::Promote),
         ("Discard", Body::Discard),
@@ -226,12 +238,21 @@ fn pulls_with_an_owner_are_locked() {
 
 #[test]
 fn acks_carry_result_and_token() {
-    means("ACK", &[("id", JOB_ID.into())], &Body::Ack(Ack { job: JOB, token: None, result: &[] }));
+    means(
+        "ACK",
+        &[("id", JOB_ID.into())],
+        &Body::Ack(Ack { job: JOB, token: None, result: &[], remove: false }),
+    );
     let result = map(&[("n", 1.into())]);
     means(
         "ACK",
         &[("id", "c".into()), ("token", TOKEN_TEXT.into()), ("result", result.clone())],
-        &Body::Ack(Ack { job: JobRef::Custom("c"), token: Some(TOKEN), result: &pack(&result) }),
+        &Body::Ack(Ack {
+            job: JobRef::Custom("c"),
+            token: Some(TOKEN),
+            result: &pack(&result),
+            remove: false,
+        }),
     );
     for (text, token) in [
         ("", None),
@@ -252,6 +273,7 @@ fn failures_keep_the_front_of_a_long_error() {
         "FAIL",
         &[("id", JOB_ID.into()), ("stack", strings(&["at x"])), ("unrecoverable", true.into())],
         &Body::Fail(Fail {
+            remove: false,
             job: JOB,
             token: None,
             error: "",
@@ -292,9 +314,9 @@ fn batches_keep_tokens_and_results_with_their_ids() {
     assert_eq!(
         acks,
         [
-            Ack { job: JOB, token: Some(TOKEN), result: &[] },
-            Ack { job: JobRef::Custom("b"), token: None, result: &[7] },
-            Ack { job: JobRef::Custom("c"), token: None, result: &[] },
+            Ack { job: JOB, token: Some(TOKEN), result: &[], remove: false },
+            Ack { job: JobRef::Custom("b"), token: None, result: &[7], remove: false },
+            Ack { job: JobRef::Custom("c"), token: None, result: &[], remove: false },
         ]
     );
     let ids = ("ids", strings(&["a"]));
@@ -392,7 +414,7 @@ fn states_come_alone_or_as_a_list() {
         means(
             "GetJobs",
             &[queue.clone(), ("state", state.clone())],
-            &Body::GetJobs { queue: "q", states, limit: 100, offset: 0 },
+            &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, newest_first: false },
         );
         means(
             "Clean",
