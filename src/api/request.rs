@@ -275,6 +275,8 @@ pub enum Body<'a> {
         token: &'a str,
     },
     Ping,
+    SubscribeEvents(&'a str),
+    UnsubscribeEvents,
     Push {
         queue: &'a str,
         job: NewJob<'a>,

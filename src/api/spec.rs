@@ -450,6 +450,8 @@ commands! {
     RateLimitClear "RateLimitClear" &[QUEUE];
     SetConcurrency "SetConcurrency" &[QUEUE, LIMIT];
     ClearConcurrency "ClearConcurrency" &[QUEUE];
+    SubscribeEvents "SubscribeEvents" &[QUEUE];
+    UnsubscribeEvents "UnsubscribeEvents" &[];
     Hello "Hello" &[
         integer("protocolVersion", 1, INTEGER_MAX).must(),
         optional("capabilities", Kind::Texts { items_max: LIST_MAX, chars_max: NAME_CHARS_MAX })

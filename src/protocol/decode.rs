@@ -188,6 +188,8 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             },
         },
         Op::Ping => Body::Ping,
+        Op::SubscribeEvents => Body::SubscribeEvents(f.text("queue")),
+        Op::UnsubscribeEvents => Body::UnsubscribeEvents,
         Op::Heartbeat => Body::Heartbeat { worker_id: f.text("id") },
         Op::WaitJob => Body::WaitJob { job: f.job("id"), timeout_ms: f.integer("timeout") as u64 },
         Op::GetJob => Body::GetJob(f.job("id")),

@@ -44,11 +44,15 @@ pub enum EventMail {
         queue: Option<Span>,
         /// The client, who is kept waiting until this is known.
         conn: ConnId,
+        /// Which of the times that it has begun to listen.
+        time: u64,
     },
     /// The sender knows that this client of the receiver listens.
     Heard {
         /// The client.
         conn: ConnId,
+        /// Which of the times that it has begun to listen.
+        time: u64,
     },
     /// The sender has no more clients that listen.
     Unlisten {
@@ -293,12 +297,12 @@ impl Core {
     ) {
         let name = |queue: &Option<Span>| queue.as_ref().map(|queue| batch.text(queue));
         match mail {
-            EventMail::Listen { shard, queue, conn } => {
+            EventMail::Listen { shard, queue, conn, time } => {
                 self.listen(*shard, name(queue));
-                let answer = Message::Events(EventMail::Heard { conn: *conn });
+                let answer = Message::Events(EventMail::Heard { conn: *conn, time: *time });
                 self.post.ask(usize::from(*shard)).messages.push(answer);
             }
-            EventMail::Heard { conn } => self.heard(conns, *conn),
+            EventMail::Heard { conn, time } => self.heard(conns, *conn, *time),
             EventMail::Unlisten { shard, queue } => self.unlisten(*shard, name(queue)),
             EventMail::News { queue, text } => {
                 self.streams.take_news(batch.text(queue), &batch.bytes[text.clone()]);

@@ -18,6 +18,8 @@ impl Core {
     ) {
         match body {
             Body::Ping => self.ping(conns, asked),
+            Body::SubscribeEvents(queue) => self.subscribe(conns, asked, queue),
+            Body::UnsubscribeEvents => self.unsubscribe(conns, asked),
             Body::RegisterWorker(worker) => self.register_anonymous(conns, asked, *worker),
             Body::Hello { protocol_version, .. } => self.hello(conns, asked, *protocol_version),
             // The others have ways of their own; only a mistake in this program leads here.

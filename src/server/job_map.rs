@@ -104,6 +104,7 @@ pub fn write_job(
     write_progress(&mut fields, view, records)?;
     write_options(&mut fields, view, &pushed);
     write_end(&mut fields, view, records)?;
+    write_timeline(&mut fields, view);
     let count = fields.count;
     map.close(writer, count);
     Ok(())
@@ -215,6 +216,32 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
             writer.str("limit");
             writer.uint(limit);
         }
+    }
+}
+
+/// The steps of a job that are known, as far as there are records of them: when it came, when its last
+/// attempt began, when it ended.
+fn write_timeline(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
+    let (job, outcome) = (view.job, view.outcome);
+    let first = if job.run_at_ms > view.created_at_ms() { State::Delayed } else { State::Waiting };
+    let started_at_ms = match (view.lease, outcome) {
+        (Some(lease), _) => lease.started_at_ms,
+        (None, Some(outcome)) => outcome.started_at_ms,
+        (None, None) => 0,
+    };
+    let steps = [
+        Some((first, view.created_at_ms())),
+        (started_at_ms > 0).then_some((State::Active, started_at_ms)),
+        outcome.map(|outcome| (job.state, outcome.finished_at_ms)),
+    ];
+    let writer = fields.key("timeline");
+    writer.array(steps.iter().flatten().count());
+    for (state, at_ms) in steps.into_iter().flatten() {
+        writer.map(2);
+        writer.str("state");
+        writer.str(state.name());
+        writer.str("timestamp");
+        writer.uint(at_ms);
     }
 }
 

@@ -85,6 +85,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::Hello { .. }
         | Body::Auth { .. }
         | Body::Ping
+        | Body::SubscribeEvents(_)
+        | Body::UnsubscribeEvents
         | Body::RegisterWorker(RegisterWorker { worker_id: None, .. }) => Route::Here,
         Body::RegisterWorker(RegisterWorker { worker_id: Some(id), .. })
         | Body::UnregisterWorker(id)

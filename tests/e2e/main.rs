@@ -44,6 +44,7 @@ mod session;
 mod settings;
 mod space;
 mod streams;
+mod subscriptions;
 mod timing;
 mod waits;
 mod webhooks;

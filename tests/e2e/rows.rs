@@ -125,6 +125,8 @@ fn every_command_answers_with_exactly_the_fields_of_its_row() {
         ("CronGet", json!({"name": "c"}), "cron"),
         ("CronDelete", json!({"name": "c"}), ""),
         ("Ping", json!({}), "data"),
+        ("SubscribeEvents", json!({"queue": "silent"}), ""),
+        ("UnsubscribeEvents", json!({}), ""),
         ("Stats", json!({}), "stats"),
         ("Metrics", json!({}), "metrics"),
         ("Prometheus", json!({}), "data"),

@@ -103,6 +103,8 @@ RateLimit queue! limit![1..4294967295]
 RateLimitClear queue!
 SetConcurrency queue! limit![1..4294967295]
 ClearConcurrency queue!
+SubscribeEvents queue!
+UnsubscribeEvents
 Hello protocolVersion![1..9007199254740991] capabilities
 Auth token!
 ";
