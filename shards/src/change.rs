@@ -47,6 +47,11 @@ pub enum Change<'a> {
     },
     /// Sends it to the dead-letter queue, wherever it is.
     Discard,
+    /// Forgets it if it lies in the dead-letter queue of this queue; answered with how many did.
+    Bin {
+        /// The queue.
+        queue: &'a str,
+    },
     /// Takes its deduplication key from it; answered with how many there were.
     FreeKey,
     /// Forgets its log but for so many lines, the newest.
@@ -78,7 +83,11 @@ impl Change<'_> {
             Self::PutOff(_) | Self::Progress { .. } => Refusal::NotActive,
             Self::ToWait { .. } => Refusal::NotMovable,
             Self::Delay { .. } => Refusal::NotDelayable,
-            Self::Discard | Self::Log { .. } | Self::CutLog(_) | Self::FreeKey => Refusal::NotFound,
+            Self::Discard
+            | Self::Log { .. }
+            | Self::CutLog(_)
+            | Self::FreeKey
+            | Self::Bin { .. } => Refusal::NotFound,
         }
     }
 
@@ -122,7 +131,11 @@ impl Change<'_> {
             Self::Delay { .. } => {
                 matches!(state, State::Waiting | State::Delayed | State::Active)
             }
-            Self::Discard | Self::Log { .. } | Self::CutLog(_) | Self::FreeKey => true,
+            Self::Discard
+            | Self::Log { .. }
+            | Self::CutLog(_)
+            | Self::FreeKey
+            | Self::Bin { .. } => true,
         }
     }
 }
@@ -151,6 +164,11 @@ impl Shard {
         }
         let reply =
             match found.filter(|&job| !change.is_for_worker() || !self.is_overdue(job, now_ms)) {
+                Some(job) if matches!(change, Change::Bin { .. }) => {
+                    Reply::Count(u64::from(self.bin(now_ms, job, change, out)))
+                }
+                // It is not there, as was wanted.
+                None if matches!(change, Change::Bin { .. }) => Reply::Count(0),
                 Some(job) if matches!(change, Change::FreeKey) => {
                     Reply::Count(u64::from(self.free_key_of(now_ms, job, out)))
                 }
@@ -204,6 +222,8 @@ impl Shard {
             }
             Change::CutLog(keep) => Changed::LogCut { id, keep },
             Change::FreeKey => Changed::KeyFreed { id },
+            // It has a way of its own.
+            Change::Bin { .. } => return,
             Change::Prioritize(priority) => Changed::Prioritized { id, priority },
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
             Change::PutOff(delay_ms) | Change::Delay { delay_ms, .. } => {
@@ -223,6 +243,24 @@ impl Shard {
             }
             _ => {}
         }
+    }
+
+    /// [`Change::Bin`].
+    fn bin<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        let about = &self.jobs.slab[job];
+        let of =
+            matches!(change, Change::Bin { queue } if *queue == &*self.queues[about.queue].name);
+        let dead = of && about.state == State::Failed;
+        if dead {
+            self.remove_one(now_ms, job, out);
+        }
+        dead
     }
 
     /// [`Change::ToWait`].

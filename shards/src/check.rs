@@ -20,7 +20,7 @@ impl Shard {
         }
         for queue in self.queues() {
             if let Some(limits) = &queue.limits {
-                let (rate, active) = (limits.per_second(), limits.active_max());
+                let (rate, active) = (limits.rate(), limits.active_max());
                 facts.push(format!("limited {} to {rate:?} and {active:?}", queue.name));
             }
         }

@@ -32,7 +32,7 @@ pub(crate) struct Chore {
 
 enum Work {
     /// Jobs that have ended are to run anew, oldest first.
-    Revive { ended: State, left: u64 },
+    Revive { ended: State, left: u64, until_ms: u64 },
     /// Some jobs go.
     Remove(Box<Removal>),
     /// The delays of some jobs end.
@@ -78,6 +78,8 @@ pub(crate) struct Retry<'a> {
     pub(crate) job: Option<JobId>,
     /// At most so many.
     pub(crate) count: u64,
+    /// Only those that ended by then.
+    pub(crate) until_ms: u64,
 }
 
 impl Shard {
@@ -92,7 +94,13 @@ impl Shard {
         let queue = self.queues.find(retry.queue);
         let Some(id) = retry.job else {
             let left = queue.map_or(0, |queue| self.queues[queue].count(ended)).min(retry.count);
-            self.take_up(now_ms, caller, retry.queue, Work::Revive { ended, left }, out);
+            self.take_up(
+                now_ms,
+                caller,
+                retry.queue,
+                Work::Revive { ended, left, until_ms: retry.until_ms },
+                out,
+            );
             return;
         };
         let job = self.jobs.find(id).filter(|&job| {
@@ -303,9 +311,10 @@ impl Shard {
     ) -> bool {
         let queue = chore.queue;
         match &mut chore.work {
-            Work::Revive { ended, left } => {
+            Work::Revive { ended, left, until_ms } => {
                 for _ in 0..self.config.chore_slice.min(*left) {
-                    let Some(job) = self.queues[queue].oldest(*ended, &self.jobs) else {
+                    let oldest = self.queues[queue].oldest(*ended, &self.jobs);
+                    let Some(job) = oldest.filter(|&job| self.since_ms(job) <= *until_ms) else {
                         *left = 0;
                         break;
                     };

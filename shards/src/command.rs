@@ -8,6 +8,7 @@ use crate::dependency::{Notice, Unmet};
 use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::State;
+use crate::limits::SPAN_MS_DEFAULT;
 use crate::schedule::Plan;
 use crate::webhook::Triggers;
 use std::fmt;
@@ -215,10 +216,33 @@ fn text_len(bytes: &[u8]) -> Option<usize> {
 /// A limit of a queue: at least 1, or `None` to take it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// Jobs that may leave per second, and at once after a quiet second.
-    PerSecond(Option<u32>),
+    /// Jobs that may leave in a span of time, and at once after a quiet one.
+    Rate(Option<PerSpan>),
     /// Jobs that may be active at a time.
     Active(Option<u32>),
+}
+
+/// A rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PerSpan {
+    /// How many jobs, at least 1.
+    pub jobs: u32,
+    /// In which time, at least 1.
+    pub span_ms: u32,
+    /// When it ends, in milliseconds since the epoch; 0 for never.
+    pub until_ms: u64,
+}
+
+impl PerSpan {
+    /// So many jobs per second, for ever.
+    pub fn per_second(jobs: u32) -> Self {
+        Self { jobs, span_ms: SPAN_MS_DEFAULT, until_ms: 0 }
+    }
+
+    /// Whether it is no more than jobs per second.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.span_ms == SPAN_MS_DEFAULT && self.until_ms == 0
+    }
 }
 
 /// Removes old jobs of a queue.
@@ -357,6 +381,10 @@ pub enum Command<'a> {
         queue: &'a str,
         /// This job only.
         job: Option<JobId>,
+        /// At most this many, oldest first.
+        count: u64,
+        /// Only those that were completed by then, in milliseconds since the epoch.
+        until_ms: u64,
     },
     /// Takes a deduplication key from the job that holds it.
     FreeKey {

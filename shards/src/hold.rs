@@ -123,6 +123,8 @@ impl Shard {
             self.timings.processing.record(taken_ms.saturating_mul(1000), 1);
             let ended = Ended { id: ack.job, at_ms: now_ms, started_at_ms, result: ack.result };
             self.totals.completed += 1;
+            let queue = self.jobs.slab[job].queue;
+            self.queues[queue].done[0].count(now_ms);
             if self.has_next_run(job) {
                 self.complete_run(now_ms, job, ended, out);
                 continue;
@@ -186,6 +188,8 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         self.totals.failed += 1;
+        let queue = self.jobs.slab[job].queue;
+        self.queues[queue].done[1].count(now_ms);
         let puller = self.lease_of(job).puller;
         if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
             held.activity.failed += 1;

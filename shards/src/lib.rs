@@ -39,6 +39,7 @@ pub mod lease_record;
 mod limits;
 pub mod listing;
 pub mod live;
+pub mod minutes;
 mod mutate;
 pub mod notes;
 mod past;

@@ -6,6 +6,7 @@ use crate::job::{Jobs, State, Stored};
 use crate::job_names::JobNames;
 use crate::limits::Limits;
 use crate::listing::States;
+use crate::minutes::Minutes;
 use crate::ready::Ready;
 use crate::roll::Roll;
 use crate::slab::{List, NONE, Slab};
@@ -41,6 +42,8 @@ pub struct Queue {
     pub busy: bool,
     /// Whether its name has been taken from it: what is left in it is being removed.
     pub detached: bool,
+    /// Jobs completed, and attempts failed, by the minute.
+    pub done: [Minutes; 2],
     /// Completed jobs whose place among the ends is below this were forgotten for age or number.
     pub evicted_below: u64,
     /// The same, as the log says.

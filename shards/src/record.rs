@@ -5,7 +5,7 @@
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
 
 use crate::changed::Changed;
-use crate::command::{Limit, NewJob, Repeat, Stack};
+use crate::command::{Limit, NewJob, PerSpan, Repeat, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::dependency::Unmet;
 use crate::extras::Extras;
@@ -195,6 +195,8 @@ mod kind {
     pub(super) const BURIED_AT: u8 = 26;
     pub(super) const RATE_LIMITED: u8 = 40;
     pub(super) const ACTIVE_LIMITED: u8 = 41;
+    /// [`RATE_LIMITED`] with a span of its own, or an end.
+    pub(super) const RATE_LIMITED_FOR: u8 = 42;
     pub(super) const CRON_RAN: u8 = 81;
     pub(super) const CRON_MISSED: u8 = 82;
     pub(super) const CRON_REMOVED: u8 = 83;
@@ -251,6 +253,9 @@ impl Record<'_> {
             | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
+            Self::Limited { queue, limit: Limit::Rate(Some(rate)) } if !rate.is_plain() => {
+                4 + 4 + 8 + queue.len()
+            }
             Self::Limited { queue, .. } => 4 + queue.len(),
             Self::CronSet(set) => set.encoded_len(),
             Self::CronRan(ran) => ran.encoded_len(),
@@ -318,9 +323,18 @@ impl Record<'_> {
                 out.id(*id);
                 out.u64(*run_at_ms);
             }
-            Self::Limited { queue, limit: Limit::PerSecond(limit) | Limit::Active(limit) } => {
+            Self::Limited { queue, limit } => {
                 // A limit is at least 1: zero stands for none.
-                out.u32(limit.unwrap_or(0));
+                match limit {
+                    Limit::Rate(rate) => {
+                        out.u32(rate.map_or(0, |rate| rate.jobs));
+                        if let Some(rate) = rate.filter(|rate| !rate.is_plain()) {
+                            out.u32(rate.span_ms);
+                            out.u64(rate.until_ms);
+                        }
+                    }
+                    Limit::Active(limit) => out.u32(limit.unwrap_or(0)),
+                }
                 out.bytes(queue.as_bytes());
             }
             Self::Paused { queue, paused } => {
@@ -361,7 +375,10 @@ impl Record<'_> {
             Self::Revived { .. } => kind::REVIVED,
             Self::Removed { .. } => kind::REMOVED,
             Self::Paused { .. } => kind::PAUSED,
-            Self::Limited { limit: Limit::PerSecond(_), .. } => kind::RATE_LIMITED,
+            Self::Limited { limit: Limit::Rate(Some(rate)), .. } if !rate.is_plain() => {
+                kind::RATE_LIMITED_FOR
+            }
+            Self::Limited { limit: Limit::Rate(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
             Self::CronSet(set) => set.kind(),
             Self::CronRan(_) => kind::CRON_RAN,
@@ -418,11 +435,15 @@ impl<'a> Record<'a> {
             kind::RELEASED => Self::Released { id: from.id()? },
             kind::REVIVED => Self::Revived { id: from.id()?, run_at_ms: from.u64()? },
             kind::REMOVED => Self::Removed { id: from.id()? },
-            kind::RATE_LIMITED | kind::ACTIVE_LIMITED => {
+            kind::RATE_LIMITED | kind::ACTIVE_LIMITED | kind::RATE_LIMITED_FOR => {
                 let limit = Some(from.u32()?).filter(|&limit| limit > 0);
-                let limit = match kind {
-                    kind::RATE_LIMITED => Limit::PerSecond(limit),
-                    _ => Limit::Active(limit),
+                let limit = match (kind, limit) {
+                    (kind::RATE_LIMITED, limit) => Limit::Rate(limit.map(PerSpan::per_second)),
+                    (kind::RATE_LIMITED_FOR, Some(jobs)) => {
+                        let (span_ms, until_ms) = (from.u32()?.max(1), from.u64()?);
+                        Limit::Rate(Some(PerSpan { jobs, span_ms, until_ms }))
+                    }
+                    (_, limit) => Limit::Active(limit),
                 };
                 Self::Limited { queue: utf8(from.rest())?, limit }
             }

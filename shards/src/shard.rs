@@ -235,13 +235,23 @@ impl Shard {
             }
             Command::Pause { queue, paused } => self.pause(now_ms, caller, queue, *paused, out),
             Command::RetryFailed { queue, job, count } => {
-                let (ended, job, count) = (State::Failed, *job, *count);
-                self.retry_ended(now_ms, caller, &Retry { queue, ended, job, count }, out);
+                let (ended, job, count, until_ms) = (State::Failed, *job, *count, u64::MAX);
+                self.retry_ended(
+                    now_ms,
+                    caller,
+                    &Retry { queue, ended, job, count, until_ms },
+                    out,
+                );
             }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
-            Command::RetryCompleted { queue, job } => {
-                let (ended, job, count) = (State::Completed, *job, u64::MAX);
-                self.retry_ended(now_ms, caller, &Retry { queue, ended, job, count }, out);
+            Command::RetryCompleted { queue, job, count, until_ms } => {
+                let (ended, job, count, until_ms) = (State::Completed, *job, *count, *until_ms);
+                self.retry_ended(
+                    now_ms,
+                    caller,
+                    &Retry { queue, ended, job, count, until_ms },
+                    out,
+                );
             }
             Command::FreeKey { queue, key } => {
                 self.free_key(now_ms, caller, (queue, key), out);

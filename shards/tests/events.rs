@@ -203,7 +203,10 @@ fn retried_tells_which_end_a_job_came_back_from() {
         bed.run(1, &Command::RetryFailed { queue: "q", job, count });
         assert_eq!(heard(&bed), ["retried failed"]);
         ack(&mut bed, "q");
-        bed.run(1, &Command::RetryCompleted { queue: "q", job });
+        bed.run(
+            1,
+            &Command::RetryCompleted { queue: "q", job, count: u64::MAX, until_ms: u64::MAX },
+        );
         assert_eq!(heard(&bed), ["retried completed"]);
         bed.run(1, &Command::Obliterate { queue: "q" });
     }

@@ -4,7 +4,7 @@
 mod support;
 
 use corq_shards::change::Change;
-use corq_shards::command::{Ack, Beat, Command, Limit, NewJob, Pull};
+use corq_shards::command::{Ack, Beat, Command, Limit, NewJob, PerSpan, Pull};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use support::{Bed, locked, outcome};
@@ -258,7 +258,7 @@ fn completed_jobs_are_kept_by_number_and_by_age() {
 #[test]
 fn a_job_is_not_delivered_by_the_tick_that_finds_its_life_over() {
     let mut bed = Bed::new();
-    let limit = Limit::PerSecond(Some(1));
+    let limit = Limit::Rate(Some(PerSpan::per_second(1)));
     bed.run(1, &Command::Limit { queue: "q", limit });
     bed.data("q", b"1");
     assert_eq!(bed.pull(1, "q", 1).len(), 1, "the token is spent");

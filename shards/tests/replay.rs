@@ -7,7 +7,8 @@ use corq_shards::Config;
 use corq_shards::change::Change;
 use corq_shards::changed::{Changed, Level};
 use corq_shards::command::{
-    Ack, AddWebhook, Beat, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
+    Ack, AddWebhook, Beat, Clean, Command, Fail, Limit, NewJob, PerSpan, Pull, Repeat, SetCron,
+    Stack, Token,
 };
 use corq_shards::dependency::{Notice, Unmet};
 use corq_shards::effect::{KnownAs, Reply};
@@ -72,8 +73,10 @@ fn step(
                 dedup: chance.draw().is_multiple_of(2).then_some(dedup),
                 ..Extras::default()
             };
+            let ruled = chance.draw().is_multiple_of(3);
+            let keyed = ruled && extras.dedup.is_some() || chance.draw().is_multiple_of(3);
             let job = NewJob {
-                extras: chance.draw().is_multiple_of(3).then(|| Box::new(extras)),
+                extras: ruled.then(|| Box::new(extras)),
                 name: chance.draw().is_multiple_of(4).then_some(key.as_str()),
                 unmet: Unmet::new(&unmet),
                 repeat: chance.draw().is_multiple_of(4).then_some(repeat),
@@ -84,7 +87,7 @@ fn step(
                 backoff_ms: (chance.draw() % 2) as u32 * 300,
                 ttl_ms: chance.draw().is_multiple_of(5).then_some(3000),
                 timeout_ms: chance.draw().is_multiple_of(5).then_some(900),
-                unique_key: chance.draw().is_multiple_of(3).then_some(key.as_str()),
+                unique_key: keyed.then_some(key.as_str()),
                 custom_id: chance.draw().is_multiple_of(4).then_some(name.as_str()),
                 lifo: chance.draw().is_multiple_of(4),
                 remove_on_complete: chance.draw().is_multiple_of(6),
@@ -206,10 +209,17 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         limit: 1 + chance.draw() % 5,
     };
     let command = match chance.draw() % 8 {
-        0 | 1 => Command::Limit { queue, limit: Limit::PerSecond(some(chance.draw())) },
+        0 | 1 => {
+            let rate = some(chance.draw()).map(|jobs| PerSpan {
+                jobs,
+                span_ms: [1000, 300][chance.draw() as usize % 2],
+                until_ms: [0, bed.now_ms + 900][chance.draw() as usize % 2],
+            });
+            Command::Limit { queue, limit: Limit::Rate(rate) }
+        }
         2 | 3 => Command::Limit { queue, limit: Limit::Active(some(chance.draw())) },
         4 => Command::Clean(clean),
-        5 => Command::RetryCompleted { queue, job: None },
+        5 => Command::RetryCompleted { queue, job: None, count: u64::MAX, until_ms: u64::MAX },
         6 => Command::PurgeFailed { queue },
         _ if chance.draw().is_multiple_of(2) => Command::Drain { queue },
         _ => Command::Obliterate { queue },

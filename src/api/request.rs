@@ -404,6 +404,12 @@ pub enum Body<'a> {
     RetryCompleted {
         queue: &'a str,
         job: Option<JobRef<'a>>,
+        count: Option<u64>,
+        until_ms: Option<u64>,
+    },
+    RemoveDlqJob {
+        queue: &'a str,
+        job: JobRef<'a>,
     },
     Cron(Cron<'a>),
     CronDelete(&'a str),
@@ -411,6 +417,12 @@ pub enum Body<'a> {
     CronList,
     Stats,
     Metrics,
+    QueueMetrics {
+        queue: &'a str,
+        failed: bool,
+        start: u64,
+        end: Option<u64>,
+    },
     Prometheus,
     RegisterWorker(RegisterWorker<'a>),
     UnregisterWorker(&'a str),
@@ -425,7 +437,14 @@ pub enum Body<'a> {
     RateLimit {
         queue: &'a str,
         limit: u32,
+        span_ms: u32,
+        ttl_ms: Option<u64>,
     },
+    GetQueueLimits {
+        queue: &'a str,
+        jobs: u64,
+    },
+    TrimEvents(&'a str),
     RateLimitClear(&'a str),
     SetConcurrency {
         queue: &'a str,

@@ -167,6 +167,9 @@ pub const STATES: &[&str] =
 /// Levels of a log entry, in the order of [`corq_shards::changed::Level`].
 pub const LOG_LEVELS: &[&str] = &["info", "warn", "error"];
 
+/// What a queue counts by the minute.
+pub const METRICS: &[&str] = &["completed", "failed"];
+
 /// Events that a webhook can ask for.
 pub const WEBHOOK_EVENTS: &[&str] = &[
     "job.completed",
@@ -412,7 +415,13 @@ commands! {
     RetryDlq "RetryDlq"
         &[QUEUE, optional("jobId", Kind::JobId), integer("count", 0, INTEGER_MAX)];
     PurgeDlq "PurgeDlq" &[QUEUE];
-    RetryCompleted "RetryCompleted" &[QUEUE, optional("id", Kind::JobId)];
+    RetryCompleted "RetryCompleted" &[
+        QUEUE,
+        optional("id", Kind::JobId),
+        integer("count", 0, INTEGER_MAX),
+        integer("timestamp", 0, INTEGER_MAX),
+    ];
+    RemoveDlqJob "RemoveDlqJob" &[QUEUE, required("jobId", Kind::JobId)];
     Cron "Cron" &[
         required("name", NAME),
         QUEUE,
@@ -428,7 +437,15 @@ commands! {
     CronGet "CronGet" &[required("name", NAME)];
     CronList "CronList" &[];
     Stats "Stats" &[];
-    Metrics "Metrics" &[];
+    Metrics "Metrics" &[
+        optional("queue", Kind::Queue),
+        FieldSpec {
+            default: Preset::Text("completed"),
+            ..optional("type", Kind::Choice(METRICS))
+        },
+        integer("start", 0, INTEGER_MAX).or(0),
+        integer("end", -1, INTEGER_MAX).or(-1),
+    ];
     Prometheus "Prometheus" &[];
     RegisterWorker "RegisterWorker" &[
         required("name", NAME),
@@ -446,10 +463,13 @@ commands! {
     RemoveWebhook "RemoveWebhook" &[required("webhookId", NAME)];
     SetWebhookEnabled "SetWebhookEnabled" &[required("id", NAME), required("enabled", Kind::Flag)];
     ListWebhooks "ListWebhooks" &[];
-    RateLimit "RateLimit" &[QUEUE, LIMIT];
+    RateLimit "RateLimit"
+        &[QUEUE, LIMIT, integer("duration", 1, DAY_MS).or(1000), integer("ttl", 1, YEAR_MS)];
     RateLimitClear "RateLimitClear" &[QUEUE];
     SetConcurrency "SetConcurrency" &[QUEUE, LIMIT];
     ClearConcurrency "ClearConcurrency" &[QUEUE];
+    GetQueueLimits "GetQueueLimits" &[QUEUE, integer("maxJobs", 1, RATE_MAX).or(1)];
+    TrimEvents "TrimEvents" &[QUEUE, integer("maxLength", 0, INTEGER_MAX).must()];
     SubscribeEvents "SubscribeEvents" &[QUEUE];
     UnsubscribeEvents "UnsubscribeEvents" &[];
     Hello "Hello" &[

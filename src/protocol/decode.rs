@@ -268,14 +268,25 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         },
         Op::PurgeDlq => Body::PurgeDlq(f.text("queue")),
         Op::RetryCompleted => {
-            Body::RetryCompleted { queue: f.text("queue"), job: f.job_or_none("id") }
+            let (queue, job) = (f.text("queue"), f.job_or_none("id"));
+            let (count, until_ms) = (f.integer_or_none("count"), f.integer_or_none("timestamp"));
+            Body::RetryCompleted { queue, job, count, until_ms }
         }
+        Op::RemoveDlqJob => Body::RemoveDlqJob { queue: f.text("queue"), job: f.job("jobId") },
         Op::Cron => Body::Cron(take_cron(f)?),
         Op::CronDelete => Body::CronDelete(f.text("name")),
         Op::CronGet => Body::CronGet(f.text("name")),
         Op::CronList => Body::CronList,
         Op::Stats => Body::Stats,
-        Op::Metrics => Body::Metrics,
+        Op::Metrics => match f.text_or_none("queue") {
+            None => Body::Metrics,
+            Some(queue) => Body::QueueMetrics {
+                queue,
+                failed: f.choice("type") == 1,
+                start: f.integer("start") as u64,
+                end: u64::try_from(f.integer("end")).ok(),
+            },
+        },
         Op::Prometheus => Body::Prometheus,
         Op::RegisterWorker => Body::RegisterWorker(RegisterWorker {
             name: f.text("name"),
@@ -296,8 +307,14 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         }
         Op::ListWebhooks => Body::ListWebhooks,
         Op::RateLimit => {
-            Body::RateLimit { queue: f.text("queue"), limit: f.integer("limit") as u32 }
+            let (queue, limit) = (f.text("queue"), f.integer("limit") as u32);
+            let span_ms = f.integer("duration") as u32;
+            Body::RateLimit { queue, limit, span_ms, ttl_ms: f.integer_or_none("ttl") }
         }
+        Op::GetQueueLimits => {
+            Body::GetQueueLimits { queue: f.text("queue"), jobs: f.integer("maxJobs") as u64 }
+        }
+        Op::TrimEvents => Body::TrimEvents(f.text("queue")),
         Op::RateLimitClear => Body::RateLimitClear(f.text("queue")),
         Op::SetConcurrency => {
             Body::SetConcurrency { queue: f.text("queue"), limit: f.integer("limit") as u32 }

@@ -13,7 +13,8 @@ use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Ack, Beat, Command, Fail, Limit, NewJob};
+use corq_shards::change::Change;
+use corq_shards::command::{Ack, Beat, Command, Fail, Limit, NewJob, PerSpan};
 use corq_shards::effect::{Effects, Refusal, Reply};
 use std::ops::Range;
 
@@ -83,10 +84,22 @@ impl Core {
             }
             Body::Pause(queue) => self.pause(conns, asked, queue, true),
             Body::Resume(queue) => self.pause(conns, asked, queue, false),
-            Body::RateLimit { queue, limit } => {
-                self.limit(conns, asked, queue, Limit::PerSecond(Some(*limit)));
+            Body::RateLimit { queue, limit, span_ms, ttl_ms } => {
+                let until_ms = ttl_ms.map_or(0, |ttl_ms| self.now_ms + ttl_ms);
+                let rate = PerSpan { jobs: *limit, span_ms: *span_ms, until_ms };
+                self.limit(conns, asked, queue, Limit::Rate(Some(rate)));
             }
-            Body::RateLimitClear(queue) => self.limit(conns, asked, queue, Limit::PerSecond(None)),
+            Body::RateLimitClear(queue) => self.limit(conns, asked, queue, Limit::Rate(None)),
+            Body::RemoveDlqJob { queue, job } => {
+                self.on_job(conns, asked, body, *job, |core, conns, job, caller| {
+                    let change = Change::Bin { queue };
+                    core.apply(conns, caller, &Command::Change { job, change });
+                });
+            }
+            // Nothing of events is kept that could be trimmed.
+            Body::TrimEvents(_) => self.respond(conns, asked.origin, |_, pen| {
+                write_data(pen, asked.req_id, "removed", |writer| writer.uint(0));
+            }),
             Body::SetConcurrency { queue, limit } => {
                 self.limit(conns, asked, queue, Limit::Active(Some(*limit)));
             }

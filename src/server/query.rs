@@ -57,6 +57,11 @@ impl Core {
                     });
                 });
             }
+            Body::GetQueueLimits { queue, jobs } => self.queue_limits(conns, asked, queue, *jobs),
+            Body::QueueMetrics { queue, failed, start, end } => {
+                let range = (*start, end.unwrap_or(u64::MAX));
+                self.queue_metrics(conns, asked, (queue, *failed), range);
+            }
             Body::Count(queue) => {
                 let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
                 self.write_count(conns, asked.origin, asked.req_id, count);

@@ -101,7 +101,10 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::GetDeduplicationJobId { queue, .. }
         | Body::RemoveDeduplicationKey { queue, .. }
         | Body::GetJobs { queue, .. }
-        | Body::RetryCompleted { queue, job: None }
+        | Body::RetryCompleted { queue, job: None, .. }
+        | Body::GetQueueLimits { queue, .. }
+        | Body::TrimEvents(queue)
+        | Body::QueueMetrics { queue, .. }
         | Body::RateLimit { queue, .. }
         | Body::RateLimitClear(queue)
         | Body::SetConcurrency { queue, .. }
@@ -118,7 +121,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::IsPaused(queue) => Route::Queue(queue),
         Body::Pull(pull) | Body::PullBatch(pull) => Route::Queue(pull.queue),
         Body::RetryDlq { queue, job: Some(job), .. }
-        | Body::RetryCompleted { queue, job: Some(job) } => Route::JobInQueue(queue, *job),
+        | Body::RemoveDlqJob { queue, job }
+        | Body::RetryCompleted { queue, job: Some(job), .. } => Route::JobInQueue(queue, *job),
         Body::Ack(ack) => Route::Job(ack.job),
         Body::Fail(fail) => Route::Job(fail.job),
         Body::JobHeartbeat { job, .. }

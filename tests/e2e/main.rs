@@ -27,6 +27,7 @@ mod http_slow;
 mod http_wire;
 mod ids;
 mod leases;
+mod limited;
 mod limits;
 mod longpoll;
 mod metrics;

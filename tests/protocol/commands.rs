@@ -83,14 +83,15 @@ ListQueues
 Dlq queue! count[0..1000]=100
 RetryDlq queue! jobId count[0..9007199254740991]
 PurgeDlq queue!
-RetryCompleted queue! id
+RetryCompleted queue! id count[0..9007199254740991] timestamp[0..9007199254740991]
+RemoveDlqJob queue! jobId!
 Cron name! queue! data! schedule repeatEvery[1..9007199254740991] priority[-1000000..1000000]=0 \
 maxLimit[1..9007199254740991] timezone jobName
 CronDelete name!
 CronGet name!
 CronList
 Stats
-Metrics
+Metrics queue type start[0..9007199254740991]=0 end[-1..9007199254740991]=-1
 Prometheus
 RegisterWorker name! queues! workerId
 UnregisterWorker workerId!
@@ -99,10 +100,12 @@ AddWebhook url! events! queue secret
 RemoveWebhook webhookId!
 SetWebhookEnabled id! enabled!
 ListWebhooks
-RateLimit queue! limit![1..4294967295]
+RateLimit queue! limit![1..4294967295] duration[1..86400000]=1000 ttl[1..31536000000]
 RateLimitClear queue!
 SetConcurrency queue! limit![1..4294967295]
 ClearConcurrency queue!
+GetQueueLimits queue! maxJobs[1..4294967295]=1
+TrimEvents queue! maxLength![0..9007199254740991]
 SubscribeEvents queue!
 UnsubscribeEvents
 Hello protocolVersion![1..9007199254740991] capabilities
@@ -372,7 +375,7 @@ fn commands_with_numbers_carry_them() {
     means(
         "RateLimit",
         &[queue.clone(), ("limit", 10.into())],
-        &Body::RateLimit { queue: "q", limit: 10 },
+        &Body::RateLimit { queue: "q", limit: 10, span_ms: 1000, ttl_ms: None },
     );
     means(
         "SetConcurrency",
@@ -387,7 +390,7 @@ fn commands_with_numbers_carry_them() {
     means(
         "RetryCompleted",
         &[queue, ("id", JOB_ID.into())],
-        &Body::RetryCompleted { queue: "q", job: Some(JOB) },
+        &Body::RetryCompleted { queue: "q", job: Some(JOB), count: None, until_ms: None },
     );
     means(
         "Hello",

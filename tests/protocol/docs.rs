@@ -1,7 +1,7 @@
 //! The protocol's page says what the table says: every command, every field, every bound.
 
 use corq::api::spec::{
-    COMMANDS, DEDUP_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, Op, Preset,
+    COMMANDS, DEDUP_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
     REPEAT_FIELDS, STATES, WEBHOOK_EVENTS,
 };
 
@@ -112,7 +112,9 @@ fn every_field_of_a_job_has_a_row_with_bounds_and_default() {
 
 #[test]
 fn every_choice_is_named() {
-    for choice in STATES.iter().chain(LOG_LEVELS).chain(GROWTHS).chain(WEBHOOK_EVENTS) {
+    for choice in
+        STATES.iter().chain(LOG_LEVELS).chain(GROWTHS).chain(METRICS).chain(WEBHOOK_EVENTS)
+    {
         assert!(PAGE.contains(&format!("`{choice}`")), "{choice}");
     }
 }
