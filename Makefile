@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http fanout rivals crash hang hostile sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog fanout rivals page crash soak hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ flat: ## Measure whether a job costs the same beside a million others
 http: ## Measure what a push over HTTP costs beside one over TCP
 	scripts/http.sh
 
+backlog: ## Measure a backlog larger than memory (JOBS, default 20000000, of PAYLOAD_BYTES, default 1000)
+	@scripts/setup.sh
+	cargo build --release --workspace
+	scripts/backlog.sh $${JOBS:-20000000} $${PAYLOAD_BYTES:-1000}
+
 fanout: ## Measure whether listeners to events delay those who push
 	scripts/fanout.sh
 
@@ -53,8 +58,16 @@ rivals: ## Measure corq and its rivals side by side (ROUNDS, default 3; they go 
 	python3 -m unittest discover -q -s bench/rivals
 	bench/rivals/run --rounds $${ROUNDS:-3} --json target/rivals/last.json
 
+page: ## Measure all of docs/benchmarks.md and write it (ROUNDS, default 3; a quiet hour)
+	@scripts/setup.sh
+	scripts/page.sh $${ROUNDS:-3}
+
 crash: ## Kill the server 20 times per setting under load and reconcile every job
 	CORQ_CRASH_ROUNDS=20 cargo test --profile quick --test crash
+
+soak: ## An hour (SOAK_SECONDS) of load, kills, stops and full disks, and a million connections; every job reconciled
+	CORQ_SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --profile quick --test crash faults_of_every_kind -- --nocapture
+	CORQ_CONNECTIONS=1000000 cargo test --profile quick --test hostile come_and_go -- --nocapture
 
 hang: ## Load two shards for five minutes without a single late answer
 	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture

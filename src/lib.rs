@@ -5,3 +5,4 @@ pub mod cli;
 pub mod config;
 pub mod protocol;
 pub mod server;
+pub mod tools;

@@ -85,20 +85,18 @@ fn measure(
     queues: &[String],
 ) -> Result<Report, String> {
     let options = workload.options();
-    let prefill = prefill_plan(workload, plan);
-    if prefill.jobs_to_push > 0 {
-        let tally = engine.run(&prefill)?;
-        if let Some(error) = tally.first_error {
-            return Err(format!("while prefilling: {error}"));
-        }
-    }
+    let (plan, stock) = &if options.resume {
+        resume(plan, engine, control, queues, options.jobs)?
+    } else {
+        (plan.clone(), prefill(workload, plan, engine)?)
+    };
     let listeners = Listeners::open(options, queues)?;
     let usage = || options.pid.map(Usage::read).transpose();
     let (before, own_before) = (usage()?, process::own_cpu_us());
     let tally = engine.run(plan)?;
     let (after, own_after) = (usage()?, process::own_cpu_us());
 
-    let mut report = Report::new(workload, plan.window, prefill.jobs_to_push, tally);
+    let mut report = Report::new(workload, plan.window, *stock, tally);
     report.own_cpu_us = own_after - own_before;
     report.server_usage = before.zip(after);
     report.judge_listeners((options.listeners > 0).then(|| listeners.close()));
@@ -111,6 +109,41 @@ fn measure(
         report.judge_count(waiting);
     }
     Ok(report)
+}
+
+/// Pushes what the workload needs to find, and says how much that was.
+fn prefill(workload: &Workload, plan: &Plan, engine: &mut Engine) -> Result<u64, String> {
+    let prefill = prefill_plan(workload, plan);
+    if prefill.jobs_to_push > 0 {
+        let tally = engine.run(&prefill)?;
+        if let Some(error) = tally.first_error {
+            return Err(format!("while prefilling: {error}"));
+        }
+    }
+    Ok(prefill.jobs_to_push)
+}
+
+/// Takes over what the queues hold: an earlier run numbered its jobs from zero on, so their count says which
+/// numbers there are.
+fn resume(
+    plan: &Plan,
+    engine: &mut Engine,
+    control: &mut Control,
+    queues: &[String],
+    jobs: Option<u32>,
+) -> Result<(Plan, u64), String> {
+    let ledger = &mut engine.ledger;
+    for (queue, stock) in queues.iter().zip(&mut ledger.stock) {
+        *stock = control.count(queue)?;
+    }
+    let total = ledger.stock.iter().sum();
+    ledger.next_sequence = u32::try_from(total).map_err(|_| "more than 2^32 jobs wait")?;
+    let jobs_to_take = jobs.map_or(total, u64::from);
+    if total < jobs_to_take {
+        return Err(format!("{total} of {jobs_to_take} jobs wait"));
+    }
+    let plan = Plan { jobs_to_take, ..plan.clone() };
+    Ok((plan, total))
 }
 
 fn plan(workload: &Workload) -> Result<Plan, String> {
@@ -127,6 +160,9 @@ fn plan(workload: &Workload) -> Result<Plan, String> {
         return Err("--rate must be above 0 and at most 100000000".to_owned());
     }
     let takes = matches!(workload, Workload::Worker(_) | Workload::Drain(_));
+    if options.resume && !takes {
+        return Err("--resume is for worker and drain".to_owned());
+    }
     let rate = matches!(workload, Workload::Open(_)).then_some(options.rate);
     Ok(Plan {
         name: workload.name(),

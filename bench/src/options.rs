@@ -138,6 +138,10 @@ pub(crate) struct Options {
     /// Jobs pushed before the measured span [default: what `worker` and `drain` will take].
     #[arg(long)]
     pub(crate) prefill: Option<u32>,
+    /// Take what an earlier run with the same --queue-prefix, --queues and --payload-bytes left there with --keep,
+    /// all of it unless --jobs is given (`worker` and `drain`).
+    #[arg(long, conflicts_with = "prefill", requires = "queue_prefix")]
+    pub(crate) resume: bool,
     /// Clients that listen to the events of all of this over HTTP.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) listeners: u32,

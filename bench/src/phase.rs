@@ -22,6 +22,7 @@ pub(crate) enum Waiting {
 }
 
 /// What a phase is to do.
+#[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) name: &'static str,
     /// Connections below this push; those from `first_worker` on pull.

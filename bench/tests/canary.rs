@@ -131,7 +131,11 @@ fn record((id, data): (u64, Value)) -> Value {
 }
 
 fn bench(fault: Fault, arguments: &[&str]) -> Output {
-    let port = serve(fault).to_string();
+    bench_at(serve(fault), arguments)
+}
+
+fn bench_at(port: u16, arguments: &[&str]) -> Output {
+    let port = port.to_string();
     Command::new(env!("CARGO_BIN_EXE_corq-bench"))
         .args(arguments)
         .args(["--port", &port, "--patience", "1"])
@@ -196,6 +200,26 @@ fn a_refused_command_is_counted_and_its_text_is_shown() {
     let output = bench(Fault::Refuse, &["worker", "--jobs", "500"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(text(&output).contains("1 errors, the first: Job not found"), "{}", text(&output));
+}
+
+#[test]
+fn what_an_earlier_run_left_is_taken_and_what_it_lacks_is_seen() {
+    let leave = ["push-batch", "--jobs", "500", "--queue-prefix", "left", "--keep"];
+    let take = ["drain", "--resume", "--queue-prefix", "left"];
+    let server = serve(Fault::None);
+    assert!(bench_at(server, &leave).status.success());
+    let output = bench_at(server, &take);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("500 jobs, each received exactly once"), "{}", text(&output));
+
+    let server = serve(Fault::Lose);
+    bench_at(server, &leave);
+    let output = bench_at(server, &[&take[..], &["--jobs", "500"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("499 of 500 jobs wait"), "{}", text(&output));
+    let output = bench_at(server, &take);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("nobody pushed"), "{}", text(&output));
 }
 
 /// A server of events that tells each listener of three, and then goes on or ends.

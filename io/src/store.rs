@@ -69,7 +69,7 @@ impl Disk for Store {
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         both!(self, disk => disk.set_aside(bytes))
     }
-    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         both!(self, disk => disk.retire(segment, keep))
     }
     fn len(&mut self, segment: u64) -> io::Result<u64> {

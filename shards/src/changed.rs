@@ -99,16 +99,16 @@ pub enum Changed<'a> {
 }
 
 /// Numbers of the kinds, for ever: 21 to 39 are set aside for this module, but for 26.
-mod kind {
-    pub(super) const PRIORITIZED: u8 = 21;
-    pub(super) const PROMOTED: u8 = 22;
-    pub(super) const PUT_OFF: u8 = 23;
-    pub(super) const PROGRESSED: u8 = 24;
-    pub(super) const LOGGED: u8 = 25;
-    pub(super) const FLAGGED: u8 = 27;
-    pub(super) const LOG_CUT: u8 = 28;
-    pub(super) const KEY_FREED: u8 = 29;
-    pub(super) const KEY_EXTENDED: u8 = 30;
+pub(crate) mod kind {
+    pub(crate) const PRIORITIZED: u8 = 21;
+    pub(crate) const PROMOTED: u8 = 22;
+    pub(crate) const PUT_OFF: u8 = 23;
+    pub(crate) const PROGRESSED: u8 = 24;
+    pub(crate) const LOGGED: u8 = 25;
+    pub(crate) const FLAGGED: u8 = 27;
+    pub(crate) const LOG_CUT: u8 = 28;
+    pub(crate) const KEY_FREED: u8 = 29;
+    pub(crate) const KEY_EXTENDED: u8 = 30;
 }
 
 impl<'a> Changed<'a> {

@@ -78,6 +78,12 @@ pub(crate) fn job_of_template(template: &[u8]) -> Result<NewJob<'_>, Malformed> 
 }
 
 impl<'a> CronSet<'a> {
+    /// What else its jobs are pushed with, beside payload and priority.
+    pub fn job(&self) -> NewJob<'a> {
+        // Every template that there is has been read before.
+        job_of_template(self.template).unwrap_or_default()
+    }
+
     pub(crate) fn kind(&self) -> u8 {
         if self.template.is_empty() { kind::SET } else { kind::SET_WITH }
     }

@@ -185,12 +185,12 @@ pub struct Moved<'a> {
 }
 
 /// Numbers of the kinds, for ever: 100 to 119 are set aside for this module.
-mod kind {
-    pub(super) const JOB: u8 = 100;
-    pub(super) const MOVED: u8 = 101;
-    pub(super) const EVICTED: u8 = 102;
-    pub(super) const IDS: u8 = 103;
-    pub(super) const PAST: u8 = 104;
+pub(crate) mod kind {
+    pub(crate) const JOB: u8 = 100;
+    pub(crate) const MOVED: u8 = 101;
+    pub(crate) const EVICTED: u8 = 102;
+    pub(crate) const IDS: u8 = 103;
+    pub(crate) const PAST: u8 = 104;
 }
 
 /// Bits that say which parts a kept job has.
@@ -203,6 +203,8 @@ mod part {
     pub(super) const RUN: u16 = 1 << 5;
     pub(super) const CONTINUED: u16 = 1 << 6;
     pub(super) const SHARED: u16 = 1 << 7;
+    /// Those of all parts there are.
+    pub(super) const ALL: u16 = (1 << 8) - 1;
 }
 
 const STORED: usize = 16;
@@ -380,6 +382,9 @@ impl<'a> KeptJob<'a> {
 
     pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
         let parts = from.u16()?;
+        if parts & !part::ALL != 0 {
+            return Err(Malformed("it has a part that is not known to this release"));
+        }
         let has = |bit: u16| parts & bit != 0;
         let state = from.u8()?;
         let state = State::ALL.into_iter().find(|&known| known as u8 == state);

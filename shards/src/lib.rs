@@ -44,6 +44,7 @@ mod mutate;
 pub mod notes;
 mod past;
 mod pull;
+pub mod pushed_record;
 pub mod query;
 pub mod queue;
 mod ready;

@@ -103,6 +103,11 @@ impl Shard {
         }
     }
 
+    /// The indices of all jobs, in no order that may decide anything.
+    pub fn indices(&self) -> impl Iterator<Item = u32> {
+        self.jobs.indices()
+    }
+
     /// A queue, if it is known.
     pub fn queue(&mut self, name: &str) -> Option<&Queue> {
         let index = self.queues.find(name)?;

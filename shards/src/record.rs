@@ -1,18 +1,31 @@
 //! What is persisted: one record per fact, with the payload, if any, as its last bytes.
 //!
-//! Recipe for a change: a kind keeps its number for ever. A new field means a new kind, or a new
-//! version of the kind with the old one still decoded; `tests/compat` holds logs of every version.
 //! Records hold facts, not orders: replaying one needs no clock and cannot be refused.
+//!
+//! Recipe for a change. A kind keeps its number and the meaning of its bytes for ever, so:
+//!
+//! 1. *Something new is to be said*: a new kind with a number that was never used (those of `kind`
+//!    here and in the modules of other records; each says which are set aside for it).
+//! 2. *A kind is to say more*: a new kind beside it, as 26 stands beside 5. The old one is still
+//!    decoded, into the same variant, with what it does not say filled in; it is written no more, or
+//!    only where the new one has nothing to add. A part that few jobs have gets a bit in `part` of
+//!    `pushed_record` or `kept_record` instead, if one is free: an older release refuses a bit that it
+//!    does not know.
+//! 3. *All kinds are to change*: `VERSION` rises, and `decode` goes on reading the older ones.
+//! 4. *The files around the records are to change*: see `io/src/log/block.rs` and the page.
+//!
+//! Then, in the same commit: a row in [`KINDS`]; the bytes in `docs/log-format.md`; whether reclaim
+//! needs it, in `keep.rs`, which does not compile before; and a log that holds it, written once and
+//! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
 
 use crate::changed::Changed;
-use crate::command::{Limit, NewJob, PerSpan, Repeat, Stack};
+use crate::command::{Limit, PerSpan, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
-use crate::dependency::Unmet;
-use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
 use crate::lease_record::Leased;
+pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
 use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
@@ -121,19 +134,6 @@ pub enum Record<'a> {
     },
 }
 
-/// See [`Record::Pushed`].
-#[derive(Clone, Debug)]
-pub struct Pushed<'a> {
-    /// The new job.
-    pub id: JobId,
-    /// Its queue.
-    pub queue: &'a str,
-    /// When it may be delivered.
-    pub run_at_ms: u64,
-    /// What was pushed.
-    pub job: NewJob<'a>,
-}
-
 /// See [`Record::Completed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ended<'a> {
@@ -206,32 +206,51 @@ mod kind {
     pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
 
-/// Bits that say which parts a pushed job has.
-mod part {
-    pub(super) const LIFO: u16 = 1;
-    pub(super) const REMOVE_ON_COMPLETE: u16 = 1 << 1;
-    pub(super) const REMOVE_ON_FAIL: u16 = 1 << 2;
-    pub(super) const DURABLE: u16 = 1 << 3;
-    pub(super) const TTL: u16 = 1 << 4;
-    pub(super) const TIMEOUT: u16 = 1 << 5;
-    pub(super) const UNIQUE_KEY: u16 = 1 << 6;
-    pub(super) const CUSTOM_ID: u16 = 1 << 7;
-    pub(super) const GROUP_ID: u16 = 1 << 8;
-    pub(super) const TAGS: u16 = 1 << 9;
-    pub(super) const DEPENDS_ON: u16 = 1 << 10;
-    pub(super) const REPEAT: u16 = 1 << 11;
-    pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
-    pub(super) const UNMET: u16 = 1 << 13;
-    /// There are parts that no word was left for: [`super::more`].
-    pub(super) const MORE: u16 = 1 << 14;
-    pub(super) const ALL: u16 = (1 << 15) - 1;
-}
+/// Every kind there is or was: its number and its name, for people and tools.
+pub const KINDS: &[(u8, &str)] = &[
+    (kind::PUSHED, "pushed"),
+    (kind::LEASED, "leased"),
+    (kind::COMPLETED, "completed"),
+    (kind::RETRIED, "retried"),
+    (kind::BURIED, "buried"),
+    (kind::STALLED, "stalled"),
+    (kind::RELEASED, "released"),
+    (kind::REVIVED, "revived"),
+    (kind::REMOVED, "removed"),
+    (kind::PAUSED, "paused"),
+    (crate::changed::kind::PRIORITIZED, "prioritized"),
+    (crate::changed::kind::PROMOTED, "promoted"),
+    (crate::changed::kind::PUT_OFF, "put-off"),
+    (crate::changed::kind::PROGRESSED, "progressed"),
+    (crate::changed::kind::LOGGED, "logged"),
+    (crate::changed::kind::FLAGGED, "flagged"),
+    (crate::changed::kind::LOG_CUT, "log-cut"),
+    (crate::changed::kind::KEY_FREED, "key-freed"),
+    (crate::changed::kind::KEY_EXTENDED, "key-extended"),
+    (kind::BURIED_AT, "buried-at"),
+    (kind::RATE_LIMITED, "rate-limited"),
+    (kind::RATE_LIMITED_FOR, "rate-limited-for"),
+    (kind::ACTIVE_LIMITED, "active-limited"),
+    (kind::MET, "met"),
+    (kind::REPEATED, "repeated"),
+    (cron_record::kind::SET, "cron-set"),
+    (cron_record::kind::SET_WITH, "cron-set-with"),
+    (kind::CRON_RAN, "cron-ran"),
+    (kind::CRON_MISSED, "cron-missed"),
+    (kind::CRON_REMOVED, "cron-removed"),
+    (kind::WEBHOOK_ADDED, "webhook-added"),
+    (kind::WEBHOOK_REMOVED, "webhook-removed"),
+    (crate::kept_record::kind::JOB, "kept-job"),
+    (crate::kept_record::kind::MOVED, "moved"),
+    (crate::kept_record::kind::EVICTED, "evicted"),
+    (crate::kept_record::kind::IDS, "ids"),
+    (crate::kept_record::kind::PAST, "past"),
+];
 
-/// Bits of the word that follows the other parts if there is one.
-mod more {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const EXTRAS: u32 = 1 << 1;
-    pub(super) const ALL: u32 = (1 << 2) - 1;
+/// The name of a record's kind, from its encoding; `None` if this release does not know it.
+pub fn kind_name(bytes: &[u8]) -> Option<&'static str> {
+    let kind = bytes.first()?;
+    KINDS.iter().find(|(number, _)| number == kind).map(|(_, name)| *name)
 }
 
 impl Record<'_> {
@@ -361,7 +380,8 @@ impl Record<'_> {
         out.finish();
     }
 
-    fn kind(&self) -> u8 {
+    /// The number of its kind, as in [`KINDS`].
+    pub fn kind(&self) -> u8 {
         match self {
             Self::Pushed(_) => kind::PUSHED,
             Self::Leased(_) => kind::LEASED,
@@ -496,166 +516,4 @@ impl<'a> Record<'a> {
 
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed("text is not UTF-8"))
-}
-
-impl<'a> Pushed<'a> {
-    fn parts(&self) -> u16 {
-        let job = &self.job;
-        let bit = |present: bool, bit: u16| if present { bit } else { 0 };
-        bit(job.lifo, part::LIFO)
-            | bit(job.remove_on_complete, part::REMOVE_ON_COMPLETE)
-            | bit(job.remove_on_fail, part::REMOVE_ON_FAIL)
-            | bit(job.durable, part::DURABLE)
-            | bit(job.ttl_ms.is_some(), part::TTL)
-            | bit(job.timeout_ms.is_some(), part::TIMEOUT)
-            | bit(job.unique_key.is_some(), part::UNIQUE_KEY)
-            | bit(job.custom_id.is_some(), part::CUSTOM_ID)
-            | bit(job.group_id.is_some(), part::GROUP_ID)
-            | bit(!job.tags.is_empty(), part::TAGS)
-            | bit(!job.depends_on.is_empty(), part::DEPENDS_ON)
-            | bit(job.repeat.is_some(), part::REPEAT)
-            | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
-            | bit(!job.unmet.is_empty(), part::UNMET)
-            | bit(self.more() != 0, part::MORE)
-    }
-
-    fn more(&self) -> u32 {
-        let bit = |given: bool, bit: u32| if given { bit } else { 0 };
-        bit(self.job.name.is_some(), more::NAME) | bit(self.job.extras.is_some(), more::EXTRAS)
-    }
-
-    fn more_len(&self) -> usize {
-        let extras = self.job.extras.as_deref();
-        4 + self.job.name.map_or(0, |name| 2 + name.len()) + extras.map_or(0, Extras::encoded_len)
-    }
-
-    fn texts(&self) -> [(u16, &[u8]); 5] {
-        let text = |text: Option<&'a str>| text.unwrap_or_default().as_bytes();
-        [
-            (part::UNIQUE_KEY, text(self.job.unique_key)),
-            (part::CUSTOM_ID, text(self.job.custom_id)),
-            (part::GROUP_ID, text(self.job.group_id)),
-            (part::TAGS, self.job.tags),
-            (part::DEPENDS_ON, self.job.depends_on),
-        ]
-    }
-
-    pub(crate) fn encoded_len(&self) -> usize {
-        let parts = self.parts();
-        let mut len = 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2 + self.queue.len() + self.job.data.len();
-        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) == 0 {
-            return len;
-        }
-        let sized = |bit: u16, size: usize| if parts & bit != 0 { size } else { 0 };
-        len += sized(part::TTL, 8) + sized(part::TIMEOUT, 4);
-        len += sized(part::REPEAT, 16) + sized(part::REPEAT_LIMIT, 8);
-        len += sized(part::UNMET, 4 + self.job.unmet.bytes().len());
-        len += sized(part::MORE, self.more_len());
-        len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
-    }
-
-    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        let parts = self.parts();
-        let job = &self.job;
-        out.u16(parts);
-        out.id(self.id);
-        out.u64(self.run_at_ms);
-        out.u64(job.delay_ms);
-        out.u32(job.priority as u32);
-        out.u16(job.max_attempts);
-        out.u32(job.backoff_ms);
-        out.short(self.queue.as_bytes());
-        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) != 0 {
-            self.encode_rare(parts, out);
-        }
-        out.bytes(job.data);
-    }
-
-    fn encode_rare(&self, parts: u16, out: &mut Writer<'_>) {
-        if let Some(ttl_ms) = self.job.ttl_ms {
-            out.u64(ttl_ms);
-        }
-        if let Some(timeout_ms) = self.job.timeout_ms {
-            out.u32(timeout_ms);
-        }
-        if let Some(repeat) = self.job.repeat {
-            out.u64(repeat.every_ms);
-            out.u64(repeat.count);
-            if let Some(limit) = repeat.limit {
-                out.u64(limit);
-            }
-        }
-        for (bit, text) in self.texts() {
-            if parts & bit != 0 {
-                out.short(text);
-            }
-        }
-        if parts & part::UNMET != 0 {
-            let unmet = self.job.unmet.bytes();
-            out.u32(unmet.len() as u32);
-            out.bytes(unmet);
-        }
-        if parts & part::MORE != 0 {
-            out.u32(self.more());
-            if let Some(name) = self.job.name {
-                out.short(name.as_bytes());
-            }
-            if let Some(extras) = &self.job.extras {
-                extras.encode(out);
-            }
-        }
-    }
-
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let parts = from.u16()?;
-        if parts & !part::ALL != 0 {
-            return Err(Malformed("a job has parts that are not known to this release"));
-        }
-        let has = |bit: u16| parts & bit != 0;
-        let (id, run_at_ms) = (from.id()?, from.u64()?);
-        let mut job = NewJob {
-            delay_ms: from.u64()?,
-            priority: from.u32()? as i32,
-            max_attempts: from.u16()?,
-            backoff_ms: from.u32()?,
-            lifo: has(part::LIFO),
-            remove_on_complete: has(part::REMOVE_ON_COMPLETE),
-            remove_on_fail: has(part::REMOVE_ON_FAIL),
-            durable: has(part::DURABLE),
-            ..NewJob::default()
-        };
-        let queue = from.text()?;
-        if has(part::TTL) {
-            job.ttl_ms = Some(from.u64()?);
-        }
-        if has(part::TIMEOUT) {
-            job.timeout_ms = Some(from.u32()?);
-        }
-        if has(part::REPEAT) {
-            let (every_ms, count) = (from.u64()?, from.u64()?);
-            let limit = has(part::REPEAT_LIMIT).then(|| from.u64()).transpose()?;
-            job.repeat = Some(Repeat { every_ms, limit, count });
-        }
-        job.unique_key = has(part::UNIQUE_KEY).then(|| from.text()).transpose()?;
-        job.custom_id = has(part::CUSTOM_ID).then(|| from.text()).transpose()?;
-        job.group_id = has(part::GROUP_ID).then(|| from.text()).transpose()?;
-        job.tags = if has(part::TAGS) { from.short()? } else { &[] };
-        job.depends_on = if has(part::DEPENDS_ON) { from.short()? } else { &[] };
-        if has(part::UNMET) {
-            let bytes = from.u32()?;
-            job.unmet = Unmet::decode(from.bytes(bytes as usize)?)?;
-        }
-        if has(part::MORE) {
-            let parts = from.u32()?;
-            if parts & !more::ALL != 0 {
-                return Err(Malformed("a job has parts that are not known to this release"));
-            }
-            job.name = (parts & more::NAME != 0).then(|| from.text()).transpose()?;
-            if parts & more::EXTRAS != 0 {
-                job.extras = Some(Box::new(Extras::decode(&mut from)?));
-            }
-        }
-        job.data = from.rest();
-        Ok(Self { id, queue, run_at_ms, job })
-    }
 }

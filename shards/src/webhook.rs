@@ -113,6 +113,11 @@ impl Triggers {
         Self(self.named_bits() | if enabled { 0 } else { DISABLED })
     }
 
+    /// Whether it is told of anything.
+    pub fn is_enabled(self) -> bool {
+        self.0 & DISABLED == 0
+    }
+
     /// The events, in the order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = Trigger> {
         Trigger::ALL.into_iter().filter(move |&trigger| self.0 & (1 << trigger as u8) != 0)
@@ -244,7 +249,7 @@ impl Shard {
 impl Webhook {
     /// Whether it is told of anything.
     pub fn is_enabled(&self) -> bool {
-        self.events.bits() & DISABLED == 0
+        self.events.is_enabled()
     }
 
     /// All that is durable of it, as text; of a secret only whether it is the same.

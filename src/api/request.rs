@@ -424,6 +424,7 @@ pub enum Body<'a> {
         end: Option<u64>,
     },
     Prometheus,
+    BackupPoint,
     RegisterWorker(RegisterWorker<'a>),
     UnregisterWorker(&'a str),
     ListWorkers,

@@ -447,6 +447,7 @@ commands! {
         integer("end", -1, INTEGER_MAX).or(-1),
     ];
     Prometheus "Prometheus" &[];
+    BackupPoint "BackupPoint" &[];
     RegisterWorker "RegisterWorker" &[
         required("name", NAME),
         required("queues", Kind::Queues { items_max: LIST_MAX }),

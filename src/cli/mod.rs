@@ -4,6 +4,7 @@
 //! and `value` reads what goes over the wire, `output` shows it, `failure` is how it can end. No
 //! bound of a field is known here: what is wrong is refused by the server, in its words.
 
+mod backup;
 mod bulk;
 mod client;
 mod completions;
@@ -17,11 +18,14 @@ mod follow;
 mod input;
 mod job;
 mod limits;
+mod log;
 mod output;
+mod progress;
 mod prometheus;
 mod push;
 mod queue;
 mod request;
+mod restore;
 mod show;
 mod stats;
 mod stream;
@@ -125,6 +129,13 @@ enum Command {
     Top(top::Top),
     /// What happens to jobs, as it happens
     Events(events::Events),
+    /// Copy the data of a server on this machine, which goes on meanwhile
+    Backup(backup::Backup),
+    /// Check a backup and make a data directory of it
+    Restore(restore::Restore),
+    /// Look into the log of a data directory, or mend it
+    #[command(subcommand)]
+    Log(log::Log),
     /// Print the completions of a shell
     Completions(completions::Completions),
     /// Print the manual page, or write those of all commands
@@ -245,6 +256,9 @@ fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
         Command::Doctor(doctor) => doctor::run(context, doctor),
         Command::Top(top) => top::run(context, top),
         Command::Events(events) => events::run(context, events),
+        Command::Backup(backup) => backup::run(context, backup),
+        Command::Restore(restore) => restore::run(context, restore),
+        Command::Log(log) => log::run(context, log),
         Command::Completions(shell) => completions::run(context, &mut program(), shell),
         Command::Man(man) => completions::man(context, program(), man),
     }

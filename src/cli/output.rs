@@ -155,6 +155,15 @@ impl Output {
         Ok(self.out.write_all(&text)?)
     }
 
+    /// A record of the log as one line of JSON.
+    pub fn record(&mut self, value: &[u8]) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        json::from_record(value, &mut text)
+            .map_err(|error| Failure::Failed(format!("a record cannot be shown: {error}")))?;
+        text.push(b'\n');
+        Ok(self.out.write_all(&text)?)
+    }
+
     /// One line of pieces that look like something, with a space between them.
     pub fn pieces(&mut self, cells: &[Cell]) -> io::Result<()> {
         for (place, cell) in cells.iter().enumerate() {

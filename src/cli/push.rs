@@ -24,7 +24,7 @@ pub struct Push {
     #[arg(long, value_name = "FILE")]
     pub bulk: Option<PathBuf>,
     /// Each line of --bulk is a whole job with `data` and its other fields, named as in the protocol
-    #[arg(long, requires = "bulk", conflicts_with = "Options")]
+    #[arg(long, requires = "bulk", conflicts_with_all = ["Options", "data"])]
     pub jobs: bool,
     #[command(flatten)]
     pub options: Options,

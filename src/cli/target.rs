@@ -12,6 +12,8 @@ const JSON: &str = "json";
 
 /// Commands that speak to no server, or are one.
 const WITHOUT_SERVER: &[&str] = &["serve", "completions", "man"];
+/// Commands that speak to no server either, and have answers of their own.
+const ON_FILES: &[&str] = &["log", "restore"];
 
 /// The server that a command is for.
 #[derive(Clone, Debug)]
@@ -39,6 +41,10 @@ impl Target {
         let mut level = matches;
         while let Some((name, below)) = level.subcommand() {
             if WITHOUT_SERVER.contains(&name) {
+                break;
+            }
+            if ON_FILES.contains(&name) {
+                target.json |= asks_for_json(below);
                 break;
             }
             target.take(below, |source| source == ValueSource::CommandLine);
@@ -94,8 +100,23 @@ pub fn add_to(program: Command) -> Command {
     add_below(program.arg_required_else_help(false))
 }
 
+/// Whether JSON was asked for, at whatever depth.
+fn asks_for_json(matches: &ArgMatches) -> bool {
+    let below = matches.subcommand().is_some_and(|(_, below)| asks_for_json(below));
+    below || matches.get_flag(JSON)
+}
+
+fn add_json(command: Command) -> Command {
+    let [.., json] = arguments();
+    let json = json.help("Print the answer as JSON").help_heading(None);
+    command.arg(json).arg_required_else_help(false).mut_subcommands(add_json)
+}
+
 fn add_below(command: Command) -> Command {
     command.mut_subcommands(|below| {
+        if ON_FILES.contains(&below.get_name()) {
+            return add_json(below);
+        }
         if WITHOUT_SERVER.contains(&below.get_name()) {
             return below;
         }

@@ -20,6 +20,11 @@ use crate::api::spec::{CommandSpec, Op};
 use super::fields::{Aside, Complaint, Fields, cut};
 use super::msgpack::{Malformed, Reader, Texts};
 
+/// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
+const REQ_ID_BYTES_MAX: usize = 4096;
+
+const REQ_ID_TOO_LONG: &str = "reqId must have at most 4096 bytes";
+
 /// Decodes the payload of one frame.
 pub fn decode(frame: &[u8]) -> Result<Request<'_>, Refused<'_>> {
     decode_map(frame).map_err(|error| Refused { req_id: find_req_id(frame), error })
@@ -59,8 +64,14 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
         left -= 1;
         let key = reader.key()?;
         if key == b"reqId" {
-            if !reader.absent()? && req_id.replace(reader.skip()?).is_some() {
-                return Err(repeated("reqId"));
+            if !reader.absent()? {
+                let value = reader.skip()?;
+                if value.len() > REQ_ID_BYTES_MAX {
+                    return Err(REQ_ID_TOO_LONG.into());
+                }
+                if req_id.replace(value).is_some() {
+                    return Err(repeated("reqId"));
+                }
             }
         } else if key == b"cmd" {
             if !reader.absent()? {
@@ -130,7 +141,7 @@ fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
         if reader.pass_key().ok()? != b"reqId" {
             reader.pass().ok()?;
         } else if !reader.absent().ok()? {
-            return reader.skip().ok();
+            return reader.skip().ok().filter(|value| value.len() <= REQ_ID_BYTES_MAX);
         }
     }
     None
@@ -288,6 +299,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             },
         },
         Op::Prometheus => Body::Prometheus,
+        Op::BackupPoint => Body::BackupPoint,
         Op::RegisterWorker => Body::RegisterWorker(RegisterWorker {
             name: f.text("name"),
             queues: Texts::new(f.raw("queues")),

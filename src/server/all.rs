@@ -133,6 +133,7 @@ impl Core {
         let now_ms = self.now_ms;
         let uptime_ms = self.now_ms - self.started_at_ms;
         let shards = self.slots.shards();
+        let log_id = self.engine.book.0.id();
         let req_id = all.req_id.as_deref();
         if all.figures.are_there() {
             let of_server = OfServer { census: &all.census, uptime_ms, shards };
@@ -167,6 +168,15 @@ impl Core {
                     }
                     Question::Queues => {
                         writer.str("queues");
+                        writer.array(all.count);
+                        writer.raw(&all.entries);
+                    }
+                    Question::BackupPoint => {
+                        writer.str("data");
+                        writer.map(2);
+                        writer.str("id");
+                        writer.str(&format!("{log_id:016x}"));
+                        writer.str("shards");
                         writer.array(all.count);
                         writer.raw(&all.entries);
                     }

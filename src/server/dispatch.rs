@@ -100,6 +100,7 @@ impl Core {
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
             Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
             Route::Keeper => self.hand_over(conns, asked, body, KEEPER),
+            Route::All if matches!(body, Body::BackupPoint) => self.ask_backup_point(conns, asked),
             Route::All => self.ask_all(asked, body),
         }
     }

@@ -24,14 +24,21 @@ impl Core {
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
     }
 
-    /// What still keeps [`Core::is_quiet`] from being true, for people.
-    pub fn unfinished(&self) -> String {
+    /// What still keeps [`Core::is_quiet`] from being true, for people. `sent` as there.
+    pub fn unfinished(&self, sent: impl Fn(ConnId) -> bool) -> String {
         let unanswered: u32 = self.sessions.iter().map(|session| session.in_flight).sum();
+        let unread = self.sessions.iter().filter(|session| !sent(session.conn)).count();
+        let log = &self.engine.book.0;
         format!(
-            "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine",
+            "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine, {} reads of payloads and {} \
+             searches under way, {} bytes of the log on their way to the disk; {unread} connections have not taken all they \
+             asked for",
             self.me,
             self.tasks.len(),
             self.parked.len(),
+            self.cold.len(),
+            self.lookings.len(),
+            log.head().0 - log.released().0,
         )
     }
 

@@ -104,6 +104,11 @@ impl ColdReplies {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
 }
 
 impl Waiting {

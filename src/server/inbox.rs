@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::message::{Batch, Message};
+use super::message::{Batch, Message, Question};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -60,6 +60,9 @@ impl Core {
                 self.part(conns, batch, *step, *origin, *kind, items);
             }
             Message::Parted { step, outcome } => self.parted(conns, *step, outcome),
+            Message::Ask { step, question: Question::BackupPoint } | Message::Cut { step } => {
+                self.cut(*step);
+            }
             Message::Ask { step, question } => self.answer_share(conns, *step, *question),
             Message::Answer { step, census, entries, count, share } => {
                 let entries = &batch.bytes[entries.clone()];

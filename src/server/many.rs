@@ -71,7 +71,9 @@ impl Core {
             _ => return,
         }
         match self.own_reply_on_many() {
-            Some(Reply::Refused { place, .. }) if self.may_be_name(jobs[place]) => {
+            Some(Reply::Refused { place, .. })
+                if jobs.get(place).is_some_and(|&job| self.may_be_name(job)) =>
+            {
                 self.start_on_jobs(conns, asked, jobs, true);
             }
             Some(Reply::Count(_)) if jobs.iter().any(|&job| self.may_be_name(job)) => {
@@ -109,7 +111,9 @@ impl Core {
     ) {
         match reply {
             Reply::Refused { place, refusal } => {
-                let text = refusal_text(*refusal, jobs[*place]);
+                // A command on no jobs at all can be refused, too: for want of room.
+                let job = jobs.get(*place).copied().unwrap_or(JobRef::Custom(""));
+                let text = refusal_text(*refusal, job);
                 self.refuse(conns, origin, req_id, &text);
             }
             Reply::Count(count) => {

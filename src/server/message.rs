@@ -212,6 +212,11 @@ pub enum Message {
         /// What is more than numbers and entries.
         share: Option<Share>,
     },
+    /// The sender has cut its log for a backup.
+    Cut {
+        /// Who waits.
+        step: Step,
+    },
     /// A client wants to be counted whose window the receiver keeps.
     Toll {
         /// The connection that it came by.
@@ -251,6 +256,8 @@ pub enum Question {
     Metrics,
     /// Prometheus.
     Prometheus,
+    /// `BackupPoint`.
+    BackupPoint,
     /// `GET /health`.
     Health,
     /// `GET /ready`.

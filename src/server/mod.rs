@@ -14,6 +14,8 @@
 //! needs    what jobs of a push depend on
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
+//! backup   where the logs of all shards can be cut at once
+//! partial  what requests take in memory before they are whole
 //! moving   connections that follow their queue
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
@@ -23,6 +25,7 @@
 
 mod all;
 mod auth;
+mod backup;
 mod book;
 mod change;
 mod chore;
@@ -50,6 +53,7 @@ mod moving;
 mod names;
 mod needs;
 mod notes;
+mod partial;
 mod post;
 mod query;
 mod reclaim;

@@ -197,6 +197,7 @@ impl Core {
                 let names = granted.iter().filter_map(|job| job.custom_id);
                 names.for_each(|name| self.release_name(name));
                 self.refuse_push(conns, origin, req_id, refusal, granted.len());
+                self.answered(origin);
                 return;
             }
             _ => return,

@@ -161,6 +161,7 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::CronList
         | Body::ListWorkers
         | Body::Metrics
-        | Body::Prometheus => Route::All,
+        | Body::Prometheus
+        | Body::BackupPoint => Route::All,
     }
 }

@@ -29,7 +29,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Why the server did not start, or did not end well. One line each.
@@ -63,6 +63,9 @@ fn other(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
 const PORT_PATIENCE: Duration = Duration::from_secs(3);
 /// How often it tries.
 const PORT_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often the start looks whether a shard has failed.
+const READY_PAUSE: Duration = Duration::from_millis(50);
 
 /// What one shard is given.
 struct Seed {
@@ -202,8 +205,12 @@ fn announce(
     shards: usize,
 ) -> bool {
     for _ in 0..shards {
-        if ready.recv().is_err() {
-            return true;
+        // A shard that fails at its start is waited for by the others, who are never ready then.
+        while let Err(waited) = ready.recv_timeout(READY_PAUSE) {
+            let failed = common.ending.failed.load(Ordering::Acquire);
+            if failed || waited == RecvTimeoutError::Disconnected {
+                return true;
+            }
         }
     }
     let config = &common.config;

@@ -166,6 +166,13 @@ impl Streams {
         self.listeners.get_mut(key as usize)
     }
 
+    /// What has come of a message whose last part is missing.
+    pub(super) fn incoming_bytes(&self, key: u32) -> usize {
+        let listener = self.listeners.get(key as usize);
+        let incoming = listener.and_then(|listener| listener.incoming.as_ref());
+        incoming.map_or(0, |incoming| incoming.bytes.capacity())
+    }
+
     /// Whether a client is still to be told that it is connected.
     pub(super) fn is_opening(&self, key: u32) -> bool {
         self.listeners.get(key as usize).is_some_and(|listener| listener.opening.is_some())

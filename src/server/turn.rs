@@ -159,7 +159,8 @@ impl Turn {
                     break;
                 }
                 if self.core.now_ms >= give_up_ms {
-                    tracing::warn!("stopping although {}", self.core.unfinished());
+                    let sent = |conn: ConnId| self.reactor.conns.unsent(conn) == 0;
+                    tracing::warn!("stopping although {}", self.core.unfinished(sent));
                     break;
                 }
             }

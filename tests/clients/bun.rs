@@ -6,19 +6,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::streams::judges_by;
 use crate::support::{Server, Start};
 
 /// A directory with the client of this version of the protocol, or `None` where bun is switched off.
 fn home(version: &str) -> Option<PathBuf> {
-    if std::env::var("CORQ_TEST_BUN").is_ok_and(|value| value == "off") {
-        eprintln!("CORQ_TEST_BUN=off: the clients on npm are not tried");
-        return None;
-    }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/judges.sh");
-    let output = Command::new(script).arg(format!("bun{version}")).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "scripts/judges.sh failed:\n{said}");
-    Some(String::from_utf8_lossy(&output.stdout).trim().into())
+    judges_by(&format!("bun{version}"), "BUN").map(PathBuf::from)
 }
 
 fn suite(home: &Path, port: u16) -> Command {

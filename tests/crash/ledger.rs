@@ -19,7 +19,8 @@ pub(crate) enum Push {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Done {
     No,
-    Sent,
+    /// So many completions were sent that have no answer: another worker may have the job by then.
+    Sent(u32),
     /// Answered; the number says when, in the ledger's own count.
     Answered(u64),
 }
@@ -66,8 +67,14 @@ pub(crate) enum Fault {
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) jobs: Vec<Job>,
+    /// The server forgets a job on its completion, so that a completed job is one that is gone.
+    pub(crate) forgets: bool,
     /// Answers so far; the moments of kills are chosen by it.
     pub(crate) answers: u64,
+    /// About how many jobs are not completed; [`Self::count_open`] counts them.
+    pub(crate) open: u64,
+    /// Pushes refused for want of room.
+    pub(crate) refusals: u64,
     /// What went wrong while the server was up.
     pub(crate) faults: Vec<Fault>,
 }
@@ -79,8 +86,15 @@ impl Ledger {
         self.jobs.len() - 1
     }
 
+    /// The push was refused: the job must never be seen.
+    pub(crate) fn not_pushed(&mut self, number: usize) {
+        self.answers += 1;
+        self.jobs[number].push = Push::Never;
+    }
+
     pub(crate) fn pushed(&mut self, number: usize, id: &str) {
         self.answers += 1;
+        self.open += 1;
         let job = &mut self.jobs[number];
         job.push = Push::Answered;
         job.id = Some(id.to_owned());
@@ -106,9 +120,11 @@ impl Ledger {
 
     pub(crate) fn completing(&mut self, number: usize) {
         let job = &mut self.jobs[number];
-        if job.done == Done::No {
-            job.done = Done::Sent;
-        }
+        job.done = match job.done {
+            Done::No => Done::Sent(1),
+            Done::Sent(others) => Done::Sent(others + 1),
+            answered @ Done::Answered(_) => answered,
+        };
     }
 
     pub(crate) fn completed(&mut self, number: usize) {
@@ -117,6 +133,7 @@ impl Ledger {
         if matches!(job.done, Done::Answered(_)) {
             self.faults.push(Fault::CompletedTwice(number));
         }
+        self.open = self.open.saturating_sub(1);
         job.done = Done::Answered(self.answers);
     }
 
@@ -124,9 +141,12 @@ impl Ledger {
     /// here that this one has raised.
     pub(crate) fn not_completed(&mut self, number: usize) {
         self.answers += 1;
-        if self.jobs[number].done == Done::Sent {
-            self.jobs[number].done = Done::No;
-        }
+        let job = &mut self.jobs[number];
+        job.done = match job.done {
+            Done::No | Done::Sent(0 | 1) => Done::No,
+            Done::Sent(doubts) => Done::Sent(doubts - 1),
+            answered @ Done::Answered(_) => answered,
+        };
     }
 
     /// An answer that says nothing about a job.
@@ -146,15 +166,20 @@ impl Ledger {
                 faults.push(Fault::Ghost(each.number));
             }
         }
-        let now = self.answers;
+        self.open = shown.iter().filter(|job| job.state != "completed").count() as u64;
+        let (now, forgets) = (self.answers, self.forgets);
         for (number, job) in self.jobs.iter_mut().enumerate() {
-            faults.extend(judge(number, job, by_number.get(&number).copied(), now));
+            faults.extend(match by_number.get(&number) {
+                Some(shown) => judge(number, job, shown, now),
+                None if forgets => judge_forgotten(number, job, now),
+                None => judge_absent(number, job),
+            });
         }
         faults
     }
 
     /// Jobs that exist and are not completed, as far as the clients know.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn count_open(&self) -> usize {
         self.existing().filter(|job| !matches!(job.done, Done::Answered(_))).count()
     }
 
@@ -163,8 +188,7 @@ impl Ledger {
     }
 }
 
-fn judge(number: usize, job: &mut Job, shown: Option<&Shown>, now: u64) -> Option<Fault> {
-    let Some(shown) = shown else { return judge_absent(number, job) };
+fn judge(number: usize, job: &mut Job, shown: &Shown, now: u64) -> Option<Fault> {
     match (job.push, &job.id) {
         (Push::Never, _) => return Some(Fault::Ghost(number)),
         (_, Some(id)) if *id != shown.id => return Some(Fault::Renamed(number)),
@@ -180,11 +204,11 @@ fn judge(number: usize, job: &mut Job, shown: Option<&Shown>, now: u64) -> Optio
     match (job.done, completed) {
         (Done::Answered(_), false) => Some(Fault::Resurrected(number)),
         (Done::No, true) => Some(Fault::CompletedByNobody(number)),
-        (Done::Sent, true) => {
+        (Done::Sent(_), true) => {
             job.done = Done::Answered(now);
             None
         }
-        (Done::Sent, false) => {
+        (Done::Sent(_), false) => {
             job.done = Done::No;
             None
         }
@@ -201,8 +225,19 @@ fn judge_absent(number: usize, job: &mut Job) -> Option<Fault> {
         }
         (_, Done::Answered(_)) => Some(Fault::Forgotten(number)),
         // Whoever has seen a job has seen that its push arrived.
-        (Push::Answered, _) | (Push::Sent, Done::Sent) => Some(Fault::Lost(number)),
+        (Push::Answered, _) | (Push::Sent, Done::Sent(_)) => Some(Fault::Lost(number)),
     }
+}
+
+/// A job that is not there, on a server that forgets what is completed.
+fn judge_forgotten(number: usize, job: &mut Job, now: u64) -> Option<Fault> {
+    match job.done {
+        Done::No => return judge_absent(number, job),
+        Done::Sent(_) => job.done = Done::Answered(now),
+        // Its id is needed no more, and a long run has millions of them.
+        Done::Answered(_) => job.id = None,
+    }
+    None
 }
 
 #[cfg(test)]
@@ -307,7 +342,40 @@ mod tests {
             shown[15].state = state.to_owned();
             assert_eq!(ledger.reconcile(&shown), []);
             let expected = if state == "completed" { 4 + 10 } else { 4 + 11 };
-            assert_eq!(ledger.open(), expected, "{state}");
+            assert_eq!(ledger.count_open(), expected, "{state}");
         }
+    }
+
+    #[test]
+    fn on_a_server_that_forgets_only_completed_jobs_may_be_gone() {
+        let (mut ledger, mut shown) = history();
+        ledger.forgets = true;
+        ledger.completing(11);
+        shown.retain(|job| ![0, 2, 4, 6, 8, 11].contains(&job.number));
+        assert_eq!(ledger.reconcile(&shown), []);
+        assert_eq!(ledger.jobs[11].done, Done::Answered(ledger.answers));
+        let waiting =
+            |number| Shown { number, id: format!("id-{number}"), state: "waiting".into() };
+        shown.extend([waiting(11), waiting(4)]);
+        shown.remove(0);
+        let expected = [Fault::Lost(1), Fault::Resurrected(4), Fault::Resurrected(11)];
+        assert_eq!(ledger.reconcile(&shown), expected);
+    }
+
+    #[test]
+    fn a_refused_push_must_never_be_seen() {
+        let (mut ledger, shown) = history();
+        ledger.not_pushed(19);
+        assert_eq!(ledger.reconcile(&shown), [Fault::Ghost(19)]);
+    }
+
+    #[test]
+    fn a_refused_completion_leaves_the_doubt_of_another() {
+        let (mut ledger, mut shown) = history();
+        ledger.completing(15);
+        ledger.completing(15);
+        ledger.not_completed(15);
+        shown[15].state = "completed".to_owned();
+        assert_eq!(ledger.reconcile(&shown), []);
     }
 }

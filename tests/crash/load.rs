@@ -13,18 +13,40 @@ pub(crate) const QUEUES: [&str; 5] = ["red", "green", "blue", "white", "black"];
 /// Short, so that the next round sees what the last one left locked.
 pub(crate) const LOCK_TTL_MS: u64 = 1500;
 
+/// What the load is like.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// Payloads are up to so large; one in fifty is ten times as large.
+    pub(crate) filler_max: u64,
+    /// Completed jobs are forgotten at once.
+    pub(crate) forget: bool,
+    /// With more jobs than this open, clients only work.
+    pub(crate) open_max: u64,
+    /// `Disk full` is an answer to a push.
+    pub(crate) may_be_full: bool,
+}
+
+impl Style {
+    /// Small jobs that stay, so that every one of them can be counted at the end.
+    pub(crate) const KEPT: Self =
+        Self { filler_max: 300, forget: false, open_max: u64::MAX, may_be_full: false };
+}
+
 /// One client. An error means that the connection is gone: what it had sent stays in doubt.
 pub(crate) struct Worker<'a> {
     pub(crate) client: Client,
     pub(crate) ledger: &'a Mutex<Ledger>,
     pub(crate) dice: Dice,
     pub(crate) stop: &'a AtomicBool,
+    pub(crate) style: Style,
 }
 
 impl Worker<'_> {
     pub(crate) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
+            let crowded = self.ledger(|ledger| ledger.open) > self.style.open_max;
             let step = match self.dice.roll(100) {
+                _ if crowded => self.work_batch(),
                 0..20 => self.push(),
                 20..30 => self.push_pipelined(),
                 30..40 => self.push_batch(),
@@ -49,10 +71,14 @@ impl Worker<'_> {
     /// A new job: its number, and the fields of its push.
     fn job(&mut self, id_field: &str) -> (usize, Value) {
         let number = self.ledger(Ledger::pushing);
-        let filler = "x".repeat(self.dice.roll(300) as usize);
+        let large = if self.dice.roll(50) == 0 && self.style.forget { 10 } else { 1 };
+        let filler = "x".repeat((self.dice.roll(self.style.filler_max) * large) as usize);
         let mut fields = json!({
             "data": {"number": number, "filler": filler}, "backoff": self.dice.roll(20),
         });
+        if self.style.forget {
+            fields["removeOnComplete"] = json!(true);
+        }
         match self.dice.roll(10) {
             0 => fields["durable"] = json!(true),
             1 | 2 => fields["delay"] = json!(self.dice.roll(100)),
@@ -103,6 +129,14 @@ impl Worker<'_> {
     }
 
     fn note_pushed(&self, number: usize, reply: &Value, id: &Value) {
+        if self.style.may_be_full
+            && reply["error"].as_str().is_some_and(|e| e.contains("Disk full"))
+        {
+            return self.ledger(|ledger| {
+                ledger.not_pushed(number);
+                ledger.refusals += 1;
+            });
+        }
         let id = id.as_str().unwrap_or_else(|| panic!("a push was refused: {reply}"));
         self.ledger(|ledger| ledger.pushed(number, id));
     }

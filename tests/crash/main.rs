@@ -11,6 +11,7 @@ mod support;
 
 mod ledger;
 mod load;
+mod soak;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use std::thread;
 use serde_json::json;
 
 use ledger::{Done, Ledger, Shown};
-use load::{LOCK_TTL_MS, QUEUES, Worker};
+use load::{LOCK_TTL_MS, QUEUES, Style, Worker};
 use support::{Client, Dice, Server, Start, until};
 
 const CLIENTS: u64 = 4;
@@ -78,7 +79,7 @@ fn crash_loop(durability: &str, shards: u64) {
         server.start();
         compare(&server, &ledger, &format!("round {round}, killed after {answers} answers"));
     }
-    drain(&server, &ledger, &mut dice);
+    drain(&server, &ledger, &mut dice, Style::KEPT);
     compare(&server, &ledger, "drained");
     server.kill();
     server.start();
@@ -88,7 +89,41 @@ fn crash_loop(durability: &str, shards: u64) {
 
 /// Runs all clients until `answers` more have come, then kills the server under them.
 fn load_and_kill(server: &mut Server, ledger: &Mutex<Ledger>, dice: &mut Dice, answers: u64) {
-    let goal = ledger.lock().unwrap().answers + answers;
+    under_load(server, ledger, dice, Style::KEPT, |server, load| {
+        load.wait_for_answers(answers);
+        server.kill();
+    });
+}
+
+/// What a fault may ask of the load around it.
+struct Load<'a> {
+    ledger: &'a Mutex<Ledger>,
+    early_end: &'a dyn Fn() -> bool,
+}
+
+impl Load<'_> {
+    /// Waits until so many answers more have come.
+    fn wait_for_answers(&self, answers: u64) {
+        let goal = self.ledger.lock().unwrap().answers + answers;
+        self.wait_until("answers to come", |ledger| ledger.answers >= goal);
+    }
+
+    fn wait_until(&self, what: &str, done: impl Fn(&Ledger) -> bool) {
+        until(what, || {
+            assert!(!(self.early_end)(), "a client has ended before the fault");
+            done(&self.ledger.lock().unwrap()).then_some(())
+        });
+    }
+}
+
+/// Runs all clients around `fault`, and ends them after it.
+fn under_load(
+    server: &mut Server,
+    ledger: &Mutex<Ledger>,
+    dice: &mut Dice,
+    style: Style,
+    fault: impl FnOnce(&mut Server, &Load<'_>),
+) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stopping = StopOnDrop(&stop);
@@ -98,15 +133,12 @@ fn load_and_kill(server: &mut Server, ledger: &Mutex<Ledger>, dice: &mut Dice, a
                 ledger,
                 dice: Dice::new(dice.roll(u64::MAX)),
                 stop: &stop,
+                style,
             })
             .map(|worker| scope.spawn(move || worker.run()))
             .collect();
-        until("the moment of the kill", || {
-            let early_end = clients.iter().any(thread::ScopedJoinHandle::is_finished);
-            assert!(!early_end, "a client has ended before the kill");
-            (ledger.lock().unwrap().answers >= goal).then_some(())
-        });
-        server.kill();
+        let early_end = || clients.iter().any(thread::ScopedJoinHandle::is_finished);
+        fault(server, &Load { ledger, early_end: &early_end });
         drop(stopping);
     });
 }
@@ -158,10 +190,10 @@ fn show_all(client: &mut Client) -> Vec<Shown> {
 
 /// Does all that is left to do: also what failed, what is put off, and what a client that is
 /// gone still holds until its lock ends.
-fn drain(server: &Server, ledger: &Mutex<Ledger>, dice: &mut Dice) {
+fn drain(server: &Server, ledger: &Mutex<Ledger>, dice: &mut Dice, style: Style) {
     let stop = AtomicBool::new(false);
     let dice = Dice::new(dice.roll(u64::MAX));
-    let mut worker = Worker { client: server.client(), ledger, dice, stop: &stop };
+    let mut worker = Worker { client: server.client(), ledger, dice, stop: &stop, style };
     until("every job to be done", || {
         for queue in QUEUES {
             worker.client.ok("RetryDlq", json!({"queue": queue}));
@@ -172,7 +204,7 @@ fn drain(server: &Server, ledger: &Mutex<Ledger>, dice: &mut Dice) {
             let reply = worker.client.ok("PULLB", fields);
             worker.finish_batch(&reply, sent_at).unwrap();
         }
-        (ledger.lock().unwrap().open() == 0).then_some(())
+        (ledger.lock().unwrap().count_open() == 0).then_some(())
     });
 }
 

@@ -134,6 +134,7 @@ fn every_command_answers_with_exactly_the_fields_of_its_row() {
         ("Stats", json!({}), "stats"),
         ("Metrics", json!({}), "metrics"),
         ("Prometheus", json!({}), "data"),
+        ("BackupPoint", json!({}), "data"),
         ("RegisterWorker", json!({"name": "w", "queues": ["q"], "workerId": "w1"}), "data"),
         ("Heartbeat", json!({"id": "w1"}), "data"),
         ("ListWorkers", json!({}), "data"),
@@ -195,6 +196,9 @@ fn what_answers_nest_has_exactly_the_fields_of_its_row() {
     has(&c.ok("JobHeartbeatB", json!({"ids": [id]}))["data"], "ok count");
     has(&c.ok("Ping", json!({}))["data"], "pong time");
     has(&c.ok("Prometheus", json!({}))["data"], "metrics");
+    let point = c.ok("BackupPoint", json!({}))["data"].clone();
+    has(&point, "id shards");
+    has(&point["shards"][0], "shard end");
     let counts = c.ok("GetJobCounts", json!({"queue": "q"}));
     has(&counts["counts"], "waiting delayed active completed failed waiting-children");
     let queues = c.ok("ListQueues", json!({}));

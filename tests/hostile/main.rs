@@ -9,7 +9,7 @@
 mod support;
 
 use std::fmt;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use support::{Dice, Http, Server, Start, until};
+use support::{Dice, Http, Server, Start, encode, frame, until};
 
 /// How long the server waits for a request here.
 const PATIENCE_MS: u64 = 8000;
@@ -218,4 +218,65 @@ fn hostile_clients_by_the_thousand_leave_speed_and_memory_as_they_were() {
     assert!(during.p99 < Duration::from_secs(1), "{during:?}");
     assert!(after.cpu_us < before.cpu_us * 1.5 + 20.0, "{before:?} {after:?}");
     assert!(after.median < before.median * 2 + Duration::from_millis(1), "{before:?} {after:?}");
+}
+
+/// One short visit of some kind, left without a word.
+fn visit(server: &Server, kind: u64) {
+    let web = ["/events", "/queues/q/jobs?timeout=20000", "/health", "/ws/queues/q"];
+    let port = if kind < 4 { server.http } else { server.tcp };
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    // Most are reset, lest the ports of this machine run out; some leave in order.
+    if kind != 7 {
+        rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
+    }
+    let bytes = match kind {
+        0..4 => format!("GET {} HTTP/1.1\r\nHost: h\r\n\r\n", web[kind as usize]).into_bytes(),
+        4 => frame(&encode(&json!({"cmd": "PULL", "queue": "q", "timeout": 30_000, "owner": "w"}))),
+        5 => frame(&encode(&json!({"cmd": "RegisterWorker", "name": "w", "queues": ["q"]}))),
+        6 => vec![0, 0, 16, 0, 1, 2, 3],
+        _ => frame(&encode(&json!({"cmd": "Ping"}))),
+    };
+    socket.write_all(&bytes).unwrap();
+    if [2, 7].contains(&kind) {
+        assert!(socket.read(&mut [0; 64]).unwrap() > 0);
+    }
+}
+
+/// A leak of a kilobyte per connection would be seen with a few thousand of them; `make soak` has a million.
+#[test]
+fn connections_that_come_and_go_leave_nothing() {
+    const THREADS: u64 = 4;
+    let wanted = std::env::var("CORQ_CONNECTIONS").ok();
+    let total: u64 = wanted.map_or(5_000, |text| text.parse().unwrap());
+    let server = Start::new().start();
+    let come_and_go = |count: u64| {
+        thread::scope(|scope| {
+            for seed in 0..THREADS {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut dice = Dice::new(seed);
+                    for _ in 0..count / THREADS {
+                        visit(server, dice.roll(7));
+                    }
+                    visit(server, 7);
+                });
+            }
+        });
+        until("they are all gone", || (open_files(&server) < 200).then_some(()));
+    };
+    come_and_go(total / 10);
+    let (files, before_kb) = (open_files(&server), resident_kb(&server));
+    let start = Instant::now();
+    come_and_go(total);
+    until("no descriptor is left", || (open_files(&server) <= files + 2).then_some(()));
+    let after_kb = resident_kb(&server);
+    println!(
+        "{total} connections in {:?}: {before_kb} kB before, {after_kb} kB after",
+        start.elapsed()
+    );
+    assert!(after_kb < before_kb + 4096, "{before_kb} kB before, {after_kb} kB after");
+    let health = server.web().get("/health").expect(200);
+    let mut client = server.client();
+    assert_eq!(client.ok("ListWorkers", json!({}))["data"]["workers"], json!([]), "{health}");
+    assert!(client.pull("q").is_null());
 }

@@ -93,6 +93,7 @@ CronList
 Stats
 Metrics queue type start[0..9007199254740991]=0 end[-1..9007199254740991]=-1
 Prometheus
+BackupPoint
 RegisterWorker name! queues! workerId
 UnregisterWorker workerId!
 ListWorkers
@@ -200,6 +201,7 @@ fn plain_commands_take_no_fields() {
         ("Stats", Body::Stats),
         ("Metrics", Body::Metrics),
         ("Prometheus", Body::Prometheus),
+        ("BackupPoint", Body::BackupPoint),
         ("ListWorkers", Body::ListWorkers),
         ("ListWebhooks", Body::ListWebhooks),
     ] {

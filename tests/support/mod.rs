@@ -6,6 +6,7 @@
 
 mod client;
 mod http;
+mod mount;
 mod receiver;
 mod server;
 pub(crate) mod stream;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, decode, encode, frame};
 pub(crate) use http::{Answer, Http};
+pub(crate) use mount::Mount;
 pub(crate) use receiver::{Habit, Post, Receiver};
 pub(crate) use server::{Server, Start, free_port, get};
 

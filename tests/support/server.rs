@@ -57,6 +57,12 @@ impl Start {
         self.start_on(dir, data)
     }
 
+    /// Starts a server on a data directory that is there already, and stays.
+    pub(crate) fn start_at(self, data: &Path) -> Server {
+        let dir = tempfile::tempdir().expect("the system has a temporary directory");
+        self.start_on(dir, data.to_path_buf())
+    }
+
     fn start_on(self, dir: TempDir, data: PathBuf) -> Server {
         let (tcp, http) = (free_port(), free_port());
         let mut server = Server { start: self, tcp, http, data, dir, child: None, watchdog: None };

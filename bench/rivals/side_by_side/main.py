@@ -74,7 +74,13 @@ def arguments():
     parser.add_argument("names", nargs="*", help="contestants, or the beginning of their names (default: all)")
     parser.add_argument("--rounds", type=at_least(1), default=3, help="how often each is measured (default 3)")
     parser.add_argument("--scale", type=at_least(1), default=100, help="per cent of the usual jobs (default 100)")
-    parser.add_argument("--rate", type=at_least(1), default=1000, help="jobs/s of the latency run (default 1000)")
+    parser.add_argument(
+        "--rates",
+        type=rising(at_least(1)),
+        default=[1000],
+        metavar="RATE,..",
+        help="jobs/s of the latency runs, rising (default 1000); one that is not reached is a contestant's last",
+    )
     parser.add_argument("--json", metavar="FILE", help="also write every single figure to a file")
     parser.add_argument("--list", action="store_true", help="print the contestants")
     parser.add_argument("--install-only", action="store_true", help="install and build, measure nothing")
@@ -87,6 +93,16 @@ def at_least(least):
         if value < least:
             raise argparse.ArgumentTypeError(f"must be at least {least}")
         return value
+
+    return convert
+
+
+def rising(convert_one):
+    def convert(text):
+        values = [convert_one(part) for part in text.split(",")]
+        if values != sorted(set(values)):
+            raise argparse.ArgumentTypeError("must rise")
+        return values
 
     return convert
 
@@ -159,9 +175,12 @@ def measure(contestant, client, options):
             yield take.key, figures
         elif figures.problems:
             yield take.key, Figures(problems=figures.problems)
-    figures = client.open(options.rate, workloads.OPEN_SECONDS)
-    figures.memory_bytes = None
-    yield "open", figures
+    for rate in options.rates:
+        figures = client.open(rate, workloads.OPEN_SECONDS)
+        figures.memory_bytes = None
+        yield workloads.open_key(rate), figures
+        if not workloads.reached(figures.jobs_per_second, rate):
+            break
 
 
 def describe(ready, options):
@@ -173,7 +192,7 @@ def describe(ready, options):
         f"{time.strftime('%Y-%m-%d')}; {options.rounds} rounds, interleaved, a fresh server for each.",
         "",
         f"{workloads.CONNECTIONS} connections with a queue each, {workloads.PAYLOAD_BYTES}-byte payloads; batches 1 in "
-        f"flight; latency at {options.rate} jobs/s. Median (least–most). Every job was counted on its way back.",
+        f"flight; latency at {', '.join(map(str, options.rates))} jobs/s. Median (least–most). Every job was counted on its way back.",
         "",
         "Versions: " + "; ".join(versions) + ".",
     ]

@@ -59,12 +59,21 @@ def render(contestants, records, failures, conditions):
         _of("client_us"),
         2,
     )
+    rates = sorted({workloads.open_rate(record["workload"]) for record in records} - {None})
+    for rate in rates:
+        table(
+            f"Latency at {rate:,} jobs/s, microseconds",
+            "From the time a push was due until a waiting worker had the job (open loop, single jobs). A server that does not reach "
+            "the rate has no latency at it, only a growing backlog.",
+            [("p50", "p50"), ("p99", "p99"), ("longest", "max"), ("jobs/s reached", "rate")],
+            _late(workloads.open_key(rate)),
+            0,
+        )
     table(
-        "Latency at a fixed rate, microseconds, and memory",
-        "From the time a push was due until a waiting worker had the job (open loop, single jobs). A server that does not reach "
-        "the rate has no latency at it, only a growing backlog. Memory is what a waiting job adds to the process tree, bytes.",
-        [("p50", "p50"), ("p99", "p99"), ("longest", "max"), ("jobs/s reached", "rate"), ("bytes per waiting job", "memory")],
-        _late,
+        "Memory per waiting job, bytes",
+        "What a waiting job of 100 bytes adds to the process tree.",
+        [("bytes", "memory")],
+        lambda record, _: record.get("memory_bytes"),
         0,
     )
     if failures:
@@ -78,9 +87,12 @@ def _of(figure):
     return lambda record, workload: record[figure] if record["workload"] == workload else None
 
 
-def _late(record, key):
-    if key == "memory":
-        return record.get("memory_bytes")
-    if key == "rate":
-        return record["jobs_per_second"] if record["workload"] == "open" else None
-    return (record.get("receipt_us") or {}).get(key)
+def _late(workload):
+    def pick(record, key):
+        if record["workload"] != workload:
+            return None
+        if key == "rate":
+            return record["jobs_per_second"]
+        return (record.get("receipt_us") or {}).get(key)
+
+    return pick

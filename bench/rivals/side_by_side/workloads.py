@@ -34,6 +34,23 @@ PAIRS = [(PUSH_BATCH, TAKE_BATCH), (PUSH_50, TAKE_25), (PUSH_1, TAKE_1)]
 ALL = [PUSH_1, TAKE_1, PUSH_50, TAKE_25, PUSH_BATCH, TAKE_BATCH]
 
 
+
+def open_key(rate):
+    """The key of the latency run at so many jobs/s."""
+    return f"open-{rate}"
+
+
+def open_rate(key):
+    """The jobs/s of a latency run by its key; None for other work."""
+    name, _, rate = key.partition("-")
+    return int(rate) if name == "open" else None
+
+
+def reached(jobs_per_second, rate):
+    """Whether a server kept up. One that does not has no latency at that rate, only a growing backlog."""
+    return jobs_per_second >= 0.97 * rate
+
+
 @dataclass(frozen=True)
 class Amounts:
     """Jobs of each pair: enough for a second or more of server CPU, few enough for a short round."""

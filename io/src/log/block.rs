@@ -1,6 +1,12 @@
 //! The bytes of blocks and records: encoding, decoding, checksums. `docs/log-format.md` draws them.
 //!
 //! Knows bytes only: no files, no memory management, no idea what a record means to the shard.
+//!
+//! Recipe for a change of these bytes, or of a segment's header: bytes that are zero now can be given a
+//! meaning, if zero goes on meaning what it did and older builds may overlook it. Anything else is a new
+//! [`FORMAT_VERSION`]; the headers of older ones are still decoded, into the same structs, with what they
+//! do not say filled in. Both end on the page, and in a log for `tests/compat` that has it. For what
+//! records say, see `shards/src/record.rs`.
 
 use super::position::Position;
 use std::fmt;

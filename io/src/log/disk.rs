@@ -45,7 +45,8 @@ pub trait Disk {
 
     /// The segment is needed no more: its file is closed, and set aside if `keep`, else removed. What
     /// was set aside may be used only after a sync of the directory: before, the segment may come back.
-    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()>;
+    /// Answers whether it was set aside: a file that somebody else holds on to, a backup, is not.
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool>;
 
     /// The segment's length in bytes.
     fn len(&mut self, segment: u64) -> io::Result<u64>;

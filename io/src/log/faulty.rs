@@ -300,14 +300,14 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
-    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         let Some(content) = self.segments.remove(&segment) else { return Self::missing() };
         if content.named {
             self.leaving.push((segment, content.clone()));
         }
         let content = Content { was: Some(segment), ..content };
         self.spares.extend(Some(content).filter(|_| keep));
-        Ok(())
+        Ok(keep)
     }
 
     fn len(&mut self, segment: u64) -> io::Result<u64> {

@@ -3,18 +3,18 @@
 //! Knows files and how each durability mode writes them; the ring only as a list of operations.
 #![allow(unsafe_code)] // fallocate has no wrapper in std.
 
-use super::Mode;
 use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
 use super::segment::file_name;
+use super::{DataDir, Mode};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How files that are set aside are named, behind a number.
-const SPARE: &str = ".spare";
+pub(super) const SPARE: &str = ".spare";
 
 #[derive(Debug)]
 struct SegmentFile {
@@ -40,7 +40,7 @@ pub struct FileDisk {
 impl FileDisk {
     /// Opens `data_dir/shard-NNNN`, making it durably if it does not exist.
     pub fn open(data_dir: &Path, shard: u16, mode: Mode) -> io::Result<Self> {
-        let path = data_dir.join(format!("shard-{shard:04}"));
+        let path = DataDir::shard_path(data_dir, shard);
         if !path.is_dir() {
             fs::create_dir(&path)?;
         }
@@ -143,6 +143,11 @@ fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Whether the file goes by another name as well, as in a backup: then its bytes must stay.
+fn is_linked(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.nlink() > 1)
+}
+
 fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
@@ -183,7 +188,7 @@ impl Disk for FileDisk {
         for name in self.list()? {
             let Some(stem) = name.strip_suffix(SPARE) else { continue };
             let path = self.path.join(&name);
-            if fs::metadata(&path)?.len() != bytes {
+            if fs::metadata(&path)?.len() != bytes || is_linked(&path)? {
                 fs::remove_file(path)?;
                 continue;
             }
@@ -207,16 +212,23 @@ impl Disk for FileDisk {
         Ok(())
     }
 
-    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.files.remove(&segment);
         let path = self.path_of(segment);
         if !keep {
-            return fs::remove_file(path);
+            fs::remove_file(path)?;
+            return Ok(false);
         }
         let name = self.new_spare();
-        fs::rename(path, self.path.join(&name))?;
+        let spare = self.path.join(&name);
+        fs::rename(path, &spare)?;
+        // Looked at only now: nobody can link to the segment any more.
+        if is_linked(&spare)? {
+            fs::remove_file(spare)?;
+            return Ok(false);
+        }
         self.spares.push_back(name);
-        Ok(())
+        Ok(true)
     }
 
     fn len(&mut self, segment: u64) -> io::Result<u64> {

@@ -66,7 +66,7 @@ impl Writer {
         let room_max = self.reserve_bytes + self.geometry.segment_bytes;
         let keep = file_bytes == self.geometry.segment_bytes
             && self.stock.room_bytes(self.written) < room_max;
-        disk.retire(number, keep).map_err(|error| LogError {
+        let keep = disk.retire(number, keep).map_err(|error| LogError {
             operation: "retirement",
             file: file_name(number),
             errno: error.raw_os_error().unwrap_or(libc::EIO),

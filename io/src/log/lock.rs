@@ -10,6 +10,7 @@ use std::{error, fmt, process};
 /// The layout of the data directory that this build writes, and the newest it reads.
 const DIRECTORY_VERSION: u32 = 1;
 const MANIFEST: &str = "MANIFEST";
+const LOCK: &str = "LOCK";
 
 /// A data directory that belongs to this process as long as the value lives.
 #[derive(Debug)]
@@ -52,6 +53,11 @@ pub enum LockError {
         /// The version found.
         found: u32,
     },
+    /// There is none.
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
     /// Made for another number of shards.
     ShardCount {
         /// The data directory.
@@ -80,6 +86,9 @@ impl fmt::Display for LockError {
                  {DIRECTORY_VERSION}",
                 path.display()
             ),
+            Self::Missing { path } => {
+                write!(f, "{} is no data directory: it has no MANIFEST", path.display())
+            }
             Self::ShardCount { path, found, configured } => write!(
                 f,
                 "data directory {} was made for {found} shards and cannot be opened with \
@@ -105,10 +114,10 @@ impl DataDir {
         fs::create_dir_all(path).map_err(|source| io_error(path, source))?;
         let lock = take_lock(path)?;
         let mut directory = Self { path: path.into(), shards, id: 0, _lock: lock };
-        match directory.read_manifest()? {
+        match read_manifest(path)? {
             None => {
                 directory.id = new_id().map_err(|source| io_error(path, source))?;
-                directory.write_manifest()?;
+                write_manifest(path, shards, directory.id)?;
             }
             Some((found, id)) if found == shards => directory.id = id,
             Some((found, _)) => {
@@ -117,6 +126,39 @@ impl DataDir {
             }
         }
         Ok(directory)
+    }
+
+    /// Takes a directory that is there, of however many shards.
+    pub fn take(path: &Path) -> Result<Self, LockError> {
+        let (shards, id) = Self::about(path)?;
+        let lock = take_lock(path)?;
+        Ok(Self { path: path.into(), shards, id, _lock: lock })
+    }
+
+    /// What the manifest of a directory says: how many shards share it, and its id. Takes nothing.
+    pub fn about(path: &Path) -> Result<(u16, u64), LockError> {
+        let missing = || LockError::Missing { path: path.into() };
+        read_manifest(path)?.ok_or_else(missing)
+    }
+
+    /// Whether somebody has the directory at the moment.
+    pub fn is_held(path: &Path) -> Result<bool, LockError> {
+        let path = path.join(LOCK);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(io_error(&path, source)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(source)) => Err(io_error(&path, source)),
+        }
+    }
+
+    /// The directory of a shard.
+    pub fn shard_path(path: &Path, shard: u16) -> PathBuf {
+        path.join(format!("shard-{shard:04}"))
     }
 
     /// Where it is.
@@ -133,48 +175,47 @@ impl DataDir {
     pub fn shards(&self) -> u16 {
         self.shards
     }
+}
 
-    /// The number of shards, and the id.
-    fn read_manifest(&self) -> Result<Option<(u16, u64)>, LockError> {
-        let path = self.path.join(MANIFEST);
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(io_error(&path, source)),
-        };
-        let value = |key: &str| {
-            let mut lines = text.lines().filter_map(|line| line.split_once('='));
-            lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
-        };
-        let bad = |key: &str| LockError::Manifest {
-            path: path.clone(),
-            reason: format!("no usable `{key}` in the manifest"),
-        };
-        let version = value("version").and_then(|text| text.parse().ok());
-        match version.ok_or_else(|| bad("version"))? {
-            DIRECTORY_VERSION => {}
-            found => return Err(LockError::Version { path, found }),
-        }
-        let shards = value("shards").and_then(|text| text.parse().ok());
-        let id = value("id").and_then(|text| u64::from_str_radix(text, 16).ok());
-        Ok(Some((shards.ok_or_else(|| bad("shards"))?, id.ok_or_else(|| bad("id"))?)))
+/// The number of shards, and the id.
+fn read_manifest(directory: &Path) -> Result<Option<(u16, u64)>, LockError> {
+    let path = directory.join(MANIFEST);
+    let text = match fs::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(io_error(&path, source)),
+    };
+    let value = |key: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
+    };
+    let bad = |key: &str| LockError::Manifest {
+        path: path.clone(),
+        reason: format!("no usable `{key}` in the manifest"),
+    };
+    let version = value("version").and_then(|text| text.parse().ok());
+    match version.ok_or_else(|| bad("version"))? {
+        DIRECTORY_VERSION => {}
+        found => return Err(LockError::Version { path, found }),
     }
+    let shards = value("shards").and_then(|text| text.parse().ok());
+    let id = value("id").and_then(|text| u64::from_str_radix(text, 16).ok());
+    Ok(Some((shards.ok_or_else(|| bad("shards"))?, id.ok_or_else(|| bad("id"))?)))
+}
 
-    /// Whole or not at all, whenever the power goes.
-    fn write_manifest(&self) -> Result<(), LockError> {
-        let path = self.path.join(MANIFEST);
-        let draft = self.path.join("MANIFEST.new");
-        let (shards, id) = (self.shards, self.id);
-        let text = format!("version = {DIRECTORY_VERSION}\nshards = {shards}\nid = {id:016x}\n");
-        let write = || {
-            let mut file = File::create(&draft)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&draft, &path)?;
-            File::open(&self.path)?.sync_all()
-        };
-        write().map_err(|source| io_error(&path, source))
-    }
+/// Whole or not at all, whenever the power goes.
+fn write_manifest(directory: &Path, shards: u16, id: u64) -> Result<(), LockError> {
+    let path = directory.join(MANIFEST);
+    let draft = directory.join("MANIFEST.new");
+    let text = format!("version = {DIRECTORY_VERSION}\nshards = {shards}\nid = {id:016x}\n");
+    let write = || {
+        let mut file = File::create(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, &path)?;
+        File::open(directory)?.sync_all()
+    };
+    write().map_err(|source| io_error(&path, source))
 }
 
 /// A number that no other directory has.
@@ -190,7 +231,7 @@ fn io_error(path: &Path, source: io::Error) -> LockError {
 
 /// Locks `LOCK` and leaves the process id in it, for the message that the next one gets.
 fn take_lock(directory: &Path) -> Result<File, LockError> {
-    let path = directory.join("LOCK");
+    let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
     let mut file = options
         .read(true)

@@ -47,10 +47,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<()> {
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         let content = self.segments.remove(&segment);
         self.spares.extend(content.filter(|_| keep));
-        Ok(())
+        Ok(keep)
     }
 
     fn len(&mut self, segment: u64) -> io::Result<u64> {

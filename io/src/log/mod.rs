@@ -17,7 +17,9 @@
 //! | `cold` | reading back what has left memory |
 //! | `stock` | the files there are, and how much room they leave |
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
+//! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
+//! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
 //! | `lock` | who owns the data directory, and how many shards it has |
 //!
 //! One turn of the server's loop:
@@ -36,12 +38,16 @@ mod disk;
 mod error;
 mod faulty;
 mod files;
+mod finding;
 mod forget;
+mod inspect;
 mod leaving;
 mod lock;
 mod memory;
+mod mend;
 mod position;
 mod preparation;
+mod reading;
 mod recovery;
 mod segment;
 mod stock;
@@ -55,15 +61,19 @@ pub use error::{LogError, OpenError};
 pub use faulty::{Faults, FaultyDisk};
 pub use files::FileDisk;
 pub use forget::{Scan, ScanError};
+pub use inspect::{Damage, InspectError, Inspection, Seen, Segment, Subject, inspect};
 pub use lock::{DataDir, LockError};
 pub use memory::MemoryDisk;
+pub use mend::{Mended, mend};
 pub use position::{Position, SEGMENT_HEADER_BYTES};
 pub use recovery::{Dropped, Recovery};
+pub use segment::file_name as segment_file;
 
 use cold::ColdReads;
 use forget::Scanner;
 use position::Geometry;
-use recovery::{BLOCK_ALIGN_BYTES, Recoverer, Window};
+use reading::{BLOCK_ALIGN_BYTES, BlockReader};
+use recovery::Recoverer;
 use segment::SegmentHeader;
 use std::fmt::Display;
 use stock::{InUse, Stock};
@@ -224,7 +234,7 @@ impl<D: Disk> Log<D> {
             log_id: config.log_id,
             disk: &mut disk,
             replay,
-            window: Window::new(config.segment_bytes),
+            reader: BlockReader::new(geometry, config.shard),
             summary: Recovery::default(),
             oldest: Position(0),
             claim: Position(0),
@@ -310,6 +320,18 @@ impl<D: Disk> Log<D> {
     /// that is so anyway. Everything behind it waits, too.
     pub fn require_sync(&mut self) {
         self.tail.require_sync();
+    }
+
+    /// Ends the block that is being filled: what was appended before lies in other blocks than what
+    /// comes. Answers where they meet.
+    pub fn cut(&mut self) -> Position {
+        self.tail.close_block();
+        self.tail.head()
+    }
+
+    /// The data directory whose log it is.
+    pub fn id(&self) -> u64 {
+        self.writer.log_id
     }
 
     /// Where the log ends for now. What was appended before this call is released once

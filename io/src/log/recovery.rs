@@ -3,23 +3,16 @@
 //!
 //! Knows the format and the blocking half of the disk. No content of any file makes it panic.
 
-use super::block::{
-    BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, check_records, records,
-};
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
 use super::disk::Disk;
 use super::error::OpenError;
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::reading::{BlockReader, Fault, Mark};
 use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
 use super::stock::InUse;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
-
-/// Blocks start at multiples of this in every mode.
-pub(super) const BLOCK_ALIGN_BYTES: u64 = 64;
-const EMPTY: [u8; BLOCK_ALIGN_BYTES as usize] = [0; BLOCK_ALIGN_BYTES as usize];
-/// Read from the disk at once.
-const READ_BYTES: usize = 4 << 20;
 
 /// What a start found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,14 +66,6 @@ struct Found {
     header: Result<SegmentHeader, HeaderFault>,
 }
 
-/// The log up to some block: what the next one must continue.
-#[derive(Clone, Copy)]
-struct Mark {
-    end: Position,
-    sequence: u64,
-    prev: u32,
-}
-
 /// A segment of which at least one block belongs to the log, or the first one.
 struct Walked {
     number: u64,
@@ -104,7 +89,7 @@ pub(super) struct Recoverer<'a, D, F> {
     pub(super) log_id: u64,
     pub(super) disk: &'a mut D,
     pub(super) replay: F,
-    pub(super) window: Window,
+    pub(super) reader: BlockReader,
     pub(super) summary: Recovery,
     /// The oldest position that the log still needs, as its newest header says.
     pub(super) oldest: Position,
@@ -230,16 +215,12 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         let mut mark = before;
         let mut records = 0;
         loop {
-            let header = match self.next_block(number, at, mark, anchor)? {
-                Ok((header, prev)) => {
-                    mark = Mark {
-                        end: at.plus(u64::from(header.block_bytes)),
-                        sequence: header.sequence + 1,
-                        prev,
-                    };
+            let header = match self.next_block(number, at, (!anchor).then_some(mark))? {
+                Ok((header, after)) => {
+                    mark = after;
                     header
                 }
-                Err((fault, ends_empty)) => {
+                Err(Fault { reason: fault, empty: ends_empty }) => {
                     return Ok(Walked { number, after: mark, records, fault, ends_empty });
                 }
             };
@@ -255,59 +236,22 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         }
     }
 
-    /// Checks and replays the block at `at`, or says why there is none. With a block comes what the
-    /// next one's `prev` must be.
-    #[allow(clippy::type_complexity)] // A block or a reason, unless the disk fails.
+    /// Checks and replays the block at `at`, or says why there is none.
     fn next_block(
         &mut self,
         number: u64,
         at: Position,
-        mark: Mark,
-        anchor: bool,
-    ) -> Result<Result<(BlockHeader, u32), (String, bool)>, OpenError> {
-        let offset = at.0 - self.geometry.start_of(number).0;
-        let room = self.geometry.segment_bytes - offset;
-        if room < BLOCK_HEADER_BYTES as u64 {
-            return Ok(Err(("the segment is full".into(), true)));
-        }
-        let bytes = self.bytes(number, offset, BLOCK_HEADER_BYTES)?;
-        let empty = bytes.iter().all(|&byte| byte == 0);
-        let (header, crc) = match BlockHeader::decode(bytes) {
-            Ok(decoded) => decoded,
-            Err(HeaderFault::Version(found)) => {
-                return Err(OpenError::Version { file: file_name(number), found });
-            }
-            Err(fault) => return Ok(Err((fault.to_string(), empty))),
+        mark: Option<Mark>,
+    ) -> Result<Result<(BlockHeader, Mark), Fault>, OpenError> {
+        let block = match self.reader.block(self.disk, number, at, mark)? {
+            Ok(block) => block,
+            Err(fault) => return Ok(Err(fault)),
         };
-        if header.position != at {
-            return Ok(Err((format!("a stale block, written for {}", header.position), true)));
-        }
-        if header.shard != self.shard {
-            let (found, expected) = (header.shard, self.shard);
-            return Err(OpenError::WrongShard { file: file_name(number), found, expected });
-        }
-        if !anchor && (header.sequence, header.prev) != (mark.sequence, mark.prev) {
-            return Ok(Err(("the block does not continue the one before it".into(), false)));
-        }
-        if !fits(&header, room) {
-            return Ok(Err(("the block's header contradicts itself".into(), false)));
-        }
-        let all = BLOCK_HEADER_BYTES + header.body_bytes as usize;
-        let disk = &mut *self.disk;
-        let bytes = self.window.bytes(disk, number, offset, all)?;
-        let Some(body) = bytes.get(BLOCK_HEADER_BYTES..all) else {
-            return Ok(Err(("the file ends inside the block".into(), false)));
-        };
-        let start = at.plus(BLOCK_HEADER_BYTES as u64);
-        let prev = match check_records(start, body, header.records, crc) {
-            Ok(prev) => prev,
-            Err(fault) => return Ok(Err((fault, false))),
-        };
-        for (position, body) in records(start, body) {
+        for (position, body) in records(at.plus(BLOCK_HEADER_BYTES as u64), block.body) {
             (self.replay)(position, body)
                 .map_err(|error| OpenError::Refused { position, reason: error.to_string() })?;
         }
-        Ok(Ok((header, prev)))
+        Ok(Ok((block.header, block.after)))
     }
 
     /// Looks at everything behind the end for what it claims; returns how many bytes were written
@@ -322,38 +266,11 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             let start = self.geometry.start_of(segment.number);
             let from = if index == 0 { end.0 - start.0 } else { SEGMENT_HEADER_BYTES };
             let stale = segment.header.as_ref().map_or(true, |header| header.recycled);
-            dropped_bytes += self.survey_segment(segment.number, from, stale)?;
+            let behind = self.reader.survey(self.disk, segment.number, from, stale)?;
+            self.claim = self.claim.max(behind.claim);
+            dropped_bytes += behind.bytes;
         }
         Ok(dropped_bytes)
-    }
-
-    /// Takes in the claims from `from` on; returns the bytes from there to the last one written. With
-    /// `stale` only intact blocks tell what was written: all else may have been there before.
-    fn survey_segment(&mut self, number: u64, from: u64, stale: bool) -> Result<u64, OpenError> {
-        let start = self.geometry.start_of(number);
-        let mut used = from;
-        let mut at = from;
-        while at < self.geometry.segment_bytes {
-            let bytes = self.bytes(number, at, BLOCK_ALIGN_BYTES as usize)?;
-            if bytes.is_empty() {
-                break;
-            }
-            let here = at;
-            at += BLOCK_ALIGN_BYTES;
-            if *bytes == EMPTY[..bytes.len()] {
-                continue; // nearly all there is to see in a preallocated segment
-            }
-            let last = bytes.iter().rposition(|&byte| byte != 0).filter(|_| !stale);
-            used = last.map_or(used, |last| here + last as u64 + 1);
-            if let Ok((header, _)) = BlockHeader::decode(bytes)
-                && header.position == start.plus(here)
-                && header.shard == self.shard
-            {
-                self.claim = self.claim.max(header.synced.min(header.position));
-                used = used.max(here + u64::from(header.block_bytes));
-            }
-        }
-        Ok(used - from)
     }
 
     /// Torn tail or damage: nothing that had been synced may be missing.
@@ -369,8 +286,8 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             Some(next) if last.ends_empty => match &next.header {
                 Ok(_) => {
                     let at = self.geometry.data_start_of(next.number);
-                    let fault = self.next_block(next.number, at, last.after, false)?;
-                    let reason = fault.err().map_or_else(String::new, |(reason, _)| reason);
+                    let fault = self.next_block(next.number, at, Some(last.after))?;
+                    let reason = fault.err().map_or_else(String::new, |fault| fault.reason);
                     (next.number, SEGMENT_HEADER_BYTES, reason)
                 }
                 Err(fault) => (next.number, 0, format!("segment header: {fault}")),
@@ -431,62 +348,10 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
     }
 
     fn bytes(&mut self, number: u64, offset: u64, bytes: usize) -> Result<&[u8], OpenError> {
-        self.window.bytes(self.disk, number, offset, bytes)
+        self.reader.bytes(self.disk, number, offset, bytes)
     }
-}
-
-fn fits(header: &BlockHeader, room: u64) -> bool {
-    let block = u64::from(header.block_bytes);
-    header.synced <= header.position
-        && header.oldest <= header.position
-        && BLOCK_HEADER_BYTES as u64 + u64::from(header.body_bytes) <= block
-        && block.is_multiple_of(BLOCK_ALIGN_BYTES)
-        && block <= room
-        && header.sequence < u64::MAX
 }
 
 fn failed(what: &str, source: io::Error) -> OpenError {
     OpenError::Io { what: what.into(), source }
-}
-
-/// Large sequential reads, seen through a window that moves forward.
-pub(super) struct Window {
-    read_bytes: usize,
-    segment: u64,
-    offset: u64,
-    filled: usize,
-    buffer: Vec<u8>,
-}
-
-impl Window {
-    pub(super) fn new(segment_bytes: u64) -> Self {
-        let read_bytes = READ_BYTES.min(segment_bytes as usize);
-        Self { read_bytes, segment: 0, offset: 0, filled: 0, buffer: Vec::new() }
-    }
-
-    /// `bytes` from `offset` on; fewer at the end of the file.
-    fn bytes(
-        &mut self,
-        disk: &mut impl Disk,
-        segment: u64,
-        offset: u64,
-        bytes: usize,
-    ) -> Result<&[u8], OpenError> {
-        let end = self.offset + self.filled as u64;
-        let inside = segment == self.segment && offset >= self.offset;
-        if !inside || offset + bytes as u64 > end {
-            // Headers are looked at one by one; reading far ahead pays when blocks follow.
-            let ahead = if offset == 0 { SEGMENT_HEADER_BYTES as usize } else { self.read_bytes };
-            let wanted = bytes.max(ahead);
-            if self.buffer.len() < wanted {
-                self.buffer.resize(wanted, 0);
-            }
-            (self.segment, self.offset, self.filled) = (segment, offset, 0);
-            self.filled = disk
-                .read_at(segment, offset, &mut self.buffer[..wanted])
-                .map_err(|error| failed(&format!("reading {}", file_name(segment)), error))?;
-        }
-        let at = (offset - self.offset) as usize;
-        Ok(&self.buffer[at..(at + bytes).min(self.filled).max(at)])
-    }
 }

@@ -8,8 +8,8 @@ use super::position::{Position, SEGMENT_HEADER_BYTES};
 const SEGMENT_MAGIC: [u8; 4] = *b"CQSG";
 const EXTENSION: &str = ".seg";
 
-/// `0000000000000003.seg`.
-pub(super) fn file_name(segment: u64) -> String {
+/// The name of a segment's file: `0000000000000003.seg`.
+pub fn file_name(segment: u64) -> String {
     format!("{segment:016x}{EXTENSION}")
 }
 

@@ -73,7 +73,7 @@ pub(super) struct Writer {
     pub(super) geometry: Geometry,
     mode: Mode,
     shard: u16,
-    log_id: u64,
+    pub(super) log_id: u64,
     pub(super) oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on

@@ -3,6 +3,7 @@
 
 mod files;
 mod forget;
+mod inspect;
 mod model;
 mod recovery;
 mod writing;

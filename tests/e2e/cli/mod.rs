@@ -1,6 +1,7 @@
 //! The command line, tried as the program that people run, against the real server. The fear: a tool
 //! that says done when it is not, or hides why.
 
+mod backup;
 mod basics;
 mod bulk;
 mod doctor;
@@ -8,6 +9,7 @@ mod fake;
 mod follow;
 mod job;
 mod limits;
+mod log;
 mod numbers;
 mod push;
 mod queue;

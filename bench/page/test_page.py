@@ -1,0 +1,62 @@
+"""The words of the page say what the figures say. `python3 -m unittest discover -s bench/page`; needs no plots."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rivals"))
+
+import words  # noqa: E402
+from figures import Figures, Spread, Table  # noqa: E402
+
+
+def record(contestant, workload, cpu_us, rate=1000.0, p99=None, memory=None):
+    return {
+        "round": 1, "contestant": contestant, "workload": workload, "cpu_us": cpu_us, "client_us": 1.0, "jobs_per_second": rate,
+        "memory_bytes": memory, "receipt_us": p99 and {"p50": p99 / 2, "p99": p99, "max": p99 * 2}, "problems": [],
+    }
+
+
+def figures(*records):
+    table = Table("| a |\n|---|\n| 1 |", ["a"], [["1"]])
+    return Figures({"records": list(records), "conditions": "Here.", "failures": {}}, table, table, table)
+
+
+class Page(unittest.TestCase):
+    def test_a_cell_of_the_scripts_is_read_with_its_spread(self):
+        self.assertEqual(Spread.parse("0.74 (0.69–0.78)"), Spread(0.74, 0.69, 0.78))
+        self.assertEqual(Spread.parse("1,234"), Spread(1234, 1234, 1234))
+        self.assertIsNone(Spread.parse("–"))
+
+    def test_only_what_is_better_within_the_class_is_named_as_better(self):
+        found = words.worse(figures(
+            record("corq-written", "push-1", 10.0, memory=200),
+            record("beanstalkd-f50", "push-1", 9.0, memory=300),
+            record("nats", "push-1", 11.0, memory=100),
+            record("redis-always", "push-1", 1.0, memory=10),
+        ))
+        self.assertIn("push, 1 in flight, written: beanstalkd -f50 needs 9.00 us of CPU per job, corq 10.00", found)
+        self.assertIn("NATS JetStream 100 bytes, corq 200", found)
+        self.assertNotIn("NATS JetStream needs", found)
+        self.assertNotIn("Redis", found)
+
+    def test_a_rate_that_was_not_reached_has_no_latency(self):
+        page = figures(
+            record("corq-written", "open-1000", 1, rate=1000.0, p99=100.0),
+            record("corq-written", "open-5000", 1, rate=4000.0, p99=9.0),
+            record("nats", "open-5000", 1, rate=5000.0, p99=500.0),
+        )
+        corq, nats = page.servers
+        self.assertEqual(page.latency(corq, 1000, "p99").middle, 100.0)
+        self.assertIsNone(page.latency(corq, 5000, "p99"))
+        self.assertEqual(page.latency(nats, 5000, "p99").middle, 500.0)
+        self.assertIn("p99 at 5,000 jobs/s, written: NATS JetStream 500 us, corq not reached", words.worse(page))
+
+    def test_how_many_times_is_of_the_same_class(self):
+        text = words.glance(figures(record("corq-synced", "push-1", 10.0), record("redis-always", "push-1", 25.0), record("nats", "push-1", 5.0)))
+        self.assertIn("| Redis lists alone, appendfsync always | 2.5 |", text)
+        self.assertNotIn("NATS", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

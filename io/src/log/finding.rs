@@ -1,0 +1,165 @@
+//! The files of a log as they lie, for those who only look: which of them are segments of it, and what is
+//! wrong with the others.
+//!
+//! Knows names and headers of segments; the blocks in them are for `inspect` to judge.
+
+use super::block::{BLOCK_HEADER_BYTES, HeaderFault};
+use super::error::OpenError;
+use super::files::SPARE;
+use super::inspect::{Damage, InspectError, Inspection, Kind, Subject};
+use super::reading::Source;
+use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The files of a directory, only ever read.
+pub(super) struct Files {
+    directory: PathBuf,
+    open: Option<(u64, File)>,
+}
+
+impl Source for Files {
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let file = match &self.open {
+            Some((number, file)) if *number == segment => file,
+            _ => {
+                let file = File::open(self.directory.join(file_name(segment)))?;
+                &self.open.insert((segment, file)).1
+            }
+        };
+        let mut done = 0;
+        while done < into.len() {
+            match file.read_at(&mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Files {
+    pub(super) fn of(directory: &Path) -> Self {
+        Self { directory: directory.into(), open: None }
+    }
+
+    /// Whether what has been read of a segment was its own: its name goes before its bytes do, and no
+    /// other gets it.
+    pub(super) fn has(&self, segment: u64) -> bool {
+        self.directory.join(file_name(segment)).exists()
+    }
+}
+
+/// A segment that is there, and what its header says.
+pub(super) struct Found {
+    pub(super) number: u64,
+    pub(super) file_bytes: u64,
+    pub(super) header: Result<SegmentHeader, HeaderFault>,
+}
+
+fn failed(what: &Path, source: io::Error) -> InspectError {
+    InspectError::from(OpenError::Io { what: what.display().to_string(), source })
+}
+
+/// All segments in order. What is not of this log is noted as damage and left out.
+pub(super) fn find(
+    subject: Subject<'_>,
+    files: &mut Files,
+    out: &mut Inspection,
+) -> Result<Vec<Found>, InspectError> {
+    let mut found = Vec::new();
+    let here = |source| failed(subject.directory, source);
+    for entry in fs::read_dir(subject.directory).map_err(here)? {
+        let entry = entry.map_err(here)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let bytes = match entry.metadata() {
+            Ok(about) => about.len(),
+            // It has been renamed since.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(here(error)),
+        };
+        match parse_file_name(&name, u64::MAX >> 1) {
+            FileName::Segment(number) => found.push((number, bytes)),
+            FileName::Foreign => {
+                out.damages.push(foreign(name, OpenError::ForeignFile(String::new()), subject));
+            }
+            FileName::Other if name.strip_suffix(SPARE).is_some() => {
+                out.spares += 1;
+                out.spare_bytes += bytes;
+            }
+            FileName::Other => {}
+        }
+    }
+    found.sort_unstable();
+    let mut segments = Vec::with_capacity(found.len());
+    for (number, file_bytes) in found {
+        let mut page = [0; BLOCK_HEADER_BYTES];
+        let file = file_name(number);
+        let read = match files.read_at(number, 0, &mut page) {
+            Ok(read) => read,
+            // Given up since the directory was listed, like all before it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                segments.clear();
+                continue;
+            }
+            Err(source) => return Err(failed(Path::new(&file), source)),
+        };
+        let header = match SegmentHeader::decode(&page[..read]) {
+            Err(HeaderFault::Version(found)) => {
+                let error = OpenError::Version { file: file.clone(), found };
+                out.damages.push(foreign(file, error, subject));
+                continue;
+            }
+            Ok(header) if header.segment != number => Err(HeaderFault::NoMagic),
+            header => header,
+        };
+        if let Ok(header) = &header {
+            if let Some(error) = stranger(header, &file, subject, out.segment_bytes) {
+                out.damages.push(foreign(file, error, subject));
+                continue;
+            }
+            out.segment_bytes = header.segment_bytes;
+        }
+        segments.push(Found { number, file_bytes, header });
+    }
+    Ok(segments)
+}
+
+/// Why an intact header is not of this log.
+fn stranger(
+    header: &SegmentHeader,
+    file: &str,
+    subject: Subject<'_>,
+    segment_bytes: u64,
+) -> Option<OpenError> {
+    let file = file.to_owned();
+    if header.shard != subject.shard {
+        let (found, expected) = (header.shard, subject.shard);
+        return Some(OpenError::WrongShard { file, found, expected });
+    }
+    if header.log_id != subject.log_id {
+        return Some(OpenError::WrongLog { file });
+    }
+    let sane = header.segment_bytes.is_power_of_two() && header.segment_bytes >= 1 << 13;
+    if !sane || (segment_bytes > 0 && header.segment_bytes != segment_bytes) {
+        let (found, configured) = (header.segment_bytes, segment_bytes);
+        return Some(OpenError::SegmentBytes { file, found, configured });
+    }
+    None
+}
+
+fn foreign(file: String, error: OpenError, subject: Subject<'_>) -> Damage {
+    let reason = match error {
+        OpenError::ForeignFile(_) => "it is named like a segment but cannot be one".to_owned(),
+        OpenError::WrongShard { found, .. } => {
+            format!("it belongs to shard {found} but lies with shard {}", subject.shard)
+        }
+        OpenError::WrongLog { .. } => "it was made for another data directory".to_owned(),
+        other => other.to_string(),
+    };
+    Damage { file, offset: 0, reason, blocks: None, kind: Kind::Foreign }
+}

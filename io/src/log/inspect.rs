@@ -1,0 +1,531 @@
+//! Looking at the log of one shard as it lies: every block and every record of it is checked, nothing
+//! is changed, and nothing that is wrong ends the look: it goes on behind it.
+//!
+//! Works on a directory that nobody has open, on one that a server is writing to, and on a copy. Where
+//! recovery asks whether a start is safe, this asks what all is wrong; both read with `reading` and
+//! judge by the same rule: what had been synced may not be missing, what had not is a torn tail.
+
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
+use super::error::OpenError;
+use super::finding::{Files, Found, find};
+use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::reading::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
+use super::recovery::Dropped;
+use super::segment::file_name;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::{error, fmt, io};
+
+/// What to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The shard's directory.
+    pub directory: &'a Path,
+    /// The shard.
+    pub shard: u16,
+    /// Of the data directory, see [`DataDir::id`](super::DataDir::id).
+    pub log_id: u64,
+    /// Where to end, though the log may go on: the end of a block.
+    pub until: Option<Position>,
+}
+
+/// What is met on the way.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// A block without fault, of so many bytes. Its records follow.
+    Block(u64),
+    /// A record without fault.
+    Record {
+        /// Its address.
+        position: Position,
+        /// The segment that it lies in.
+        segment: u64,
+        /// Where in that segment's file.
+        offset: u64,
+        /// Its body.
+        body: &'a [u8],
+    },
+}
+
+/// One segment that belongs to the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number.
+    pub number: u64,
+    /// Length of its file.
+    pub file_bytes: u64,
+    /// Blocks without fault.
+    pub blocks: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their bytes.
+    pub block_bytes: u64,
+    /// Where the last of them ends.
+    pub end: Position,
+}
+
+impl Segment {
+    /// The name of its file.
+    pub fn file(&self) -> String {
+        file_name(self.number)
+    }
+}
+
+/// What is wrong at one place.
+#[derive(Clone, Debug)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub reason: String,
+    /// Blocks that are lost there, if that can be told.
+    pub blocks: Option<u64>,
+    pub(super) kind: Kind,
+}
+
+impl Damage {
+    /// Whether something is not there, rather than wrong.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.kind, Kind::Missing { .. } | Kind::End { .. })
+    }
+}
+
+/// What it takes to mend it.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// Blocks are missing between two that are there.
+    Gap(Gap),
+    /// The end of the log is missing.
+    End { end: Position, segment: u64 },
+    /// The header of a segment.
+    Header { number: u64, predecessor: Option<u64> },
+    /// A whole file.
+    Missing { number: u64, predecessor: Option<u64> },
+    /// A file that is not of this log, or of a newer version: nothing to be mended.
+    Foreign,
+}
+
+/// Blocks that are missing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    /// What the first of them must continue; none if nobody knows.
+    pub(super) before: Option<Mark>,
+    /// The segment in which they begin, and where.
+    pub(super) segment: u64,
+    pub(super) from: Position,
+    /// The segment of the next block there is, and that block.
+    pub(super) next_segment: u64,
+    pub(super) next: BlockHeader,
+}
+
+/// What a look has found.
+#[derive(Clone, Debug, Default)]
+pub struct Inspection {
+    /// Bytes per segment, as the segments say; 0 if there are none.
+    pub segment_bytes: u64,
+    /// The segments of the log, oldest first.
+    pub segments: Vec<Segment>,
+    /// Files set aside for later segments.
+    pub spares: u64,
+    /// Their bytes.
+    pub spare_bytes: u64,
+    /// Blocks without records among those found.
+    pub notes: u64,
+    /// Where the log begins, as its newest block says.
+    pub oldest: Position,
+    /// Where it ends.
+    pub end: Position,
+    /// Everything below had been synced, as some block says.
+    pub synced: Position,
+    /// It ends with the closing block of a clean stop.
+    pub clean: bool,
+    /// What is wrong, in the order of the log.
+    pub damages: Vec<Damage>,
+    /// What a start would cut off as the torn tail of a crash. Of a log that is being written, this is
+    /// what was on its way.
+    pub tail: Option<Dropped>,
+}
+
+impl Inspection {
+    /// Blocks without fault.
+    pub fn blocks(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.blocks).sum()
+    }
+
+    /// Their records.
+    pub fn records(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.records).sum()
+    }
+
+    /// The number of the segment in which the log begins, as its newest block says.
+    pub fn first_segment(&self) -> u64 {
+        self.oldest.0 >> self.segment_bytes.max(1).trailing_zeros()
+    }
+
+    /// Whether the record at this place is among what is missing.
+    pub fn is_lost(&self, position: Position) -> bool {
+        self.damages.iter().any(|damage| match &damage.kind {
+            Kind::Gap(gap) => (gap.from..gap.next.position).contains(&position),
+            Kind::End { end, .. } => position >= *end,
+            Kind::Header { .. } | Kind::Missing { .. } | Kind::Foreign => false,
+        })
+    }
+}
+
+/// Why a look could not be ended.
+#[derive(Debug)]
+pub enum InspectError {
+    /// The files cannot be read.
+    Failed(OpenError),
+    /// The server gave up a segment that was being looked at: begin again.
+    Moved,
+}
+
+impl fmt::Display for InspectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::Moved => f.write_str("a part of the log was given up while it was being read"),
+        }
+    }
+}
+
+impl error::Error for InspectError {}
+
+impl From<OpenError> for InspectError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Self::Moved,
+            error => Self::Failed(error),
+        }
+    }
+}
+
+/// Looks at a log, and shows all that is whole in it to `visit`, in order. It ends where the log does, or
+/// where `visit` breaks it off: behind that nothing is known then.
+pub fn inspect(
+    subject: Subject<'_>,
+    visit: impl FnMut(Seen<'_>) -> ControlFlow<()>,
+) -> Result<Inspection, InspectError> {
+    let mut files = Files::of(subject.directory);
+    let mut out = Inspection::default();
+    let found = find(subject, &mut files, &mut out)?;
+    let geometry = Geometry {
+        segment_bytes: out.segment_bytes.max(SEGMENT_HEADER_BYTES),
+        align_bytes: BLOCK_ALIGN_BYTES,
+    };
+    let Some(first) = found.first() else { return Ok(out) };
+    let start = geometry.data_start_of(first.number);
+    // What the first block of a log follows may have been given up.
+    let whole = matches!(&first.header, Ok(header) if header.predecessor.is_none());
+    let walk = Walk {
+        until: subject.until.unwrap_or(Position(u64::MAX)),
+        reader: BlockReader::new(geometry, subject.shard),
+        mark: whole.then_some(Mark { end: start, sequence: 0, prev: 0 }),
+        at: start,
+        found,
+        index: 0,
+        fresh: false,
+        behind: None,
+        jumps: false,
+        files,
+        out,
+        visit,
+    };
+    walk.run()
+}
+
+struct Walk<F> {
+    until: Position,
+    files: Files,
+    reader: BlockReader,
+    found: Vec<Found>,
+    visit: F,
+    out: Inspection,
+    /// Where the next block should be, and what it must continue, if that is known.
+    index: usize,
+    at: Position,
+    mark: Option<Mark>,
+    /// What was read ahead has been read again for this block.
+    fresh: bool,
+    /// What is claimed behind the first gap, once there was one.
+    behind: Option<Position>,
+    /// Blocks are missing before the one that is being taken in.
+    jumps: bool,
+}
+
+enum Step {
+    On,
+    End,
+}
+
+impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
+    fn run(mut self) -> Result<Inspection, InspectError> {
+        while let Step::On = self.step()? {}
+        let last = self.found[self.index].number;
+        if !self.files.has(last) {
+            return Err(InspectError::Moved);
+        }
+        self.out.end = self.mark.map_or(self.at, |mark| mark.end);
+        self.find_missing_beginning();
+        Ok(self.out)
+    }
+
+    fn number(&self) -> u64 {
+        self.found[self.index].number
+    }
+
+    fn step(&mut self) -> Result<Step, InspectError> {
+        if self.at >= self.until {
+            return Ok(Step::End);
+        }
+        let Some(fault) = self.take(self.index, self.at)? else { return Ok(Step::On) };
+        if let Some(next) = self.found.get(self.index + 1) {
+            let start = self.reader.geometry.data_start_of(next.number);
+            if self.mark.is_some() && self.take(self.index + 1, start)?.is_none() {
+                return Ok(Step::On);
+            }
+        }
+        if !self.fresh {
+            // Whoever writes to the log may have gone on.
+            self.fresh = true;
+            self.reader.forget();
+            return Ok(Step::On);
+        }
+        self.gap(&fault)
+    }
+
+    /// Takes in the block at a place, if there is one that continues the log; else says why not.
+    fn take(&mut self, index: usize, at: Position) -> Result<Option<Fault>, InspectError> {
+        let number = self.found[index].number;
+        let mark = self.mark;
+        let start = self.reader.geometry.start_of(number);
+        let block = match self.reader.block(&mut self.files, number, at, mark) {
+            Ok(Ok(block)) => block,
+            Ok(Err(fault)) => return Ok(Some(fault)),
+            Err(error @ (OpenError::Version { .. } | OpenError::WrongShard { .. })) => {
+                return Ok(Some(Fault { reason: error.to_string(), empty: false }));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (header, after) = (block.header, block.after);
+        let mut going = (self.visit)(Seen::Block(u64::from(header.block_bytes)));
+        for (position, body) in records(at.plus(BLOCK_HEADER_BYTES as u64), block.body) {
+            if going.is_break() {
+                break;
+            }
+            let offset = position.0 - start.0;
+            going = (self.visit)(Seen::Record { position, segment: number, offset, body });
+        }
+        if going.is_break() {
+            self.until = at;
+        }
+        self.enter(index)?;
+        (self.at, self.mark, self.fresh) = (after.end, Some(after), false);
+        self.account(&header);
+        Ok(None)
+    }
+
+    fn account(&mut self, header: &BlockHeader) {
+        let out = &mut self.out;
+        out.oldest = out.oldest.max(header.oldest);
+        out.synced = out.synced.max(header.synced);
+        out.clean = header.flags & FLAG_CLOSED != 0;
+        out.notes += u64::from(header.records == 0);
+        if let Some(segment) = out.segments.last_mut() {
+            segment.blocks += 1;
+            segment.records += u64::from(header.records);
+            segment.block_bytes += u64::from(header.block_bytes);
+            segment.end = self.at;
+        }
+    }
+
+    /// The log goes on in this segment.
+    fn enter(&mut self, index: usize) -> Result<(), InspectError> {
+        let Found { number, file_bytes, header } = &self.found[index];
+        let known = self.out.segments.last().map(|segment| segment.number);
+        if known == Some(*number) {
+            return Ok(());
+        }
+        if index != self.index && !self.files.has(self.number()) {
+            return Err(InspectError::Moved);
+        }
+        let damage = match header {
+            Err(fault) => Some(Damage {
+                file: file_name(*number),
+                offset: 0,
+                reason: format!("segment header: {fault}"),
+                blocks: None,
+                kind: Kind::Header { number: *number, predecessor: known },
+            }),
+            Ok(header) => {
+                self.out.oldest = self.out.oldest.max(header.oldest);
+                let before = header.predecessor.filter(|_| known.is_some());
+                match before.filter(|before| Some(*before) != known) {
+                    Some(before) if self.jumps => Some(missing(before, known)),
+                    Some(before) => Some(Damage {
+                        file: file_name(*number),
+                        offset: 0,
+                        reason: format!("it follows {}, which is missing", file_name(before)),
+                        blocks: None,
+                        kind: Kind::Header { number: *number, predecessor: known },
+                    }),
+                    None => None,
+                }
+            }
+        };
+        self.out.damages.extend(damage);
+        let (number, file_bytes) = (*number, *file_bytes);
+        let end = self.reader.geometry.data_start_of(number);
+        self.out.segments.push(Segment {
+            number,
+            file_bytes,
+            blocks: 0,
+            records: 0,
+            block_bytes: 0,
+            end,
+        });
+        self.index = index;
+        Ok(())
+    }
+
+    /// Nothing continues the log here. It ends, or blocks are missing.
+    fn gap(&mut self, fault: &Fault) -> Result<Step, InspectError> {
+        let end = self.mark.map_or(self.at, |mark| mark.end);
+        let claim = match self.behind {
+            Some(claim) => claim,
+            None => {
+                let (claim, tail_bytes) = self.survey()?;
+                if claim <= end && tail_bytes > 0 && self.until.0 == u64::MAX {
+                    let (file, offset, reason) = self.place(fault, self.found.get(self.index + 1));
+                    self.out.clean = false;
+                    self.out.tail = Some(Dropped { file, offset, bytes: tail_bytes, reason });
+                }
+                self.behind = Some(claim);
+                claim
+            }
+        };
+        let number = self.number();
+        if claim <= end {
+            // Nothing says that there was more, but for a file that followed another one.
+            let next = self.found.get(self.index + 1).and_then(|next| next.header.as_ref().ok());
+            let before = next.and_then(|next| next.predecessor).filter(|&before| before != number);
+            self.out.damages.extend(before.map(|before| missing(before, Some(number))));
+            return Ok(Step::End);
+        }
+        let Some((index, at, header)) = self.search()? else {
+            let (file, offset, reason) = self.place(fault, self.found.get(self.index + 1));
+            let kind = Kind::End { end, segment: number };
+            self.out.damages.push(Damage { file, offset, reason, blocks: None, kind });
+            return Ok(Step::End);
+        };
+        let next_segment = self.found[index].number;
+        let gap =
+            Gap { before: self.mark, segment: number, from: self.at, next_segment, next: header };
+        let next = self.found.get(self.index + 1).filter(|_| next_segment != number);
+        let (file, offset, reason) = self.place(fault, next);
+        let blocks = self.mark.map(|mark| header.sequence - mark.sequence);
+        let damage = Damage { file, offset, reason, blocks, kind: Kind::Gap(gap) };
+        self.mark = Some(Mark { end: at, sequence: header.sequence, prev: header.prev });
+        // A file that was lost whole is told before the blocks that were lost with it.
+        let (before, told) = (self.out.segments.len(), self.out.damages.len());
+        self.jumps = true;
+        if self.take(index, at)?.is_some() {
+            return Err(InspectError::Moved);
+        }
+        self.jumps = false;
+        let at = if self.out.segments.len() > before { self.out.damages.len() } else { told };
+        self.out.damages.insert(at, damage);
+        Ok(Step::On)
+    }
+
+    /// Where people should look for what is wrong: here, or at the beginning of the next segment.
+    fn place(&self, fault: &Fault, next: Option<&Found>) -> (String, u64, String) {
+        match next {
+            Some(next) if fault.empty => {
+                let (offset, reason) = match &next.header {
+                    Ok(_) => (SEGMENT_HEADER_BYTES, "no block there continues the log".to_owned()),
+                    Err(fault) => (0, format!("segment header: {fault}")),
+                };
+                (file_name(next.number), offset, reason)
+            }
+            _ => {
+                let offset = self.at.0 - self.reader.geometry.start_of(self.number()).0;
+                (file_name(self.number()), offset, fault.reason.clone())
+            }
+        }
+    }
+
+    /// The highest position that is said to be synced from here on, and how much was written.
+    fn survey(&mut self) -> Result<(Position, u64), InspectError> {
+        let (mut claim, mut bytes) = (Position(0), 0);
+        let geometry = self.reader.geometry;
+        for (place, segment) in self.found[self.index..].iter().enumerate() {
+            if let Ok(header) = &segment.header {
+                claim = claim.max(header.synced.min(geometry.data_start_of(segment.number)));
+            }
+            let start = geometry.start_of(segment.number);
+            let from = if place == 0 { self.at.0 - start.0 } else { SEGMENT_HEADER_BYTES };
+            let stale = segment.header.as_ref().map_or(true, |header| header.recycled);
+            let behind = self.reader.survey(&mut self.files, segment.number, from, stale)?;
+            claim = claim.max(behind.claim);
+            bytes += behind.bytes;
+        }
+        Ok((claim.max(self.out.synced), bytes))
+    }
+
+    /// The next block that is whole and later than what is missing.
+    fn search(&mut self) -> Result<Option<(usize, Position, BlockHeader)>, InspectError> {
+        let geometry = self.reader.geometry;
+        for index in self.index..self.found.len() {
+            let number = self.found[index].number;
+            let start = geometry.start_of(number);
+            let first = if index == self.index {
+                self.at.plus(BLOCK_ALIGN_BYTES)
+            } else {
+                geometry.data_start_of(number)
+            };
+            let mut at = first.0 - start.0;
+            while at < geometry.segment_bytes {
+                let header = self.reader.bytes(&mut self.files, number, at, BLOCK_HEADER_BYTES)?;
+                if header.is_empty() {
+                    break;
+                }
+                let here = start.plus(at);
+                at += BLOCK_ALIGN_BYTES;
+                if BlockHeader::decode(header).is_err() {
+                    continue;
+                }
+                let block = self.reader.block(&mut self.files, number, here, None);
+                if let Ok(Ok(block)) = block
+                    && self.mark.is_none_or(|mark| block.header.sequence > mark.sequence)
+                {
+                    return Ok(Some((index, here, block.header)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The log says that it begins before the first segment there is.
+    fn find_missing_beginning(&mut self) {
+        let geometry = self.reader.geometry;
+        let first = self.out.segments.first().map(|segment| geometry.start_of(segment.number));
+        if first.is_some_and(|first| first > self.out.oldest) {
+            let damage = missing(geometry.segment_of(self.out.oldest), None);
+            self.out.damages.insert(0, damage);
+        }
+    }
+}
+
+fn missing(number: u64, predecessor: Option<u64>) -> Damage {
+    Damage {
+        file: file_name(number),
+        offset: 0,
+        reason: "the file is missing".to_owned(),
+        blocks: None,
+        kind: Kind::Missing { number, predecessor },
+    }
+}

@@ -1,0 +1,244 @@
+//! Reading blocks back from segments, one after the other: is there one, is it intact, does it follow
+//! the one before it?
+//!
+//! Knows the format and how to read ahead. What it means that a block is not there is for others to
+//! judge. No content of any file makes it panic.
+
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, HeaderFault, check_records};
+use super::disk::Disk;
+use super::error::OpenError;
+use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::segment::file_name;
+use std::io;
+
+/// Blocks start at multiples of this in every mode.
+pub(super) const BLOCK_ALIGN_BYTES: u64 = 64;
+const EMPTY: [u8; BLOCK_ALIGN_BYTES as usize] = [0; BLOCK_ALIGN_BYTES as usize];
+/// Read from the disk at once.
+const READ_BYTES: usize = 4 << 20;
+
+/// Where segments are read from.
+pub(super) trait Source {
+    /// Reads; fewer bytes than asked for mean the end of the segment.
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+}
+
+impl<D: Disk> Source for D {
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        Disk::read_at(self, segment, offset, into)
+    }
+}
+
+/// The log up to some block: what the next one must continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) end: Position,
+    pub(super) sequence: u64,
+    pub(super) prev: u32,
+}
+
+/// A block that is whole.
+#[derive(Debug)]
+pub(super) struct Block<'a> {
+    pub(super) header: BlockHeader,
+    /// The log up to its end.
+    pub(super) after: Mark,
+    /// Its records, which are intact.
+    pub(super) body: &'a [u8],
+}
+
+/// Why there is no block at some place that continues the log.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) reason: String,
+    /// The bytes look never written, so the next block may be elsewhere.
+    pub(super) empty: bool,
+}
+
+impl Fault {
+    fn new(reason: impl Into<String>, empty: bool) -> Self {
+        Self { reason: reason.into(), empty }
+    }
+}
+
+/// What lies behind some place, whether it belongs to the log or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Survey {
+    /// The highest position that an intact header there says is synced.
+    pub(super) claim: Position,
+    /// Bytes from the place to the last one written.
+    pub(super) bytes: u64,
+}
+
+/// Reads the blocks of one shard.
+#[derive(Debug)]
+pub(super) struct BlockReader {
+    pub(super) geometry: Geometry,
+    pub(super) shard: u16,
+    window: Window,
+}
+
+impl BlockReader {
+    pub(super) fn new(geometry: Geometry, shard: u16) -> Self {
+        Self { geometry, shard, window: Window::new(geometry.segment_bytes) }
+    }
+
+    /// `bytes` from `offset` on; fewer at the end of the file.
+    pub(super) fn bytes(
+        &mut self,
+        source: &mut impl Source,
+        number: u64,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<&[u8], OpenError> {
+        self.window.bytes(source, number, offset, bytes)
+    }
+
+    /// What was read ahead may have been written since.
+    pub(super) fn forget(&mut self) {
+        self.window.filled = 0;
+    }
+
+    /// Looks at everything in segment `number` from offset `from` on. With `stale` only intact blocks
+    /// tell what was written: all else may have been there before.
+    pub(super) fn survey(
+        &mut self,
+        source: &mut impl Source,
+        number: u64,
+        from: u64,
+        stale: bool,
+    ) -> Result<Survey, OpenError> {
+        let start = self.geometry.start_of(number);
+        let mut claim = Position(0);
+        let mut used = from;
+        let mut at = from;
+        while at < self.geometry.segment_bytes {
+            let bytes = self.window.bytes(source, number, at, BLOCK_ALIGN_BYTES as usize)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let here = at;
+            at += BLOCK_ALIGN_BYTES;
+            if *bytes == EMPTY[..bytes.len()] {
+                continue; // nearly all there is to see in a preallocated segment
+            }
+            let last = bytes.iter().rposition(|&byte| byte != 0).filter(|_| !stale);
+            used = last.map_or(used, |last| here + last as u64 + 1);
+            if let Ok((header, _)) = BlockHeader::decode(bytes)
+                && header.position == start.plus(here)
+                && header.shard == self.shard
+            {
+                claim = claim.max(header.synced.min(header.position));
+                used = used.max(here + u64::from(header.block_bytes));
+            }
+        }
+        Ok(Survey { claim, bytes: used - from })
+    }
+
+    /// The block at `at` in segment `number`, or why there is none. It must continue `mark`, if one is
+    /// given.
+    pub(super) fn block(
+        &mut self,
+        source: &mut impl Source,
+        number: u64,
+        at: Position,
+        mark: Option<Mark>,
+    ) -> Result<Result<Block<'_>, Fault>, OpenError> {
+        let offset = at.0 - self.geometry.start_of(number).0;
+        let room = self.geometry.segment_bytes - offset;
+        if room < BLOCK_HEADER_BYTES as u64 {
+            return Ok(Err(Fault::new("the segment is full", true)));
+        }
+        let bytes = self.window.bytes(source, number, offset, BLOCK_HEADER_BYTES)?;
+        let empty = bytes.iter().all(|&byte| byte == 0);
+        let (header, crc) = match BlockHeader::decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(HeaderFault::Version(found)) => {
+                return Err(OpenError::Version { file: file_name(number), found });
+            }
+            Err(fault) => return Ok(Err(Fault::new(fault.to_string(), empty))),
+        };
+        if header.position != at {
+            let reason = format!("a stale block, written for {}", header.position);
+            return Ok(Err(Fault::new(reason, true)));
+        }
+        if header.shard != self.shard {
+            let (found, expected) = (header.shard, self.shard);
+            return Err(OpenError::WrongShard { file: file_name(number), found, expected });
+        }
+        if mark.is_some_and(|mark| (header.sequence, header.prev) != (mark.sequence, mark.prev)) {
+            return Ok(Err(Fault::new("the block does not continue the one before it", false)));
+        }
+        if !fits(&header, room) {
+            return Ok(Err(Fault::new("the block's header contradicts itself", false)));
+        }
+        let all = BLOCK_HEADER_BYTES + header.body_bytes as usize;
+        let bytes = self.window.bytes(source, number, offset, all)?;
+        let Some(body) = bytes.get(BLOCK_HEADER_BYTES..all) else {
+            return Ok(Err(Fault::new("the file ends inside the block", false)));
+        };
+        let start = at.plus(BLOCK_HEADER_BYTES as u64);
+        match check_records(start, body, header.records, crc) {
+            Ok(prev) => {
+                let end = at.plus(u64::from(header.block_bytes));
+                let after = Mark { end, sequence: header.sequence + 1, prev };
+                Ok(Ok(Block { header, after, body }))
+            }
+            Err(reason) => Ok(Err(Fault::new(reason, false))),
+        }
+    }
+}
+
+fn fits(header: &BlockHeader, room: u64) -> bool {
+    let block = u64::from(header.block_bytes);
+    header.synced <= header.position
+        && header.oldest <= header.position
+        && BLOCK_HEADER_BYTES as u64 + u64::from(header.body_bytes) <= block
+        && block.is_multiple_of(BLOCK_ALIGN_BYTES)
+        && block <= room
+        && header.sequence < u64::MAX
+}
+
+/// Large sequential reads, seen through a window that moves forward.
+#[derive(Debug)]
+struct Window {
+    read_bytes: usize,
+    segment: u64,
+    offset: u64,
+    filled: usize,
+    buffer: Vec<u8>,
+}
+
+impl Window {
+    fn new(segment_bytes: u64) -> Self {
+        let read_bytes = READ_BYTES.min(segment_bytes as usize);
+        Self { read_bytes, segment: 0, offset: 0, filled: 0, buffer: Vec::new() }
+    }
+
+    /// `bytes` from `offset` on; fewer at the end of the file.
+    fn bytes(
+        &mut self,
+        source: &mut impl Source,
+        segment: u64,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<&[u8], OpenError> {
+        let end = self.offset + self.filled as u64;
+        let inside = segment == self.segment && offset >= self.offset;
+        if !inside || offset + bytes as u64 > end {
+            // Headers are looked at one by one; reading far ahead pays when blocks follow.
+            let ahead = if offset == 0 { SEGMENT_HEADER_BYTES as usize } else { self.read_bytes };
+            let wanted = bytes.max(ahead);
+            if self.buffer.len() < wanted {
+                self.buffer.resize(wanted, 0);
+            }
+            (self.segment, self.offset, self.filled) = (segment, offset, 0);
+            self.filled =
+                source.read_at(segment, offset, &mut self.buffer[..wanted]).map_err(|source| {
+                    OpenError::Io { what: format!("reading {}", file_name(segment)), source }
+                })?;
+        }
+        let at = (offset - self.offset) as usize;
+        Ok(&self.buffer[at..(at + bytes).min(self.filled).max(at)])
+    }
+}

@@ -1,0 +1,83 @@
+# What every measuring script shares: a build, a place for data, a server of its own, and medians with their spread. Sourced from the
+# top of the repository; `name` is what the place is called after.
+#
+#   BENCH_PROFILE  cargo profile to build (default release)
+#   BENCH_DIR      where the data directories go (default: the system's temporary directory)
+# shellcheck shell=bash disable=SC2154
+profile=${BENCH_PROFILE:-release}
+bin=${CARGO_TARGET_DIR:-target}/$profile
+work=$(mktemp -d "${BENCH_DIR:-${TMPDIR:-/tmp}}/corq-$name.XXXXXX")
+server=
+stop() {
+    [ -z "$server" ] && return
+    kill "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+    server=
+}
+trap 'stop; rm -rf "$work"' EXIT
+
+cargo build --quiet --profile "$profile" -p corq -p corq-bench
+
+free_port() {
+    local port
+    for _ in $(seq 100); do
+        port=$((20000 + RANDOM % 12000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+    done
+    echo "no free port found" >&2
+    return 1
+}
+
+ready() {
+    local line
+    { exec 3<>"/dev/tcp/127.0.0.1/$http"; } 2>/dev/null || return 1
+    printf 'GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+    read -r line <&3 || line=
+    exec 3<&- 3>&-
+    [[ $line == *" 200 "* ]]
+}
+
+# Starts a server on the data that is there; arguments are settings, NAME=value. Sets `tcp`, `http` and `server`.
+start_again() {
+    tcp=$(free_port)
+    http=$(free_port)
+    env HOST=127.0.0.1 TCP_PORT="$tcp" HTTP_PORT="$http" DATA_PATH="$work/data" "$@" "$bin/corq" serve >>"$work/log" 2>&1 &
+    server=$!
+    until ready; do
+        if ! kill -0 "$server" 2>/dev/null; then
+            cat "$work/log" >&2
+            echo "the server did not start" >&2
+            return 1
+        fi
+        sleep 0.02
+    done
+}
+
+# The same, on no data.
+start() {
+    rm -rf "$work/data"
+    start_again "$@"
+}
+
+# Runs the load generator; its figures go where `figure` finds them.
+bench() { # workload, options
+    "$bin/corq-bench" "$@" --port "$tcp" --http-port "$http" --pid "$server" --json >"$work/one.json" || {
+        cat "$work/one.json" "$work/log" >&2
+        echo "$* failed" >&2
+        exit 1
+    }
+}
+
+figure() { # name: a number of the last run
+    sed -n "s/.*\"$1\":\([-0-9.e]*\).*/\1/p" "$work/one.json"
+}
+
+take() { # file, number: remembers it
+    printf '%s\n' "${2:-0}" >>"$work/$1"
+}
+
+spread() { # file, format: median (least–most) of what was remembered
+    sort -g "$work/$1" | awk -v f="$2" '{ v[NR] = $1 } END {
+        m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
+        printf f " (" f "–" f ")", m, v[1], v[NR] }'
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# docs/benchmarks.md: measures everything that stands there, in turns, and writes the page with its plots. About an hour of a
+# machine that does nothing else.
+#
+#   scripts/page.sh [rounds]        default 3
+#
+#   PAGE_RATES   jobs/s of the latency runs (default 1000,5000,20000,50000)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-3}
+place=target/page
+mkdir -p "$place"
+[ -x "$place/venv/bin/python" ] || python3 -m venv "$place/venv"
+"$place/venv/bin/pip" install --quiet --requirement bench/page/requirements.txt
+
+python3 -m unittest discover --quiet --start-directory bench/page
+
+bench/rivals/run --rounds "$rounds" --rates "${PAGE_RATES:-1000,5000,20000,50000}" --json "$place/rivals.json" >"$place/rivals.md"
+for script in bench flat shards; do
+    "scripts/$script.sh" "$rounds" >"$place/$script.new"
+    mv "$place/$script.new" "$place/$script.md"
+done
+"$place/venv/bin/python" bench/page/make.py "$place"

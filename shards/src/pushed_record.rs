@@ -1,0 +1,211 @@
+//! The record of a job that comes: how it is written and read. Records of other kinds hold one, too.
+
+use crate::command::{NewJob, Repeat};
+use crate::dependency::Unmet;
+use crate::extras::Extras;
+use crate::id::JobId;
+use crate::wire::{Malformed, Reader, Writer};
+
+/// See [`crate::record::Record::Pushed`].
+#[derive(Clone, Debug)]
+pub struct Pushed<'a> {
+    /// The new job.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: &'a str,
+    /// When it may be delivered.
+    pub run_at_ms: u64,
+    /// What was pushed.
+    pub job: NewJob<'a>,
+}
+
+/// Bits that say which parts a pushed job has.
+mod part {
+    pub(super) const LIFO: u16 = 1;
+    pub(super) const REMOVE_ON_COMPLETE: u16 = 1 << 1;
+    pub(super) const REMOVE_ON_FAIL: u16 = 1 << 2;
+    pub(super) const DURABLE: u16 = 1 << 3;
+    pub(super) const TTL: u16 = 1 << 4;
+    pub(super) const TIMEOUT: u16 = 1 << 5;
+    pub(super) const UNIQUE_KEY: u16 = 1 << 6;
+    pub(super) const CUSTOM_ID: u16 = 1 << 7;
+    pub(super) const GROUP_ID: u16 = 1 << 8;
+    pub(super) const TAGS: u16 = 1 << 9;
+    pub(super) const DEPENDS_ON: u16 = 1 << 10;
+    pub(super) const REPEAT: u16 = 1 << 11;
+    pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
+    pub(super) const UNMET: u16 = 1 << 13;
+    /// There are parts that no bit was left for: [`super::more`].
+    pub(super) const MORE: u16 = 1 << 14;
+    /// Those of all parts there are.
+    pub(super) const ALL: u16 = (1 << 15) - 1;
+}
+
+/// Bits of the word that follows the other parts if there is one.
+mod more {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const EXTRAS: u32 = 1 << 1;
+    pub(super) const ALL: u32 = (1 << 2) - 1;
+}
+
+impl<'a> Pushed<'a> {
+    fn parts(&self) -> u16 {
+        let job = &self.job;
+        let bit = |present: bool, bit: u16| if present { bit } else { 0 };
+        bit(job.lifo, part::LIFO)
+            | bit(job.remove_on_complete, part::REMOVE_ON_COMPLETE)
+            | bit(job.remove_on_fail, part::REMOVE_ON_FAIL)
+            | bit(job.durable, part::DURABLE)
+            | bit(job.ttl_ms.is_some(), part::TTL)
+            | bit(job.timeout_ms.is_some(), part::TIMEOUT)
+            | bit(job.unique_key.is_some(), part::UNIQUE_KEY)
+            | bit(job.custom_id.is_some(), part::CUSTOM_ID)
+            | bit(job.group_id.is_some(), part::GROUP_ID)
+            | bit(!job.tags.is_empty(), part::TAGS)
+            | bit(!job.depends_on.is_empty(), part::DEPENDS_ON)
+            | bit(job.repeat.is_some(), part::REPEAT)
+            | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
+            | bit(!job.unmet.is_empty(), part::UNMET)
+            | bit(self.more() != 0, part::MORE)
+    }
+
+    fn more(&self) -> u32 {
+        let bit = |given: bool, bit: u32| if given { bit } else { 0 };
+        bit(self.job.name.is_some(), more::NAME) | bit(self.job.extras.is_some(), more::EXTRAS)
+    }
+
+    fn more_len(&self) -> usize {
+        let extras = self.job.extras.as_deref();
+        4 + self.job.name.map_or(0, |name| 2 + name.len()) + extras.map_or(0, Extras::encoded_len)
+    }
+
+    fn texts(&self) -> [(u16, &[u8]); 5] {
+        let text = |text: Option<&'a str>| text.unwrap_or_default().as_bytes();
+        [
+            (part::UNIQUE_KEY, text(self.job.unique_key)),
+            (part::CUSTOM_ID, text(self.job.custom_id)),
+            (part::GROUP_ID, text(self.job.group_id)),
+            (part::TAGS, self.job.tags),
+            (part::DEPENDS_ON, self.job.depends_on),
+        ]
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        let parts = self.parts();
+        let mut len = 2 + 16 + 8 + 8 + 4 + 2 + 4 + 2 + self.queue.len() + self.job.data.len();
+        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) == 0 {
+            return len;
+        }
+        let sized = |bit: u16, size: usize| if parts & bit != 0 { size } else { 0 };
+        len += sized(part::TTL, 8) + sized(part::TIMEOUT, 4);
+        len += sized(part::REPEAT, 16) + sized(part::REPEAT_LIMIT, 8);
+        len += sized(part::UNMET, 4 + self.job.unmet.bytes().len());
+        len += sized(part::MORE, self.more_len());
+        len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        let parts = self.parts();
+        let job = &self.job;
+        out.u16(parts);
+        out.id(self.id);
+        out.u64(self.run_at_ms);
+        out.u64(job.delay_ms);
+        out.u32(job.priority as u32);
+        out.u16(job.max_attempts);
+        out.u32(job.backoff_ms);
+        out.short(self.queue.as_bytes());
+        if parts & !(part::LIFO | part::REMOVE_ON_COMPLETE | part::REMOVE_ON_FAIL) != 0 {
+            self.encode_rare(parts, out);
+        }
+        out.bytes(job.data);
+    }
+
+    fn encode_rare(&self, parts: u16, out: &mut Writer<'_>) {
+        if let Some(ttl_ms) = self.job.ttl_ms {
+            out.u64(ttl_ms);
+        }
+        if let Some(timeout_ms) = self.job.timeout_ms {
+            out.u32(timeout_ms);
+        }
+        if let Some(repeat) = self.job.repeat {
+            out.u64(repeat.every_ms);
+            out.u64(repeat.count);
+            if let Some(limit) = repeat.limit {
+                out.u64(limit);
+            }
+        }
+        for (bit, text) in self.texts() {
+            if parts & bit != 0 {
+                out.short(text);
+            }
+        }
+        if parts & part::UNMET != 0 {
+            let unmet = self.job.unmet.bytes();
+            out.u32(unmet.len() as u32);
+            out.bytes(unmet);
+        }
+        if parts & part::MORE != 0 {
+            out.u32(self.more());
+            if let Some(name) = self.job.name {
+                out.short(name.as_bytes());
+            }
+            if let Some(extras) = &self.job.extras {
+                extras.encode(out);
+            }
+        }
+    }
+
+    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let parts = from.u16()?;
+        if parts & !part::ALL != 0 {
+            return Err(Malformed("it has a part that is not known to this release"));
+        }
+        let has = |bit: u16| parts & bit != 0;
+        let (id, run_at_ms) = (from.id()?, from.u64()?);
+        let mut job = NewJob {
+            delay_ms: from.u64()?,
+            priority: from.u32()? as i32,
+            max_attempts: from.u16()?,
+            backoff_ms: from.u32()?,
+            lifo: has(part::LIFO),
+            remove_on_complete: has(part::REMOVE_ON_COMPLETE),
+            remove_on_fail: has(part::REMOVE_ON_FAIL),
+            durable: has(part::DURABLE),
+            ..NewJob::default()
+        };
+        let queue = from.text()?;
+        if has(part::TTL) {
+            job.ttl_ms = Some(from.u64()?);
+        }
+        if has(part::TIMEOUT) {
+            job.timeout_ms = Some(from.u32()?);
+        }
+        if has(part::REPEAT) {
+            let (every_ms, count) = (from.u64()?, from.u64()?);
+            let limit = has(part::REPEAT_LIMIT).then(|| from.u64()).transpose()?;
+            job.repeat = Some(Repeat { every_ms, limit, count });
+        }
+        job.unique_key = has(part::UNIQUE_KEY).then(|| from.text()).transpose()?;
+        job.custom_id = has(part::CUSTOM_ID).then(|| from.text()).transpose()?;
+        job.group_id = has(part::GROUP_ID).then(|| from.text()).transpose()?;
+        job.tags = if has(part::TAGS) { from.short()? } else { &[] };
+        job.depends_on = if has(part::DEPENDS_ON) { from.short()? } else { &[] };
+        if has(part::UNMET) {
+            let bytes = from.u32()?;
+            job.unmet = Unmet::decode(from.bytes(bytes as usize)?)?;
+        }
+        if has(part::MORE) {
+            let parts = from.u32()?;
+            if parts & !more::ALL != 0 {
+                return Err(Malformed("it has a part that is not known to this release"));
+            }
+            job.name = (parts & more::NAME != 0).then(|| from.text()).transpose()?;
+            if parts & more::EXTRAS != 0 {
+                job.extras = Some(Box::new(Extras::decode(&mut from)?));
+            }
+        }
+        job.data = from.rest();
+        Ok(Self { id, queue, run_at_ms, job })
+    }
+}

@@ -1,0 +1,122 @@
+//! `log`: what the log of a data directory holds, whether it is sound, and putting it right. Speaks to no
+//! server.
+
+mod dump;
+mod repair;
+mod stat;
+mod verify;
+
+use clap::Subcommand;
+use corq_io::log::{Inspection, Seen, segment_file};
+
+use super::context::Context;
+use super::failure::Failure;
+use super::progress::Progress;
+use crate::tools::place::{Fault, Place};
+use crate::tools::replay::Replay;
+
+/// Commands on the log of a data directory.
+#[derive(Subcommand, Debug)]
+pub enum Log {
+    /// Check every block and every record; exit code 1 if anything is damaged
+    Verify(verify::Verify),
+    /// Count segments, blocks, records, bytes, jobs and queues
+    Stat(stat::Stat),
+    /// Print the records, a line of JSON each
+    Dump(dump::Dump),
+    /// Bridge what is damaged, so that the server starts again; what is cut is kept
+    Repair(repair::Repair),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault.0)
+    }
+}
+
+/// Carries one out.
+pub fn run(context: &mut Context, log: &Log) -> Result<(), Failure> {
+    match log {
+        Log::Verify(verify) => verify::run(context, verify),
+        Log::Stat(stat) => stat::run(context, stat),
+        Log::Dump(dump) => dump::run(context, dump),
+        Log::Repair(repair) => repair::run(context, repair),
+    }
+}
+
+/// What is wrong, where, as people and programs are told.
+struct Trouble {
+    shard: u16,
+    file: String,
+    offset: u64,
+    reason: String,
+    lost_blocks: Option<u64>,
+}
+
+impl Trouble {
+    fn line(&self) -> String {
+        let Self { shard, file, offset, reason, lost_blocks } = self;
+        let lost = match lost_blocks {
+            Some(1) => "; 1 block is lost".to_owned(),
+            Some(blocks) => format!("; {blocks} blocks are lost"),
+            None => String::new(),
+        };
+        format!("shard-{shard:04}/{file} is damaged at byte {offset}: {reason}{lost}")
+    }
+}
+
+/// One shard, looked at whole.
+struct Looked {
+    shard: u16,
+    inspection: Inspection,
+    replay: Replay,
+}
+
+impl Looked {
+    fn troubles(&self) -> Vec<Trouble> {
+        let damages = self.inspection.damages.iter().map(|damage| Trouble {
+            shard: self.shard,
+            file: damage.file.clone(),
+            offset: damage.offset,
+            reason: damage.reason.clone(),
+            lost_blocks: damage.blocks,
+        });
+        let mut troubles: Vec<Trouble> = damages.collect();
+        if troubles.is_empty() {
+            // With records missing, others can only be misunderstood.
+            troubles.extend(self.replay.refused.iter().map(|refused| Trouble {
+                shard: self.shard,
+                file: segment_file(refused.segment),
+                offset: refused.offset,
+                reason: format!("an intact record that a start would refuse: {}", refused.reason),
+                lost_blocks: None,
+            }));
+        }
+        troubles
+    }
+}
+
+/// Looks at all shards.
+fn look(place: &Place, completed_max: u32) -> Result<Vec<Looked>, Failure> {
+    let progress = Progress::bytes(place.bytes(), "checked");
+    (0..place.shards)
+        .map(|shard| {
+            let (inspection, replay) = place.look(
+                shard,
+                || Replay::new(completed_max),
+                |replay, seen| match seen {
+                    Seen::Block(bytes) => progress.add(bytes),
+                    Seen::Record { position, segment, offset, body } => {
+                        replay.take(position, segment, offset, body);
+                    }
+                },
+            )?;
+            Ok(Looked { shard, inspection, replay })
+        })
+        .collect()
+}
+
+/// `1 block`, `2 blocks`.
+pub(super) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

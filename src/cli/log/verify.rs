@@ -1,0 +1,108 @@
+//! `log verify`: every block and every record, and each place that is damaged.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use corq_io::log::Inspection;
+
+use super::{Looked, Trouble, count, look};
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::output::{Cell, Style};
+use crate::protocol::write::Writer;
+use crate::tools::place::Place;
+
+/// What `log verify` takes.
+#[derive(Args, Debug)]
+pub struct Verify {
+    /// The data directory; a server may be using it
+    data: PathBuf,
+}
+
+/// Carries it out.
+pub fn run(context: &mut Context, verify: &Verify) -> Result<(), Failure> {
+    let place = Place::of(&verify.data)?;
+    let live = place.is_live()?;
+    let looked = look(&place, u32::MAX)?;
+    let troubles: Vec<Trouble> = looked.iter().flat_map(Looked::troubles).collect();
+    let sum = |count: fn(&Inspection) -> u64| looked.iter().map(|it| count(&it.inspection)).sum();
+    let (blocks, records): (u64, u64) = (sum(Inspection::blocks), sum(Inspection::records));
+    if context.target.json {
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.map(7);
+        writer.str("ok");
+        writer.bool(troubles.is_empty());
+        writer.str("live");
+        writer.bool(live);
+        writer.str("shards");
+        writer.uint(u64::from(place.shards));
+        writer.str("blocks");
+        writer.uint(blocks);
+        writer.str("records");
+        writer.uint(records);
+        writer.str("damages");
+        writer.array(troubles.len());
+        for trouble in &troubles {
+            writer.map(5);
+            writer.str("shard");
+            writer.uint(u64::from(trouble.shard));
+            writer.str("file");
+            writer.str(&trouble.file);
+            writer.str("offset");
+            writer.uint(trouble.offset);
+            writer.str("reason");
+            writer.str(&trouble.reason);
+            writer.str("lostBlocks");
+            writer.uint_or_nil(trouble.lost_blocks);
+        }
+        let torn: Vec<_> = looked.iter().filter(|it| it.inspection.tail.is_some()).collect();
+        writer.str("tornTails");
+        writer.array(torn.len());
+        for Looked { shard, inspection, .. } in torn {
+            let Some(tail) = &inspection.tail else { continue };
+            writer.map(4);
+            writer.str("shard");
+            writer.uint(u64::from(*shard));
+            writer.str("file");
+            writer.str(&tail.file);
+            writer.str("offset");
+            writer.uint(tail.offset);
+            writer.str("bytes");
+            writer.uint(tail.bytes);
+        }
+        context.out.json(&out)?;
+    } else {
+        for trouble in &troubles {
+            context.out.pieces(&[Cell::styled(trouble.line(), Style::Bad)])?;
+        }
+        for Looked { shard, inspection, .. } in &looked {
+            if let Some(tail) = inspection.tail.as_ref().filter(|_| !live) {
+                let line = format!(
+                    "shard-{shard:04}/{} ends in a torn tail of {} bytes at byte {}: the trace of a \
+                     crash, which the next start cuts off",
+                    tail.file, tail.bytes, tail.offset
+                );
+                context.out.pieces(&[Cell::styled(line, Style::Warn)])?;
+            }
+        }
+        let (shards, verdict) = (count(u64::from(place.shards), "shard"), verdict(&troubles));
+        context.out.line(&format!(
+            "{shards}, {}, {}: {verdict}{}",
+            count(blocks, "block"),
+            count(records, "record"),
+            if live { " (a server is using it)" } else { "" }
+        ))?;
+    }
+    match troubles.len() {
+        0 => Ok(()),
+        damaged => Err(Failure::Failed(format!(
+            "the log is damaged in {}: restore a backup, or see what 'corq log repair' can save",
+            count(damaged as u64, "place")
+        ))),
+    }
+}
+
+fn verdict(troubles: &[Trouble]) -> &'static str {
+    if troubles.is_empty() { "all is whole" } else { "damaged" }
+}

@@ -1,0 +1,80 @@
+//! The moment of a backup: where the log of every shard may be cut so that what is before all the cuts is
+//! a state the server could have been killed in.
+//!
+//! ```text
+//! client --BackupPoint--> any shard --Ask--> every shard     each cuts its log at the first it hears of it,
+//!                                  every shard --Cut--> every other     and tells the others before all else
+//! ```
+//!
+//! Mail keeps its order, so whatever a shard sends after its cut comes after its word of the cut: no
+//! shard has anything before its cut that another one did after its own. What was on its way is lost
+//! to the backup, as it would be by a kill. The files are none of this module's business: whoever asks
+//! copies them, up to the cuts.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::message::{Message, Question, Step};
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_io::store::Store;
+use corq_shards::stats::Census;
+use std::collections::BTreeMap;
+
+const NOT_ON_DISK: &str = "The server keeps nothing on a disk";
+
+/// One shard's part in a backup that is beginning.
+#[derive(Debug)]
+struct Cut {
+    end: u64,
+    /// Shards, this one and whoever asked included, that have not said that they know.
+    left: usize,
+}
+
+/// See the module. Each belongs to a command that is under way, of which there are few.
+#[derive(Debug, Default)]
+pub struct Cuts(BTreeMap<(u16, u32), Cut>);
+
+impl Core {
+    /// Asks all shards where they cut.
+    pub(super) fn ask_backup_point(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        if matches!(self.engine.book.0.disk_mut(), Store::Memory(_)) {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_ON_DISK);
+            return;
+        }
+        self.ask_question(asked.origin, asked.req_id, Question::BackupPoint);
+    }
+
+    /// A backup begins: somebody asks, or another shard has cut. The first time, this one cuts as
+    /// well; the last time, nothing of this backup is on its way any more, and it answers.
+    pub(super) fn cut(&mut self, step: Step) {
+        let shards = self.slots.shards();
+        let key = (step.shard, step.task);
+        if !self.cuts.0.contains_key(&key) {
+            let end = self.engine.book.0.cut().0;
+            self.cuts.0.insert(key, Cut { end, left: shards });
+            // Among the questions, which go first: nothing that is done from here on overtakes it.
+            for dest in (0..shards).filter(|&dest| dest != self.me) {
+                self.post.ask(dest).messages.push(Message::Cut { step });
+            }
+        }
+        let Some(cut) = self.cuts.0.get_mut(&key) else { return };
+        cut.left -= 1;
+        if cut.left > 0 {
+            return;
+        }
+        let end = cut.end;
+        self.cuts.0.remove(&key);
+        // Goes once the log has all that is before the cut.
+        let batch = self.post.tell(usize::from(step.shard));
+        let start = batch.bytes.len();
+        let mut writer = Writer::new(&mut batch.bytes);
+        writer.map(2);
+        writer.str("shard");
+        writer.uint(self.me as u64);
+        writer.str("end");
+        writer.uint(end);
+        let entries = start..batch.bytes.len();
+        let census = Census::default();
+        batch.messages.push(Message::Answer { step, census, entries, count: 1, share: None });
+    }
+}

@@ -1,0 +1,339 @@
+//! A copy of a data directory, also of one that a server is writing to.
+//!
+//! What is to be copied is *pinned* first, by a second name for each file (a hard link): a server that gives a
+//! segment up sees that and leaves the file alone, instead of writing the next segment over it. Then the
+//! server says where the logs can be cut. All that lies before the cuts is on the pinned files: they
+//! were pinned before it, or have been made since and are pinned now. If a segment came and went
+//! between the two, the copy begins again.
+//!
+//! Complete segments are immutable, so on the same file system their second names are the copy. The
+//! segment that is being written is copied up to the cut.
+//!
+//! The copy is made beside its place and gets its name last.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use corq_io::log::{Damage, DataDir, Inspection, Position, Seen, Subject, inspect, segment_file};
+
+use super::place::{Fault, Place, at, sync};
+
+/// The file that makes a directory a backup: what is in it, written last.
+pub const MARKER: &str = "BACKUP";
+const MANIFEST: &str = "MANIFEST";
+const LOCK: &str = "LOCK";
+/// Where segments are pinned if the copy goes to another file system.
+const PINS: &str = "backup-pins";
+/// The version of [`MARKER`].
+pub const VERSION: u32 = 1;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Its segments.
+    pub segments: u64,
+    /// Those of them that are the server's own files under a second name.
+    pub linked: u64,
+    /// Bytes of all.
+    pub bytes: u64,
+}
+
+/// Why a copy is not finished.
+#[derive(Debug)]
+pub enum Unfinished {
+    /// Something is wrong.
+    Fault(Fault),
+    /// A part of the log came and went before it was pinned: begin again.
+    Again,
+}
+
+impl From<Fault> for Unfinished {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// A backup that is being made.
+#[derive(Debug)]
+pub struct Making<'a> {
+    place: &'a Place,
+    to: PathBuf,
+    draft: PathBuf,
+    /// Where the segments are pinned; the draft itself, if that is on the same file system.
+    pins: PathBuf,
+    copies: bool,
+    /// Keeps two backups from using one draft.
+    locks: Vec<File>,
+}
+
+/// The directory beside `to` in which it is put together.
+pub(super) fn draft_of(to: &Path) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_os_string();
+    name.push(".partial");
+    to.with_file_name(name)
+}
+
+/// Whether nothing stands in the way of a new directory.
+pub(super) fn is_free(path: &Path) -> Result<bool, Fault> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(at(path)(error)),
+    }
+}
+
+/// Makes an empty directory that is this process's alone; what an earlier one left is removed.
+pub(super) fn own_directory(path: &Path) -> Result<File, Fault> {
+    fs::create_dir_all(path).map_err(at(path))?;
+    let lock_path = path.join(LOCK);
+    let mut options = OpenOptions::new();
+    let lock = options.write(true).create(true).truncate(false).open(&lock_path);
+    let lock = lock.map_err(at(&lock_path))?;
+    if lock.try_lock().is_err() {
+        return Err(Fault(format!("{} is in use by another process", path.display())));
+    }
+    for entry in fs::read_dir(path).map_err(at(path))? {
+        let entry = entry.map_err(at(path))?.path();
+        if entry == lock_path {
+            continue;
+        }
+        let removed =
+            if entry.is_dir() { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
+        removed.map_err(at(&entry))?;
+    }
+    Ok(lock)
+}
+
+/// Copies the first bytes of a file, durably.
+pub(super) fn copy_file(from: &Path, to: &Path, bytes: u64) -> Result<(), Fault> {
+    let mut source = File::open(from).map_err(at(from))?.take(bytes);
+    let mut copy = File::create(to).map_err(at(to))?;
+    let copied = io::copy(&mut source, &mut copy).map_err(at(to))?;
+    if copied != bytes {
+        return Err(Fault(format!("{} is shorter than it should be", from.display())));
+    }
+    copy.sync_all().map_err(at(to))
+}
+
+impl<'a> Making<'a> {
+    /// Begins a backup of `place` to `to`, which must not exist, or be empty. With `copies` no file
+    /// is shared with the server.
+    pub fn begin(place: &'a Place, to: &Path, copies: bool) -> Result<Self, Fault> {
+        if !is_free(to)? {
+            return Err(Fault(format!(
+                "{} is not empty: each backup needs a directory of its own",
+                to.display()
+            )));
+        }
+        let to = std::path::absolute(to).map_err(at(to))?;
+        let home = std::path::absolute(&place.path).map_err(at(&place.path))?;
+        if to.starts_with(&home) {
+            return Err(Fault("a backup in the data directory would be no backup".into()));
+        }
+        let draft = draft_of(&to);
+        let mut locks = vec![own_directory(&draft)?];
+        let device = |path: &Path| fs::metadata(path).map(|about| about.dev()).map_err(at(path));
+        let same = device(&draft)? == device(&place.path)?;
+        let pins = if same { draft.clone() } else { place.path.join(PINS) };
+        if !same {
+            locks.push(own_directory(&pins)?);
+        }
+        for shard in 0..place.shards {
+            for directory in [&draft, &pins] {
+                let path = DataDir::shard_path(directory, shard);
+                fs::create_dir_all(&path).map_err(at(&path))?;
+            }
+        }
+        Ok(Self { place, to, draft, pins, copies: copies || !same, locks })
+    }
+
+    /// Pins all segments there are now and were not pinned before.
+    pub fn pin(&self) -> Result<(), Fault> {
+        for shard in 0..self.place.shards {
+            let from = self.place.shard_path(shard);
+            let pins = DataDir::shard_path(&self.pins, shard);
+            let entries = match fs::read_dir(&from) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(at(&from)(error)),
+            };
+            for entry in entries {
+                let name = entry.map_err(at(&from))?.file_name();
+                if !name.to_string_lossy().ends_with(".seg") {
+                    continue;
+                }
+                let path = from.join(&name);
+                match fs::hard_link(&path, pins.join(&name)) {
+                    Ok(()) => {}
+                    // It has been given up since it was listed, or is pinned already.
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+                        ) => {}
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        return Err(Fault(format!(
+                            "{} cannot be linked to: make the backup as the user of the server",
+                            path.display()
+                        )));
+                    }
+                    Err(error) => return Err(at(&path)(error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of what is pinned, so that people can be told how far it is.
+    pub fn bytes(&self) -> u64 {
+        Place { path: self.pins.clone(), ..self.place.clone() }.bytes()
+    }
+
+    /// Checks and copies what lies before the cuts, one for each shard; or all there is, of a directory
+    /// that nobody uses. `progress` is told of bytes.
+    pub fn finish(
+        mut self,
+        cuts: Option<&[Position]>,
+        progress: &dyn Fn(u64),
+    ) -> Result<Summary, Unfinished> {
+        let mut summary = Summary::default();
+        let mut marker = format!(
+            "version = {VERSION}\ncorq = {}\nshards = {}\n",
+            env!("CARGO_PKG_VERSION"),
+            self.place.shards
+        );
+        for shard in 0..self.place.shards {
+            let cut = cuts.map(|cuts| cuts[usize::from(shard)]);
+            let (inspection, needed) = self.look(shard, cut, progress)?;
+            self.take(shard, &inspection, &needed, &mut summary)?;
+            let end = if needed.is_empty() { Position(0) } else { inspection.end };
+            // Writing to a string cannot fail.
+            let _ = writeln!(marker, "end-{shard} = {:016x}", end.0);
+        }
+        let (from, manifest) = (self.place.path.join(MANIFEST), self.draft.join(MANIFEST));
+        let text = fs::read(&from).map_err(at(&from))?;
+        write_file(&manifest, &text)?;
+        write_file(&self.draft.join(MARKER), marker.as_bytes())?;
+        let lock = self.draft.join(LOCK);
+        fs::remove_file(&lock).map_err(at(&lock))?;
+        sync(&self.draft)?;
+        fs::rename(&self.draft, &self.to).map_err(at(&self.to))?;
+        if let Some(parent) = self.to.parent() {
+            sync(parent)?;
+        }
+        self.let_go();
+        Ok(summary)
+    }
+
+    /// What is pinned of a shard's log: whether all of it before the cut is there and sound, and the
+    /// numbers of the segments that are needed.
+    fn look(
+        &self,
+        shard: u16,
+        until: Option<Position>,
+        progress: &dyn Fn(u64),
+    ) -> Result<(Inspection, Vec<u64>), Unfinished> {
+        let directory = DataDir::shard_path(&self.pins, shard);
+        let subject = Subject { directory: &directory, shard, log_id: self.place.id, until };
+        let looked = inspect(subject, |seen| {
+            if let Seen::Block(bytes) = seen {
+                progress(bytes);
+            }
+            ControlFlow::Continue(())
+        });
+        let inspection = looked.map_err(Fault::from)?;
+        let first = inspection.first_segment();
+        let numbers = inspection.segments.iter().map(|segment| segment.number);
+        let needed: Vec<u64> = numbers.filter(|&number| number >= first).collect();
+        // A log without a block has no end to be cut at.
+        let is_whole = needed.is_empty() || until.is_none_or(|until| inspection.end == until);
+        if inspection.damages.is_empty() && is_whole {
+            return Ok((inspection, needed));
+        }
+        let damage = inspection.damages.first();
+        let live = until.is_some();
+        if live && damage.is_none_or(Damage::is_missing) {
+            return Err(Unfinished::Again);
+        }
+        let place = damage.map_or(String::new(), |damage| {
+            format!(": {} at byte {}: {}", damage.file, damage.offset, damage.reason)
+        });
+        Err(Unfinished::Fault(Fault(format!(
+            "the log of shard {shard} is damaged{place}; see 'corq log verify'"
+        ))))
+    }
+
+    /// Makes the needed ones of the pinned segments a part of the backup.
+    fn take(
+        &self,
+        shard: u16,
+        inspection: &Inspection,
+        needed: &[u64],
+        summary: &mut Summary,
+    ) -> Result<(), Fault> {
+        let pins = DataDir::shard_path(&self.pins, shard);
+        let draft = DataDir::shard_path(&self.draft, shard);
+        for entry in fs::read_dir(&pins).map_err(at(&pins))? {
+            let path = entry.map_err(at(&pins))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if !needed.iter().any(|&number| segment_file(number) == name) {
+                fs::remove_file(&path).map_err(at(&path))?;
+            }
+        }
+        let used = inspection.segments.iter().filter(|it| needed.contains(&it.number));
+        for segment in used {
+            let name = segment.file();
+            let (pin, place) = (pins.join(&name), draft.join(&name));
+            let start = segment.number * inspection.segment_bytes;
+            let is_last = Some(&segment.number) == needed.last();
+            let bytes = if is_last { inspection.end.0 - start } else { segment.file_bytes };
+            if is_last || self.copies {
+                let copy = draft.join("copy.tmp");
+                copy_file(&pin, &copy, bytes)?;
+                fs::rename(&copy, &place).map_err(at(&place))?;
+                if pin != place {
+                    fs::remove_file(&pin).map_err(at(&pin))?;
+                }
+            } else {
+                // The server may not have synced it yet.
+                File::open(&place).and_then(|file| file.sync_all()).map_err(at(&place))?;
+                summary.linked += 1;
+            }
+            summary.segments += 1;
+            summary.bytes += bytes;
+        }
+        sync(&draft)
+    }
+
+    /// Removes what is left of it.
+    fn let_go(&mut self) {
+        // What cannot be removed now is removed by the next backup.
+        if !self.locks.is_empty() {
+            let _ = fs::remove_dir_all(&self.draft);
+            if self.pins != self.draft {
+                let _ = fs::remove_dir_all(&self.pins);
+            }
+        }
+        self.locks.clear();
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// Writes a file, durably.
+pub(super) fn write_file(path: &Path, text: &[u8]) -> Result<(), Fault> {
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(text)?;
+        file.sync_all()
+    };
+    write().map_err(at(path))
+}

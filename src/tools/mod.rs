@@ -1,0 +1,19 @@
+//! What can be done with a data directory besides serving from it: looking at its log, mending it,
+//! copying it while a server goes on writing, and putting a copy in place.
+//!
+//! Works on files and reports in values; knows no terminal and no socket. `src/cli` shows what comes
+//! of it, and asks a server where one has to be asked.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `place` | a data directory, and looking at its shards |
+//! | `replay` | the state that a log leads to |
+//! | `describe` | a record as a value that people can read |
+//! | `backup` | a copy of a directory that may be in use |
+//! | `restore` | a copy put in place |
+
+pub mod backup;
+pub mod describe;
+pub mod place;
+pub mod replay;
+pub mod restore;

@@ -1,0 +1,123 @@
+//! A data directory: which shards it has, whether somebody uses it, and looking at their logs.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use corq_io::log::{
+    DataDir, InspectError, Inspection, LockError, Position, Seen, Subject, inspect,
+};
+
+/// How often a look begins again because the server gave up what was being looked at.
+const TRIES_MAX: u32 = 5;
+
+/// Why something could not be done, in one line.
+#[derive(Debug)]
+pub struct Fault(pub String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<LockError> for Fault {
+    fn from(error: LockError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<InspectError> for Fault {
+    fn from(error: InspectError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A file operation that failed, with its file.
+pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Fault + '_ {
+    move |error| Fault(format!("{}: {error}", path.display()))
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync(path: &Path) -> Result<(), Fault> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(at(path))
+}
+
+/// A data directory, of which nothing is changed.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many shards share it.
+    pub shards: u16,
+    /// What tells it from all others.
+    pub id: u64,
+}
+
+impl Place {
+    /// Reads what its manifest says.
+    pub fn of(path: &Path) -> Result<Self, Fault> {
+        let (shards, id) = DataDir::about(path)?;
+        Ok(Self { path: path.into(), shards, id })
+    }
+
+    /// Whether a server uses it at the moment.
+    pub fn is_live(&self) -> Result<bool, Fault> {
+        Ok(DataDir::is_held(&self.path)?)
+    }
+
+    /// The directory of a shard.
+    pub fn shard_path(&self, shard: u16) -> PathBuf {
+        DataDir::shard_path(&self.path, shard)
+    }
+
+    /// Looks at the log of a shard, up to `until` if that is given. A shard without a directory has an
+    /// empty log. Fails with `Moved` if the server gave up a part of it meanwhile.
+    pub fn look_once(
+        &self,
+        shard: u16,
+        until: Option<Position>,
+        visit: impl FnMut(Seen<'_>) -> ControlFlow<()>,
+    ) -> Result<Inspection, InspectError> {
+        let directory = self.shard_path(shard);
+        if !directory.exists() {
+            return Ok(Inspection::default());
+        }
+        inspect(Subject { directory: &directory, shard, log_id: self.id, until }, visit)
+    }
+
+    /// The same, beginning again with a fresh state when a server gave up a part of the log meanwhile.
+    pub fn look<S>(
+        &self,
+        shard: u16,
+        fresh: impl Fn() -> S,
+        mut visit: impl FnMut(&mut S, Seen<'_>),
+    ) -> Result<(Inspection, S), Fault> {
+        for _ in 0..TRIES_MAX {
+            let mut state = fresh();
+            let looked = self.look_once(shard, None, |seen| {
+                visit(&mut state, seen);
+                ControlFlow::Continue(())
+            });
+            match looked {
+                Ok(inspection) => return Ok((inspection, state)),
+                Err(InspectError::Moved) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Fault(format!(
+            "the server gives up parts of shard {shard}'s log faster than they can be read: look at a \
+             backup instead"
+        )))
+    }
+
+    /// Bytes of all files of the shards, so that people can be told how far a look is.
+    pub fn bytes(&self) -> u64 {
+        let shards = (0..self.shards).map(|shard| self.shard_path(shard));
+        let files = shards.filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
+        let segments = files.filter(|file| file.file_name().to_string_lossy().ends_with(".seg"));
+        segments.filter_map(|file| file.metadata().ok()).map(|about| about.len()).sum()
+    }
+}

@@ -1,0 +1,145 @@
+//! A backup made a data directory again: copied beside its place, checked there to the last record, and
+//! given its name only then.
+
+use std::fs;
+use std::path::Path;
+
+use corq_io::log::{Position, Seen, Segment};
+
+use super::backup::{
+    MARKER, Summary, VERSION, copy_file, draft_of, is_free, own_directory, write_file,
+};
+use super::place::{Fault, Place, at, sync};
+use super::replay::Replay;
+
+/// What a backup says of itself.
+struct Marker {
+    /// Where the log of each shard ends; 0 if it is empty.
+    ends: Vec<u64>,
+}
+
+fn read_marker(from: &Path, shards: u16) -> Result<Marker, Fault> {
+    let path = from.join(MARKER);
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Fault(format!("{}: {error}: this is no complete backup", path.display()))
+    })?;
+    let value = |key: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
+    };
+    let wrong = |what: &str| Fault(format!("{}: {what}", path.display()));
+    match value("version").and_then(|text| text.parse::<u32>().ok()) {
+        Some(VERSION) => {}
+        Some(found) => {
+            return Err(wrong(&format!("version {found}; this release reads up to {VERSION}")));
+        }
+        None => return Err(wrong("no usable `version`")),
+    }
+    let end = |shard: u16| {
+        let text = value(&format!("end-{shard}"));
+        text.and_then(|text| u64::from_str_radix(text, 16).ok())
+            .ok_or_else(|| wrong(&format!("no usable `end-{shard}`")))
+    };
+    Ok(Marker { ends: (0..shards).map(end).collect::<Result<_, _>>()? })
+}
+
+/// Makes the backup `from` the data directory `to`, which must not exist, or be empty. `progress` is told
+/// of bytes, of each twice: when it is copied and when it is checked.
+pub fn restore(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> Result<Summary, Fault> {
+    if !is_free(to)? {
+        return Err(Fault(format!(
+            "{} is not empty: a backup is only restored to where nothing is",
+            to.display()
+        )));
+    }
+    let source = Place::of(from)?;
+    let marker = read_marker(from, source.shards)?;
+    let to = std::path::absolute(to).map_err(at(to))?;
+    let draft = draft_of(&to);
+    let lock = own_directory(&draft)?;
+    let made = fill(&source, &marker, &draft, progress);
+    let made = made.and_then(|summary| {
+        let path = draft.join("LOCK");
+        fs::remove_file(&path).map_err(at(&path))?;
+        sync(&draft)?;
+        fs::rename(&draft, &to).map_err(|error| match error.kind() {
+            std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::CrossesDevices => Fault(format!(
+                "{} is a mount point, which cannot be put in place as a whole: restore to a directory \
+                 in it",
+                to.display()
+            )),
+            _ => at(&to)(error),
+        })?;
+        if let Some(parent) = to.parent() {
+            sync(parent)?;
+        }
+        Ok(summary)
+    });
+    if made.is_err() {
+        // What cannot be removed now is removed by the next attempt.
+        let _ = fs::remove_dir_all(&draft);
+    }
+    drop(lock);
+    made
+}
+
+fn fill(
+    source: &Place,
+    marker: &Marker,
+    draft: &Path,
+    progress: &dyn Fn(u64),
+) -> Result<Summary, Fault> {
+    let mut summary = Summary::default();
+    let copy = Place { path: draft.into(), ..source.clone() };
+    for shard in 0..source.shards {
+        let (from, to) = (source.shard_path(shard), copy.shard_path(shard));
+        fs::create_dir(&to).map_err(at(&to))?;
+        for entry in fs::read_dir(&from).map_err(at(&from))? {
+            let entry = entry.map_err(at(&from))?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let bytes = entry.metadata().map_err(at(&path))?.len();
+            copy_file(&path, &to.join(&name), bytes)?;
+            progress(bytes);
+            summary.segments += 1;
+            summary.bytes += bytes;
+        }
+        sync(&to)?;
+        check(&copy, shard, Position(marker.ends[usize::from(shard)]), progress)?;
+    }
+    let manifest = source.path.join("MANIFEST");
+    let text = fs::read(&manifest).map_err(at(&manifest))?;
+    write_file(&draft.join("MANIFEST"), &text)?;
+    Ok(summary)
+}
+
+/// Whether a start would take a shard's log, and find in it what the backup had.
+fn check(copy: &Place, shard: u16, end: Position, progress: &dyn Fn(u64)) -> Result<(), Fault> {
+    let fresh = || Replay::new(u32::MAX);
+    let (inspection, replay) = copy.look(shard, fresh, |replay, seen| match seen {
+        Seen::Block(bytes) => progress(bytes),
+        Seen::Record { position, segment, offset, body } => {
+            replay.take(position, segment, offset, body);
+        }
+    })?;
+    let broken = |file: &str, offset: u64, reason: &str| {
+        Err(Fault(format!(
+            "the backup is damaged: shard-{shard:04}/{file} at byte {offset}: {reason}"
+        )))
+    };
+    if let Some(damage) = inspection.damages.first() {
+        return broken(&damage.file, damage.offset, &damage.reason);
+    }
+    if let Some(tail) = &inspection.tail {
+        return broken(&tail.file, tail.offset, &tail.reason);
+    }
+    let blocks = inspection.blocks();
+    if (blocks > 0 && inspection.end != end) || (blocks == 0 && end != Position(0)) {
+        let last = inspection.segments.last().map_or_else(String::new, Segment::file);
+        return broken(&last, 0, &format!("the log ends at {}, not at {end}", inspection.end));
+    }
+    if let Some(refused) = replay.refused.first() {
+        let file = corq_io::log::segment_file(refused.segment);
+        return broken(&file, refused.offset, &refused.reason);
+    }
+    replay.shard.audit().map_err(|error| Fault(format!("shard {shard} does not add up: {error}")))
+}

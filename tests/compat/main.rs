@@ -1,0 +1,178 @@
+//! Logs that earlier builds have written, opened for ever. The fear: an upgrade that refuses the data of the
+//! release before, or reads something else in it.
+//!
+//! `0001/`, `0002/`, ... each hold a data directory (`data/`) and what it leads to (`state.json`). They are
+//! written once and never again: whatever becomes of the code, it must read the same from them. If one of
+//! these tests fails, the code is wrong, not the files.
+//!
+//! A new kind of record, or a new version of the format, makes
+//! `the_files_hold_every_kind_of_record_there_is` fail until there are files that have it:
+//!
+//! 1. let it happen in `life.rs`, next to what is like it, and show what it does in `state.rs` (a new name
+//!    there leaves old states as they are: only add it where the fact is there);
+//! 2. `cargo test --test compat write_the_next_files -- --ignored` writes the next number;
+//! 3. look at the difference between the last two `state.json`; commit the new directory with the change.
+//!
+//! Before a release, if anything about the log has changed since the last one, do 2 and 3 as well.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod life;
+mod state;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use corq_shards::record::KINDS;
+use serde_json::{Value as Json, json};
+
+use life::COMPLETED_MAX;
+use support::{Start, until};
+
+/// Where the directories lie.
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat")
+}
+
+/// Where the directories are or will be, oldest first.
+fn numbered() -> impl Iterator<Item = PathBuf> {
+    (1..10_000).map(|number| home().join(format!("{number:04}")))
+}
+
+/// All directories, oldest first.
+fn all() -> Vec<PathBuf> {
+    let found: Vec<PathBuf> = numbered().take_while(|path| path.is_dir()).collect();
+    assert!(!found.is_empty(), "there is nothing in {}", home().display());
+    found
+}
+
+fn expected(directory: &Path) -> Json {
+    serde_json::from_str(&fs::read_to_string(directory.join("state.json")).unwrap()).unwrap()
+}
+
+/// A copy that a server may write to.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &copied);
+        } else {
+            fs::copy(&path, &copied).unwrap();
+        }
+    }
+}
+
+#[test]
+#[ignore = "writes files that stay for ever, see the top of this file"]
+fn write_the_next_files() {
+    let directory = numbered().find(|path| !path.exists()).unwrap();
+    fs::create_dir(&directory).unwrap();
+    let data = directory.join("data");
+    life::write(&data);
+    let state = serde_json::to_string_pretty(&state::state(&data)).unwrap();
+    fs::write(directory.join("state.json"), state + "\n").unwrap();
+}
+
+#[test]
+fn every_log_ever_written_leads_to_the_state_it_led_to() {
+    for directory in all() {
+        let (found, expected) = (state::state(&directory.join("data")), expected(&directory));
+        for (shard, (found, expected)) in parts(&found).zip(parts(&expected)).enumerate() {
+            for part in ["jobs", "queues", "crons", "webhooks", "past"] {
+                let (found, expected) = (parts(&found[part]), parts(&expected[part]));
+                for (found, expected) in found.zip(expected) {
+                    assert_eq!(found, expected, "{}, shard {shard}", directory.display());
+                }
+            }
+        }
+        assert!(found == expected, "{}: there is more, or less", directory.display());
+    }
+}
+
+fn parts(value: &Json) -> impl Iterator<Item = &Json> {
+    value.as_array().unwrap().iter()
+}
+
+#[test]
+fn the_files_hold_every_kind_of_record_there_is() {
+    let known: BTreeSet<String> = KINDS.iter().map(|(_, name)| (*name).to_owned()).collect();
+    let found: BTreeSet<String> =
+        all().iter().flat_map(|directory| state::kinds(&directory.join("data"))).collect();
+    let missing: Vec<&String> = known.difference(&found).collect();
+    assert!(missing.is_empty(), "no file has {missing:?}: see the top of this one");
+    let strange: Vec<&String> = found.difference(&known).collect();
+    assert!(strange.is_empty(), "no longer known: {strange:?}");
+}
+
+#[test]
+fn a_server_starts_from_every_log_ever_written_and_serves_what_is_in_it() {
+    for directory in all() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        copy(&directory.join("data"), &data);
+        let server = Start::new()
+            .env("COMPLETED_MAX", COMPLETED_MAX)
+            .env("COMPLETED_RETENTION_MS", 1_u64 << 50)
+            .start_at(&data);
+        let mut client = server.client();
+        let expected = expected(&directory);
+        // What time has no say in.
+        let jobs: Vec<&Json> = parts(&expected).flat_map(|shard| parts(&shard["jobs"])).collect();
+        assert!(jobs.len() > 20);
+        for job in jobs {
+            if job["expiresAt"].as_u64().is_some_and(|at_ms| at_ms > 0) {
+                continue;
+            }
+            let id = job["customId"].as_str().or(job["id"].as_str()).unwrap();
+            let shown = client.ok("GetJob", json!({"id": id}))["job"].clone();
+            for field in ["queue", "data", "priority", "maxAttempts", "backoff", "tags"] {
+                let absent = if field == "tags" { json!([]) } else { Json::Null };
+                let kept = if job[field].is_null() { &absent } else { &job[field] };
+                assert_eq!(&shown[field], kept, "{field} of {job}");
+            }
+            assert_eq!(shown["name"], job["name"], "{job}");
+            assert_eq!(shown["createdAt"].as_f64(), job["createdAt"].as_f64(), "{job}");
+            let state = client.state(id);
+            match job["state"].as_str().unwrap() {
+                // Time tells which.
+                "pending" => assert!(["delayed", "waiting"].contains(&&*state), "{job}"),
+                expected => assert_eq!(state, expected, "{job}"),
+            }
+            if state == "completed" {
+                let result = client.ok("GetResult", json!({"id": id}))["result"].clone();
+                assert_eq!(result, job["ended"]["with"], "{job}");
+            }
+            if let Some(lines) = job["logs"].as_array() {
+                let logs = client.ok("GetLogs", json!({"id": id}))["data"]["logs"].clone();
+                let shown: Vec<&Json> = parts(&logs).map(|line| &line["message"]).collect();
+                let kept: Vec<&Json> = lines.iter().map(|line| &line["text"]).collect();
+                assert_eq!(shown, kept, "{job}");
+            }
+        }
+        let names = |list: &Json, key: &str| -> BTreeSet<String> {
+            parts(list).map(|one| one[key].as_str().unwrap().to_owned()).collect()
+        };
+        let crons: BTreeSet<String> =
+            parts(&expected).flat_map(|shard| names(&shard["crons"], "name")).collect();
+        // The keeper of the names is told by the others.
+        until("all schedules are listed", || {
+            let listed = client.ok("CronList", json!({}))["crons"].clone();
+            (names(&listed, "name") == crons).then_some(())
+        });
+        let hooks: BTreeSet<String> =
+            parts(&expected).flat_map(|shard| names(&shard["webhooks"], "id")).collect();
+        let listed = client.ok("ListWebhooks", json!({}))["data"]["webhooks"].clone();
+        assert_eq!(names(&listed, "id"), hooks);
+        for queue in parts(&expected).flat_map(|shard| parts(&shard["queues"])) {
+            let paused = client.ok("IsPaused", json!({"queue": queue["name"]}))["paused"].clone();
+            assert_eq!(paused, queue["paused"], "{queue}");
+        }
+        // Its ids rise above all that were given out.
+        let newest = parts(&expected).flat_map(|shard| names(&shard["jobs"], "id")).max().unwrap();
+        assert!(client.push("new", 1) > newest);
+    }
+}
