@@ -31,9 +31,9 @@ const PAST_BATCHES: u32 = 4;
 
 /// What still needs an old record.
 #[derive(Default)]
-struct Needs {
+pub(crate) struct Needs {
     /// The job that begins there.
-    job: Option<u32>,
+    pub(crate) job: Option<u32>,
     /// A job that has its result or one of its texts there.
     text: Option<u32>,
     /// Jobs that share a payload there.
@@ -43,7 +43,7 @@ struct Needs {
 }
 
 impl Needs {
-    fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.job.is_some() || self.text.is_some() || self.share || self.setting
     }
 }
@@ -72,7 +72,7 @@ impl Shard {
         self.live.total()
     }
 
-    fn needs_of(&mut self, position: u64, record: &Record<'_>) -> Needs {
+    pub(crate) fn needs_of(&mut self, position: u64, record: &Record<'_>) -> Needs {
         let share = self.shares.at(position).is_some();
         let mut needs = Needs { share, ..Needs::default() };
         let begins = |id: JobId| {

@@ -51,6 +51,7 @@ mod ready;
 pub mod record;
 pub mod repeat;
 mod replay;
+pub mod reshard;
 mod retired;
 mod retry;
 mod roll;

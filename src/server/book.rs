@@ -4,7 +4,7 @@
 //! jobs must leave one segment, in which the oldest one's live records can be written again; what is
 //! brought by time asks for nothing, and waits in memory for its room if there is none at all.
 
-use corq_io::log::Log;
+use corq_io::log::{Disk, Log};
 use corq_io::store::Store;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
@@ -13,16 +13,16 @@ use corq_shards::record::{Journal, Record};
 const ROOM_BYTES: u64 = 1 << 20;
 
 /// See the module.
-pub struct Book(pub Log<Store>);
+pub struct Book<D = Store>(pub Log<D>);
 
-impl Book {
+impl<D: Disk> Book<D> {
     /// Whether pushes are refused for want of room: not whether a very large one was.
     pub fn is_full(&self) -> bool {
         self.0.lacks_space() && !self.0.has_room(self.0.reserve_bytes() + ROOM_BYTES)
     }
 }
 
-impl Journal for Book {
+impl<D: Disk> Journal for Book<D> {
     fn append(&mut self, record: &Record<'_>) -> Stored {
         let record_bytes = record.encoded_len();
         let (position, bytes) = self.0.append(record_bytes);

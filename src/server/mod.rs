@@ -12,6 +12,7 @@
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
+//! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
@@ -20,7 +21,7 @@
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
-//! end      of a shard
+//! end      of a shard     recover  its beginning     reshard  another number of them
 //! ```
 
 mod all;
@@ -33,6 +34,7 @@ mod core;
 mod crons;
 mod deliveries;
 mod dispatch;
+mod door;
 mod end;
 mod engine;
 mod events;
@@ -53,10 +55,13 @@ mod moving;
 mod names;
 mod needs;
 mod notes;
+mod pace;
 mod partial;
 mod post;
 mod query;
 mod reclaim;
+mod recover;
+mod reshard;
 mod respond;
 mod route;
 mod session;

@@ -47,7 +47,8 @@ impl Slots {
         (fnv1a(name) >> 17) as usize % self.shards
     }
 
-    fn of_slot(&self, slot: Slot) -> usize {
+    /// The shard that owns the queues of a slot.
+    pub fn of_slot(&self, slot: Slot) -> usize {
         usize::from(self.table[slot.index()])
     }
 }

@@ -55,6 +55,14 @@ impl FileDisk {
         into.append(&mut self.ops);
     }
 
+    /// Makes earlier writes durable before it returns.
+    pub(super) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
+        match target {
+            SyncTarget::Directory => self.directory.sync_all(),
+            SyncTarget::Segment(segment) => self.file(segment)?.buffered.sync_data(),
+        }
+    }
+
     fn new_spare(&mut self) -> String {
         self.next_spare += 1;
         format!("{:016x}{SPARE}", self.next_spare)

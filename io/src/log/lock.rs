@@ -2,14 +2,13 @@
 //!
 //! Knows two small files, `LOCK` and `MANIFEST`; nothing of the segments beside them.
 
+use super::manifest::{DIRECTORY_VERSION, Manifest};
+use super::succession::{self, Moving};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::{error, fmt, process};
 
-/// The layout of the data directory that this build writes, and the newest it reads.
-const DIRECTORY_VERSION: u32 = 1;
-const MANIFEST: &str = "MANIFEST";
 const LOCK: &str = "LOCK";
 
 /// A data directory that belongs to this process as long as the value lives.
@@ -18,8 +17,18 @@ pub struct DataDir {
     path: PathBuf,
     shards: u16,
     id: u64,
+    leftover: Option<Leftover>,
     /// The kernel lets go of the lock with the file, however the process ends.
     _lock: File,
+}
+
+/// What a start has left that was broken off while it changed the number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// New shards that were not complete were removed.
+    Discarded,
+    /// New shards that were complete were moved to their places.
+    Moved,
 }
 
 /// Why a data directory cannot be used.
@@ -58,14 +67,10 @@ pub enum LockError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// Made for another number of shards.
-    ShardCount {
+    /// A change of its number of shards was broken off, and only a start of the server ends that.
+    Unfinished {
         /// The data directory.
         path: PathBuf,
-        /// The number it was made for.
-        found: u16,
-        /// The number asked for.
-        configured: u16,
     },
 }
 
@@ -89,10 +94,10 @@ impl fmt::Display for LockError {
             Self::Missing { path } => {
                 write!(f, "{} is no data directory: it has no MANIFEST", path.display())
             }
-            Self::ShardCount { path, found, configured } => write!(
+            Self::Unfinished { path } => write!(
                 f,
-                "data directory {} was made for {found} shards and cannot be opened with \
-                 {configured}; start with {found} shards",
+                "data directory {} is in the middle of a change of its number of shards: start the server \
+                 on it once, which ends that",
                 path.display()
             ),
         }
@@ -109,36 +114,43 @@ impl error::Error for LockError {
 }
 
 impl DataDir {
-    /// Takes the directory for a server of `shards` shards, making it if it does not exist.
+    /// Takes the directory, making it for `shards` shards if it does not exist. One that was made for
+    /// another number keeps that number: see [`DataDir::shards`] and [`DataDir::begin_next`].
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
         fs::create_dir_all(path).map_err(|source| io_error(path, source))?;
         let lock = take_lock(path)?;
-        let mut directory = Self { path: path.into(), shards, id: 0, _lock: lock };
-        match read_manifest(path)? {
+        let (manifest, leftover) = match Manifest::read(path)? {
             None => {
-                directory.id = new_id().map_err(|source| io_error(path, source))?;
-                write_manifest(path, shards, directory.id)?;
+                let id = new_id().map_err(|source| io_error(path, source))?;
+                let manifest = Manifest { shards, id, moving: false };
+                manifest.write(path)?;
+                (manifest, None)
             }
-            Some((found, id)) if found == shards => directory.id = id,
-            Some((found, _)) => {
-                let path = path.into();
-                return Err(LockError::ShardCount { path, found, configured: shards });
+            Some(manifest) if manifest.moving => {
+                let mut moving = Moving::new(path, manifest);
+                while moving.step()? {}
+                (manifest, Some(Leftover::Moved))
             }
-        }
-        Ok(directory)
+            Some(manifest) => (manifest, succession::discard(path)?.then_some(Leftover::Discarded)),
+        };
+        let Manifest { shards, id, .. } = manifest;
+        Ok(Self { path: path.into(), shards, id, leftover, _lock: lock })
     }
 
     /// Takes a directory that is there, of however many shards.
     pub fn take(path: &Path) -> Result<Self, LockError> {
         let (shards, id) = Self::about(path)?;
         let lock = take_lock(path)?;
-        Ok(Self { path: path.into(), shards, id, _lock: lock })
+        Ok(Self { path: path.into(), shards, id, leftover: None, _lock: lock })
     }
 
     /// What the manifest of a directory says: how many shards share it, and its id. Takes nothing.
     pub fn about(path: &Path) -> Result<(u16, u64), LockError> {
-        let missing = || LockError::Missing { path: path.into() };
-        read_manifest(path)?.ok_or_else(missing)
+        match Manifest::read(path)? {
+            None => Err(LockError::Missing { path: path.into() }),
+            Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
+            Some(Manifest { shards, id, .. }) => Ok((shards, id)),
+        }
     }
 
     /// Whether somebody has the directory at the moment.
@@ -175,57 +187,26 @@ impl DataDir {
     pub fn shards(&self) -> u16 {
         self.shards
     }
-}
 
-/// The number of shards, and the id.
-fn read_manifest(directory: &Path) -> Result<Option<(u16, u64)>, LockError> {
-    let path = directory.join(MANIFEST);
-    let text = match fs::read(&path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(io_error(&path, source)),
-    };
-    let value = |key: &str| {
-        let mut lines = text.lines().filter_map(|line| line.split_once('='));
-        lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
-    };
-    let bad = |key: &str| LockError::Manifest {
-        path: path.clone(),
-        reason: format!("no usable `{key}` in the manifest"),
-    };
-    let version = value("version").and_then(|text| text.parse().ok());
-    match version.ok_or_else(|| bad("version"))? {
-        DIRECTORY_VERSION => {}
-        found => return Err(LockError::Version { path, found }),
+    /// What an earlier start had left, and was put right when it was opened.
+    pub fn leftover(&self) -> Option<Leftover> {
+        self.leftover
     }
-    let shards = value("shards").and_then(|text| text.parse().ok());
-    let id = value("id").and_then(|text| u64::from_str_radix(text, 16).ok());
-    Ok(Some((shards.ok_or_else(|| bad("shards"))?, id.ok_or_else(|| bad("id"))?)))
-}
 
-/// Whole or not at all, whenever the power goes.
-fn write_manifest(directory: &Path, shards: u16, id: u64) -> Result<(), LockError> {
-    let path = directory.join(MANIFEST);
-    let draft = directory.join("MANIFEST.new");
-    let text = format!("version = {DIRECTORY_VERSION}\nshards = {shards}\nid = {id:016x}\n");
-    let write = || {
-        let mut file = File::create(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &path)?;
-        File::open(directory)?.sync_all()
-    };
-    write().map_err(|source| io_error(&path, source))
+    /// It is another manifest's from now on.
+    pub(super) fn adopt(&mut self, manifest: Manifest) {
+        (self.shards, self.id) = (manifest.shards, manifest.id);
+    }
 }
 
 /// A number that no other directory has.
-fn new_id() -> io::Result<u64> {
+pub(super) fn new_id() -> io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn io_error(path: &Path, source: io::Error) -> LockError {
+pub(super) fn io_error(path: &Path, source: io::Error) -> LockError {
     LockError::Io { path: path.into(), source }
 }
 
@@ -275,12 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn another_shard_count_is_refused() {
+    fn a_directory_keeps_its_number_of_shards() {
         let dir = tempfile::tempdir().unwrap();
         drop(DataDir::open(dir.path(), 4).unwrap());
-        let error = DataDir::open(dir.path(), 8).unwrap_err();
-        assert!(matches!(error, LockError::ShardCount { found: 4, configured: 8, .. }), "{error}");
-        assert_eq!(DataDir::open(dir.path(), 4).unwrap().shards(), 4);
+        let data = DataDir::open(dir.path(), 8).unwrap();
+        assert_eq!((data.shards(), data.leftover()), (4, None));
     }
 
     #[test]
@@ -289,26 +269,5 @@ mod tests {
         let id = |dir: &tempfile::TempDir| DataDir::open(dir.path(), 2).unwrap().id();
         assert_eq!(id(&one), id(&one));
         assert_ne!(id(&one), id(&other));
-    }
-
-    #[test]
-    fn a_newer_or_unreadable_manifest_is_refused_by_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let manifest = dir.path().join(MANIFEST);
-        fs::write(&manifest, "version = 2\nshards = 4\n").unwrap();
-        let error = DataDir::open(dir.path(), 4).unwrap_err();
-        assert!(error.to_string().contains("version 2"), "{error}");
-        for text in [
-            "",
-            "version = 1\n",
-            "version = x\nshards = 1\nid = 1\n",
-            "version = 1\nshards = -1\nid = 1\n",
-            "version = 1\nshards = 1\n",
-            "version = 1\nshards = 1\nid = none\n",
-        ] {
-            fs::write(&manifest, text).unwrap();
-            let error = DataDir::open(dir.path(), 4).unwrap_err();
-            assert!(matches!(error, LockError::Manifest { .. }), "{text:?}: {error}");
-        }
     }
 }

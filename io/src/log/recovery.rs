@@ -3,6 +3,7 @@
 //!
 //! Knows the format and the blocking half of the disk. No content of any file makes it panic.
 
+use super::LogConfig;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
 use super::disk::Disk;
 use super::error::OpenError;
@@ -97,9 +98,40 @@ pub(super) struct Recoverer<'a, D, F> {
     pub(super) claim: Position,
 }
 
-impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'_, D, F> {
-    /// Replays the log, decides where it ends, and removes what lies behind.
-    pub(super) fn run(mut self) -> Result<(Continuation, Recovery), OpenError> {
+impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'a, D, F> {
+    pub(super) fn new(config: &LogConfig, disk: &'a mut D, replay: F) -> Self {
+        let geometry = config.geometry();
+        Self {
+            geometry,
+            shard: config.shard,
+            log_id: config.log_id,
+            disk,
+            replay,
+            reader: BlockReader::new(geometry, config.shard),
+            summary: Recovery::default(),
+            oldest: Position(0),
+            claim: Position(0),
+        }
+    }
+
+    /// Replays the log, decides where it ends, and removes what lies behind. The next segment is
+    /// `first_segment` if there is none yet.
+    pub(super) fn run(mut self, first_segment: u64) -> Result<(Continuation, Recovery), OpenError> {
+        let (found, walked) = self.read()?;
+        let continuation = self.cut(&found, &walked, first_segment)?;
+        Ok((continuation, self.summary))
+    }
+
+    /// Replays the log and decides where it ends. Changes nothing.
+    pub(super) fn look(mut self) -> Result<Recovery, OpenError> {
+        let (_, walked) = self.read()?;
+        let kept = kept(&walked);
+        self.summary.segments = kept as u64;
+        self.summary.end = walked[..kept].last().map_or(Position(0), |segment| segment.after.end);
+        Ok(self.summary)
+    }
+
+    fn read(&mut self) -> Result<(Vec<Found>, Vec<Walked>), OpenError> {
         let found = self.find_segments()?;
         let walked = self.walk(&found)?;
         if let Some(last) = walked.last() {
@@ -113,8 +145,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             let file = file_name(self.geometry.segment_of(self.oldest));
             return Err(OpenError::MissingSegment { file });
         }
-        let continuation = self.cut(&found, &walked)?;
-        Ok((continuation, self.summary))
+        Ok((found, walked))
     }
 
     /// All segments in order, each with a header that fits its place or none at all.
@@ -310,10 +341,14 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
     }
 
     /// Removes what lies behind the end of the log, and makes durable what lies before it.
-    fn cut(&mut self, found: &[Found], walked: &[Walked]) -> Result<Continuation, OpenError> {
-        // A segment at the end without a record has done its part; idle restarts must not pile up.
-        let kept = walked.iter().rposition(|segment| segment.records > 0).map_or(0, |at| at + 1);
-        let fresh = found.last().map_or(0, |last| last.number + 1);
+    fn cut(
+        &mut self,
+        found: &[Found],
+        walked: &[Walked],
+        first_segment: u64,
+    ) -> Result<Continuation, OpenError> {
+        let kept = kept(walked);
+        let fresh = found.last().map_or(first_segment, |last| last.number + 1);
         if fresh >= self.geometry.segments_max() {
             return Err(OpenError::Config("the log's address space is used up".into()));
         }
@@ -350,6 +385,12 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
     fn bytes(&mut self, number: u64, offset: u64, bytes: usize) -> Result<&[u8], OpenError> {
         self.reader.bytes(self.disk, number, offset, bytes)
     }
+}
+
+/// How many segments belong to the log. One at the end without a record has done its part; idle restarts
+/// must not pile up.
+fn kept(walked: &[Walked]) -> usize {
+    walked.iter().rposition(|segment| segment.records > 0).map_or(0, |at| at + 1)
 }
 
 fn failed(what: &str, source: io::Error) -> OpenError {

@@ -30,7 +30,7 @@ use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{Problem, answer::EXPOSITION};
 use crate::protocol::websocket;
 use answer::Stage;
-pub use answer::megabytes;
+pub use answer::{date_of, megabytes};
 use bodies::BODIES_BYTES_MAX;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
