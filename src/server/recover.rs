@@ -85,10 +85,11 @@ pub fn segment_bytes(config: &Config) -> u64 {
     config.segment_mb << 20
 }
 
-/// Opens the log of shard `index`, in the data directory with this id.
+/// Opens the log of shard `index`, in the data directory with this id, whose logs may be known to have
+/// been begun.
 pub fn open_log(
     config: &Config,
-    log_id: u64,
+    (log_id, is_begun): (u64, bool),
     index: usize,
     ascent: &Ascent,
     shard: &mut Shard,
@@ -107,6 +108,7 @@ pub fn open_log(
     };
     let settings = LogConfig {
         log_id,
+        is_begun,
         segment_bytes: segment_bytes(config),
         cache_bytes: config.cache_bytes(shards),
         fsync_interval_ms: config.fsync_interval_ms,

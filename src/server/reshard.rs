@@ -230,11 +230,11 @@ impl Change<'_> {
     fn read_log(
         &mut self,
         directory: &Path,
-        log_id: u64,
+        (log_id, is_begun): (u64, bool),
         index: u16,
         mut take: impl FnMut(&mut Self, u64, &[u8]) -> Result<(), Trouble>,
     ) -> Result<(), Halt> {
-        let config = self.log_config(log_id, index, 0);
+        let config = LogConfig { is_begun, ..self.log_config(log_id, index, 0) };
         let mut disk = Self::disk(directory, index)?;
         let mut stopped = false;
         let each = |position: Position, record: &[u8]| {
@@ -260,7 +260,8 @@ impl Change<'_> {
         self.enter(Stage::Reading, index, self.data.shards());
         let mut shard = Shard::new(shard_config(self.config, 0));
         let data = self.data;
-        self.read_log(data.path(), data.id(), index, |_, position, record| {
+        let kept = (data.id(), data.is_begun());
+        self.read_log(data.path(), kept, index, |_, position, record| {
             shard.replay(position, record).map_err(|error| Trouble::Other(error.to_string()))
         })?;
         self.progress.jobs.1 += shard.contents().jobs_in_all();
@@ -304,7 +305,8 @@ impl Change<'_> {
     ) -> Result<(), Halt> {
         self.enter(Stage::Moving, index, self.data.shards());
         let data = self.data;
-        self.read_log(data.path(), data.id(), index, |this, position, record| {
+        let kept = (data.id(), data.is_begun());
+        self.read_log(data.path(), kept, index, |this, position, record| {
             let taken = change.take(shard, position, record, logs);
             let taken = taken.map_err(|error| Trouble::Other(error.to_string()))?;
             let Some(taken) = taken else { return Ok(()) };
@@ -322,7 +324,7 @@ impl Change<'_> {
         for index in 0..shards {
             self.enter(Stage::Checking, index, shards);
             let mut shard = Shard::new(shard_config(self.config, 0));
-            self.read_log(next.path(), next.id(), index, |_, position, record| {
+            self.read_log(next.path(), (next.id(), true), index, |_, position, record| {
                 shard.replay(position, record).map_err(|error| Trouble::Other(error.to_string()))
             })?;
             found += shard.contents();

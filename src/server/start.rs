@@ -85,6 +85,8 @@ struct Common {
     ending: Arc<Ending>,
     /// Of the data directory.
     log_id: u64,
+    /// What is not there of the logs is missing.
+    is_begun: bool,
     webhooks: Feed,
     ascent: Ascent,
 }
@@ -132,6 +134,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
         log_id: data.as_ref().map_or(0, DataDir::id),
+        is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
         ascent: Ascent::new(data.as_ref().map(DataDir::path), shards),
         config,
@@ -139,6 +142,9 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let (running, ready) = spawn(&host, &common, mesh, sockets)?;
     match await_shards(&common, &ready, &signals, &door) {
         Begun::Ready => {
+            if let Some(data) = &mut data {
+                data.set_begun(true).map_err(|error| other("data path", error))?;
+            }
             door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
@@ -353,7 +359,8 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let shards = common.slots.shards();
     let mut clock = Clock::new();
     let mut shard = Shard::new(shard_config(config, seed.chance));
-    let log = match open_log(config, common.log_id, index, &common.ascent, &mut shard) {
+    let kept = (common.log_id, common.is_begun);
+    let log = match open_log(config, kept, index, &common.ascent, &mut shard) {
         Err(_) if common.ascent.is_given_up() => return Ok(()),
         opened => opened?,
     };

@@ -31,6 +31,7 @@ mod limited;
 mod limits;
 mod longpoll;
 mod metrics;
+mod missing;
 mod moving;
 mod named;
 mod order;

@@ -268,6 +268,12 @@ impl Disk for FileDisk {
         file.buffered.sync_all()
     }
 
+    fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
+        let file = self.file(segment)?;
+        file.buffered.write_all_at(&vec![0; bytes], offset)?;
+        file.buffered.sync_all()
+    }
+
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.files.remove(&segment);
         fs::remove_file(self.path_of(segment))?;

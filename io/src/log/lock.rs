@@ -3,6 +3,7 @@
 //! Knows two small files, `LOCK` and `MANIFEST`; nothing of the segments beside them.
 
 use super::manifest::{DIRECTORY_VERSION, Manifest};
+use super::segment::EXTENSION;
 use super::succession::{self, Moving};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -15,8 +16,7 @@ const LOCK: &str = "LOCK";
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    shards: u16,
-    id: u64,
+    manifest: Manifest,
     leftover: Option<Leftover>,
     /// The kernel lets go of the lock with the file, however the process ends.
     _lock: File,
@@ -29,6 +29,17 @@ pub enum Leftover {
     Discarded,
     /// New shards that were complete were moved to their places.
     Moved,
+}
+
+/// What a data directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// How many shards share it.
+    pub shards: u16,
+    /// What tells it from all others: every segment bears it.
+    pub id: u64,
+    /// All its shards have begun their logs: what is not there is missing.
+    pub is_begun: bool,
 }
 
 /// Why a data directory cannot be used.
@@ -67,6 +78,13 @@ pub enum LockError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// What one of its shards has begun is not there.
+    Lost {
+        /// The shard's directory.
+        path: PathBuf,
+        /// What of it.
+        what: &'static str,
+    },
     /// A change of its number of shards was broken off, and only a start of the server ends that.
     Unfinished {
         /// The data directory.
@@ -94,6 +112,12 @@ impl fmt::Display for LockError {
             Self::Missing { path } => {
                 write!(f, "{} is no data directory: it has no MANIFEST", path.display())
             }
+            Self::Lost { path, what } => write!(
+                f,
+                "{}: {what}, and the MANIFEST says that this shard has been begun: its jobs are lost; \
+                 restore a backup, or see 'corq log repair'",
+                path.display()
+            ),
             Self::Unfinished { path } => write!(
                 f,
                 "data directory {} is in the middle of a change of its number of shards: start the server \
@@ -122,35 +146,39 @@ impl DataDir {
         let (manifest, leftover) = match Manifest::read(path)? {
             None => {
                 let id = new_id().map_err(|source| io_error(path, source))?;
-                let manifest = Manifest { shards, id, moving: false };
+                let manifest = Manifest { shards, id, moving: false, begun: false };
                 manifest.write(path)?;
                 (manifest, None)
             }
             Some(manifest) if manifest.moving => {
                 let mut moving = Moving::new(path, manifest);
                 while moving.step()? {}
-                (manifest, Some(Leftover::Moved))
+                (Manifest { moving: false, ..manifest }, Some(Leftover::Moved))
             }
             Some(manifest) => (manifest, succession::discard(path)?.then_some(Leftover::Discarded)),
         };
-        let Manifest { shards, id, .. } = manifest;
-        Ok(Self { path: path.into(), shards, id, leftover, _lock: lock })
+        check_shards(path, manifest)?;
+        Ok(Self { path: path.into(), manifest, leftover, _lock: lock })
     }
 
     /// Takes a directory that is there, of however many shards.
     pub fn take(path: &Path) -> Result<Self, LockError> {
-        let (shards, id) = Self::about(path)?;
+        settled(path)?;
         let lock = take_lock(path)?;
-        Ok(Self { path: path.into(), shards, id, leftover: None, _lock: lock })
+        let manifest = settled(path)?;
+        Ok(Self { path: path.into(), manifest, leftover: None, _lock: lock })
     }
 
-    /// What the manifest of a directory says: how many shards share it, and its id. Takes nothing.
-    pub fn about(path: &Path) -> Result<(u16, u64), LockError> {
-        match Manifest::read(path)? {
-            None => Err(LockError::Missing { path: path.into() }),
-            Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
-            Some(Manifest { shards, id, .. }) => Ok((shards, id)),
-        }
+    /// What the manifest of a directory says. Takes nothing.
+    pub fn about(path: &Path) -> Result<About, LockError> {
+        let Manifest { shards, id, begun: is_begun, .. } = settled(path)?;
+        Ok(About { shards, id, is_begun })
+    }
+
+    /// Gives `path` the manifest of a copy, of which a shard may be empty.
+    pub fn describe_copy(path: &Path, about: About) -> Result<(), LockError> {
+        let About { shards, id, .. } = about;
+        Manifest { shards, id, moving: false, begun: false }.write(path)
     }
 
     /// Whether somebody has the directory at the moment.
@@ -180,12 +208,27 @@ impl DataDir {
 
     /// What tells it from all others: every segment bears it.
     pub fn id(&self) -> u64 {
-        self.id
+        self.manifest.id
     }
 
     /// How many shards share it.
     pub fn shards(&self) -> u16 {
-        self.shards
+        self.manifest.shards
+    }
+
+    /// All its shards have begun their logs: one that has none has lost it.
+    pub fn is_begun(&self) -> bool {
+        self.manifest.begun
+    }
+
+    /// From now on all shards are known to have begun their logs, or any of them may not have.
+    pub fn set_begun(&mut self, begun: bool) -> Result<(), LockError> {
+        if self.manifest.begun != begun {
+            let manifest = Manifest { begun, ..self.manifest };
+            manifest.write(&self.path)?;
+            self.manifest = manifest;
+        }
+        Ok(())
     }
 
     /// What an earlier start had left, and was put right when it was opened.
@@ -195,8 +238,40 @@ impl DataDir {
 
     /// It is another manifest's from now on.
     pub(super) fn adopt(&mut self, manifest: Manifest) {
-        (self.shards, self.id) = (manifest.shards, manifest.id);
+        self.manifest = manifest;
     }
+}
+
+/// The manifest of a directory whose shards are in their places.
+fn settled(path: &Path) -> Result<Manifest, LockError> {
+    match Manifest::read(path)? {
+        None => Err(LockError::Missing { path: path.into() }),
+        Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
+        Some(manifest) => Ok(manifest),
+    }
+}
+
+/// Whether all shards that have been begun are there, with a segment at least.
+fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
+    for shard in (0..manifest.shards).filter(|_| manifest.begun) {
+        let path = DataDir::shard_path(directory, shard);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(LockError::Lost { path, what: "the directory is missing" });
+            }
+            Err(source) => return Err(io_error(&path, source)),
+        };
+        let mut has_segment = false;
+        for entry in entries {
+            let name = entry.map_err(|source| io_error(&path, source))?.file_name();
+            has_segment |= name.to_string_lossy().ends_with(EXTENSION);
+        }
+        if !has_segment {
+            return Err(LockError::Lost { path, what: "all segments are missing" });
+        }
+    }
+    Ok(())
 }
 
 /// A number that no other directory has.
@@ -261,6 +336,40 @@ mod tests {
         drop(DataDir::open(dir.path(), 4).unwrap());
         let data = DataDir::open(dir.path(), 8).unwrap();
         assert_eq!((data.shards(), data.leftover()), (4, None));
+    }
+
+    #[test]
+    fn what_a_shard_has_begun_must_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let mut data = DataDir::open(path, 2).unwrap();
+        assert!(!data.is_begun());
+        drop(data);
+        // A first start may end anywhere.
+        fs::create_dir(DataDir::shard_path(path, 1)).unwrap();
+        data = DataDir::open(path, 2).unwrap();
+        fs::create_dir(DataDir::shard_path(path, 0)).unwrap();
+        let segments = [0, 1].map(|shard| DataDir::shard_path(path, shard).join("0.seg"));
+        segments.iter().for_each(|segment| fs::write(segment, "x").unwrap());
+        data.set_begun(true).unwrap();
+        drop(data);
+        assert!(DataDir::open(path, 2).unwrap().is_begun());
+        for segment in &segments {
+            let shard = segment.parent().unwrap();
+            fs::remove_file(segment).unwrap();
+            fs::write(shard.join("1.spare"), "x").unwrap();
+            let error = DataDir::open(path, 2).unwrap_err();
+            assert!(matches!(&error, LockError::Lost { path, .. } if path == shard), "{error}");
+            fs::remove_dir_all(shard).unwrap();
+            // Another number of shards does not hide it.
+            let error = DataDir::open(path, 1).unwrap_err();
+            assert!(matches!(&error, LockError::Lost { path, .. } if path == shard), "{error}");
+            fs::create_dir(shard).unwrap();
+            fs::write(segment, "x").unwrap();
+        }
+        DataDir::take(path).unwrap().set_begun(false).unwrap();
+        fs::remove_dir_all(DataDir::shard_path(path, 1)).unwrap();
+        assert!(!DataDir::open(path, 2).unwrap().is_begun());
     }
 
     #[test]

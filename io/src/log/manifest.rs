@@ -23,6 +23,8 @@ pub(super) struct Manifest {
     pub(super) id: u64,
     /// Its shards replace others and are not all in their places yet.
     pub(super) moving: bool,
+    /// All its shards have begun their logs: what is not there is missing. Earlier builds did not say.
+    pub(super) begun: bool,
 }
 
 impl Manifest {
@@ -52,17 +54,24 @@ impl Manifest {
         let shards = value("shards").and_then(|text| text.parse().ok()).filter(|&it| it > 0);
         let id = value("id").and_then(|text| u64::from_str_radix(text, 16).ok());
         let (shards, id) = (shards.ok_or_else(|| bad("shards"))?, id.ok_or_else(|| bad("id"))?);
-        Ok(Some(Self { shards, id, moving }))
+        let begun = match value("begun") {
+            None => false,
+            Some("true") => true,
+            Some(_) => return Err(bad("begun")),
+        };
+        Ok(Some(Self { shards, id, moving, begun }))
     }
 
     /// Puts it in place of what there was: whole or not at all, whenever the power goes.
     pub(super) fn write(&self, directory: &Path) -> Result<(), LockError> {
         let path = directory.join(MANIFEST);
         let draft = directory.join("MANIFEST.new");
-        let Self { shards, id, moving } = self;
+        let Self { shards, id, moving, begun } = self;
         let (version, moving) =
             if *moving { (DIRECTORY_VERSION, "moving = true\n") } else { (SETTLED, "") };
-        let text = format!("version = {version}\nshards = {shards}\nid = {id:016x}\n{moving}");
+        let begun = if *begun { "begun = true\n" } else { "" };
+        let text =
+            format!("version = {version}\nshards = {shards}\nid = {id:016x}\n{moving}{begun}");
         let write = || {
             let mut file = File::create(&draft)?;
             file.write_all(text.as_bytes())?;
@@ -83,8 +92,8 @@ mod tests {
     fn what_was_written_is_read() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Manifest::read(dir.path()).unwrap(), None);
-        for moving in [true, false] {
-            let manifest = Manifest { shards: 7, id: 0xabc, moving };
+        for (moving, begun) in [(true, true), (false, true), (true, false), (false, false)] {
+            let manifest = Manifest { shards: 7, id: 0xabc, moving, begun };
             manifest.write(dir.path()).unwrap();
             assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest));
         }
@@ -108,6 +117,7 @@ mod tests {
             "version = 1\nshards = 1\n",
             "version = 1\nshards = 1\nid = none\n",
             "version = 2\nshards = 1\nid = 1\n",
+            "version = 1\nshards = 1\nid = 1\nbegun = tru\n",
         ] {
             write(text);
             let error = Manifest::read(dir.path()).unwrap_err();

@@ -17,6 +17,7 @@
 //! | `cold` | reading back what has left memory |
 //! | `stock` | the files there are, and how much room they leave |
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
+//! | `onward` | what a file says about those behind it: none goes missing unnoticed |
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
@@ -48,6 +49,7 @@ mod lock;
 mod manifest;
 mod memory;
 mod mend;
+mod onward;
 mod position;
 mod preparation;
 mod reading;
@@ -67,7 +69,7 @@ pub use faulty::{Faults, FaultyDisk};
 pub use files::FileDisk;
 pub use forget::{Scan, ScanError};
 pub use inspect::{Damage, InspectError, Inspection, Seen, Segment, Subject, inspect};
-pub use lock::{DataDir, Leftover, LockError};
+pub use lock::{About, DataDir, Leftover, LockError};
 pub use memory::MemoryDisk;
 pub use mend::{Mended, mend};
 pub use position::{Position, SEGMENT_HEADER_BYTES};
@@ -130,6 +132,8 @@ pub struct LogConfig {
     pub cold_reads_max: usize,
     /// Bytes of all files, beyond which no more are made.
     pub bytes_max: u64,
+    /// The log is known to have been begun: one without any segment is refused.
+    pub is_begun: bool,
     /// The segment that a log without any begins with.
     pub first_segment: u64,
     /// Room that is kept ready for records, in files made before they are needed. 0: the next segment
@@ -151,6 +155,7 @@ impl LogConfig {
             fsync_interval_ms: 10,
             cold_reads_max: 64,
             bytes_max: u64::MAX,
+            is_begun: false,
             first_segment: 0,
             reserve_bytes: 0,
         }
@@ -172,7 +177,9 @@ impl LogConfig {
         }
         let block = (BLOCK_HEADER_BYTES + self.record_bytes_max) as u64;
         let room = self.segment_bytes - SEGMENT_HEADER_BYTES;
-        if block.next_multiple_of(self.mode.align_bytes()) > room {
+        // The last unit of a segment is left to its mark.
+        let align_bytes = self.mode.align_bytes();
+        if block.next_multiple_of(align_bytes) + align_bytes > room {
             let (record, segment) = (self.record_bytes_max, self.segment_bytes);
             return refuse(format!(
                 "a record of {record} bytes does not fit a segment of {segment}"
@@ -249,9 +256,11 @@ impl<D: Disk> Log<D> {
             segment: from.fresh,
             segment_bytes: config.segment_bytes,
             predecessor: from.last,
-            synced: from.end,
+            // Where nothing is kept, there is no end of a block.
+            synced: if from.segments.is_empty() { Position(0) } else { from.end },
             oldest,
             recycled: false,
+            keeps_length: true,
             log_id: config.log_id,
         };
         let making = |source| OpenError::Io { what: "making a segment".into(), source };
@@ -261,6 +270,8 @@ impl<D: Disk> Log<D> {
         disk.create(from.fresh, config.segment_bytes, &header.encode(), spares > 0)
             .and_then(|()| disk.settle(from.fresh))
             .map_err(making)?;
+        let ending = |source| OpenError::Io { what: "leaving the last segment".into(), source };
+        from.rest.end(&mut disk).map_err(ending)?;
         let mut segments = from.segments;
         let (number, file_bytes) = (from.fresh, config.segment_bytes);
         segments.push_back(InUse { number, file_bytes, end: from.end });

@@ -84,7 +84,7 @@ impl DataDir {
     /// that there is no way back; the steps that remain are the caller's to take.
     pub fn succeed(&mut self, next: &Next, shards: u16) -> Result<Moving, LockError> {
         sync_all(&next.path)?;
-        let manifest = Manifest { shards, id: next.id, moving: true };
+        let manifest = Manifest { shards, id: next.id, moving: true, begun: true };
         manifest.write(self.path())?;
         self.adopt(manifest);
         Ok(Moving::new(self.path(), manifest))
@@ -173,11 +173,11 @@ mod tests {
     fn shard(directory: &Path, shard: u16, word: &str) {
         let path = DataDir::shard_path(directory, shard);
         fs::create_dir(&path).unwrap();
-        fs::write(path.join("word"), word).unwrap();
+        fs::write(path.join("word.seg"), word).unwrap();
     }
 
     fn words(directory: &Path) -> Vec<String> {
-        let paths = (0..9).map(|shard| DataDir::shard_path(directory, shard).join("word"));
+        let paths = (0..9).map(|shard| DataDir::shard_path(directory, shard).join("word.seg"));
         paths.filter_map(|path| fs::read_to_string(path).ok()).collect()
     }
 
@@ -223,7 +223,8 @@ mod tests {
                 assert_eq!(data.leftover(), (!ended).then_some(Leftover::Moved));
                 assert_eq!(words(path), vec!["new"; usize::from(after)], "{steps} steps");
                 assert!(!next.path().exists());
-                assert_eq!(DataDir::about(path).unwrap(), (after, id));
+                let about = DataDir::about(path).unwrap();
+                assert_eq!((about.shards, about.id, about.is_begun), (after, id, true));
                 if ended {
                     break;
                 }
