@@ -4,7 +4,7 @@
 //! one record. That its name is unique on the server is seen to by whoever sends the commands here.
 
 use crate::command::{NewJob, SetCron};
-use crate::cron_record::{CronRan, CronSet};
+use crate::cron_record::{CronRan, CronSet, job_of_template, template_of};
 use crate::effect::Reply;
 use crate::id::fnv1a;
 use crate::job::Stored;
@@ -45,6 +45,8 @@ pub struct Cron {
     pub version: u64,
     /// Its next run, in milliseconds since the epoch.
     pub next_run_ms: u64,
+    /// What else its jobs are pushed with, as in [`CronSet::template`].
+    pub(crate) template: Box<[u8]>,
     /// The record that set it, or told all of it since.
     pub(crate) set_in: Stored,
     plan: Plan,
@@ -67,6 +69,7 @@ impl Default for Cron {
             executions: 0,
             version: 0,
             next_run_ms: 0,
+            template: Box::default(),
             set_in: Stored::default(),
             plan: Plan::default(),
             held: false,
@@ -159,7 +162,8 @@ impl Shard {
         command: &SetCron<'_>,
         out: &mut Out<'_, J>,
     ) {
-        if !out.journal.takes_more(command.data.len() as u64 + JOB_BYTES) {
+        let template = command.job.map(template_of).unwrap_or_default();
+        if !out.journal.takes_more((command.data.len() + template.len()) as u64 + JOB_BYTES) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -170,6 +174,7 @@ impl Shard {
         let next = command.plan.next(now_ms, now_ms).filter(|_| !spent);
         let index = next.map(|next_run_ms| {
             let set = CronSet {
+                template: &template,
                 name: command.name,
                 queue: command.queue,
                 data: command.data,
@@ -275,8 +280,9 @@ impl Shard {
         let next_run_ms = cron.plan.next(due_ms, due_ms).filter(|_| !last);
         let queue = self.queues.find_or_insert(&cron.queue);
         let id = self.ids.make(now_ms, self.queues[queue].slot);
-        let job = NewJob { data: &cron.data, priority: cron.priority, ..NewJob::default() };
-        let pushed = Pushed { id, queue: &cron.queue, run_at_ms: due_ms, job };
+        let job = NewJob { data: &cron.data, priority: cron.priority, ..cron.job() };
+        let run_at_ms = due_ms.saturating_add(job.delay_ms);
+        let pushed = Pushed { id, queue: &cron.queue, run_at_ms, job };
         let record = Record::CronRan(CronRan { name: &cron.name, next_run_ms, pushed });
         let stored = out.journal.append(&record);
         if let Record::CronRan(ran) = &record {
@@ -348,6 +354,7 @@ impl Shard {
             executions: set.executions,
             version: set.version,
             next_run_ms: set.next_run_ms,
+            template: set.template.into(),
             set_in: stored,
             plan,
             held: false,
@@ -408,10 +415,16 @@ impl Shard {
 }
 
 impl Cron {
+    /// What its jobs are pushed with, beside payload and priority.
+    pub fn job(&self) -> NewJob<'_> {
+        // It was read when it was set.
+        job_of_template(&self.template).unwrap_or_default()
+    }
+
     /// All that is durable of it, as text.
     pub(crate) fn facts(&self) -> String {
         format!(
-            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?}",
+            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?} with {:x?}",
             self.name,
             self.queue,
             self.schedule,
@@ -423,6 +436,7 @@ impl Cron {
             self.next_run_ms,
             self.version,
             self.data,
+            self.template,
         )
     }
 }

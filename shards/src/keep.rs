@@ -17,6 +17,7 @@ use crate::cron_record::CronSet;
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::{Job, Options, State, Stored, flags};
+use crate::job_names::NameRef;
 use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
 use crate::mutate::RETENTION_CHECK_MS;
 use crate::record::{Journal, Pushed, Record};
@@ -118,7 +119,13 @@ impl Shard {
             | Record::Revived { .. }
             | Record::Removed { .. }
             | Record::Changed(
-                Changed::Prioritized { .. } | Changed::Promoted { .. } | Changed::PutOff { .. },
+                Changed::Prioritized { .. }
+                | Changed::Promoted { .. }
+                | Changed::PutOff { .. }
+                | Changed::Flagged { .. }
+                | Changed::LogCut { .. }
+                | Changed::KeyFreed { .. }
+                | Changed::KeyExtended { .. },
             )
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
@@ -210,6 +217,8 @@ impl Shard {
         let series = options.and_then(|has| has.series.as_deref());
         // Of a run, the record that it shares tells the options of the first one.
         pushed.job = NewJob {
+            name: self.name_of(job),
+            extras: options.and_then(|has| has.extras.clone()),
             priority: about.priority,
             max_attempts: about.max_attempts,
             backoff_ms: about.backoff_ms,
@@ -400,11 +409,13 @@ impl Shard {
         let pushed = &kept.pushed;
         let given = &pushed.job;
         let queue = self.queues.find_or_insert(pushed.queue);
-        let options = self.options_of_kept(kept);
+        let name = self.take_name(queue, given.name);
+        let options = self.options_of_kept(kept, name);
         let index = self.jobs.insert(Job {
             attempts: kept.attempts,
             stalls: kept.stalls,
             options,
+            name,
             ..Job::of(pushed, queue, stored)
         });
         self.live.add(&stored);
@@ -437,9 +448,15 @@ impl Shard {
         index
     }
 
-    fn options_of_kept(&mut self, kept: &KeptJob<'_>) -> u32 {
+    fn options_of_kept(&mut self, kept: &KeptJob<'_>, name: NameRef) -> u32 {
         let given = &kept.pushed.job;
-        let Some(rare) = &kept.rare else { return NONE };
+        let apart = given.name.filter(|_| name == NameRef::APART).map(Into::into);
+        let Some(rare) = &kept.rare else {
+            // It found a place among the names of its queue when it was written, and finds none now.
+            return apart.map_or(NONE, |name| {
+                self.jobs.options.insert(Options { name: Some(name), ..Options::default() })
+            });
+        };
         let series = Series::of(&kept.pushed).map(|series| {
             let (due_ms, continued) = rare.run.unwrap_or((series.due_ms, false));
             Box::new(Series { due_ms, continued, ..series })
@@ -452,6 +469,8 @@ impl Shard {
             notes: rare.notes.as_ref().map(|notes| Box::new(notes.notes())),
             unmet: given.unmet.dependencies(),
             series,
+            name: apart,
+            extras: given.extras.clone(),
             ..Options::default()
         })
     }

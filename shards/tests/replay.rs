@@ -9,6 +9,7 @@ use corq_shards::command::{Command, NewJob, Pull, Repeat};
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::event::{Event, Step};
+use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
@@ -60,6 +61,10 @@ kinds! {
     Record::Changed(Changed::Prioritized { .. }) => "prioritized",
     Record::Changed(Changed::Promoted { .. }) => "promoted",
     Record::Changed(Changed::PutOff { .. }) => "put off",
+    Record::Changed(Changed::Flagged { .. }) => "flagged",
+    Record::Changed(Changed::LogCut { .. }) => "log cut",
+    Record::Changed(Changed::KeyFreed { .. }) => "key freed",
+    Record::Changed(Changed::KeyExtended { .. }) => "key extended",
     Record::Changed(Changed::Progressed { .. }) => "progressed",
     Record::Changed(Changed::Logged { .. }) => "logged",
     Record::Paused { .. } => "paused",
@@ -125,11 +130,15 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
     let (fits, after) = match event.step {
         Step::Pushed => (before.is_none_or(State::is_end), State::Waiting),
         Step::WaitingChildren => (before == Some(State::Waiting), State::WaitingChildren),
-        Step::Delayed { .. } => (open && before != Some(State::Delayed), State::Delayed),
+        // A delay may be changed while it lasts.
+        Step::Delayed { .. } => (open, State::Delayed),
         Step::Pulled => (open, State::Active),
         Step::Completed { .. } => (before == Some(State::Active), State::Completed),
         Step::Failed { .. } => (before.is_some_and(|it| it != State::Failed), State::Failed),
-        Step::Retried { prev: State::Active } => (before == Some(State::Failed), State::Waiting),
+        // After a failed attempt, or given back.
+        Step::Retried { prev: State::Active } => {
+            (matches!(before, Some(State::Failed | State::Active)), State::Waiting)
+        }
         Step::Retried { prev } => (before == Some(prev), State::Waiting),
         Step::Progress(_) => (before == Some(State::Active), State::Active),
         // It waits again if no failure follows: either is still open.
@@ -212,6 +221,7 @@ fn every_option_of_a_job_survives_its_record() {
     Unmet::push(&mut unmet, JobId(5), "\u{e4}");
     let job = NewJob {
         data: b"\x93\x01\x02\x03",
+        name: Some("kind"),
         priority: -999_999,
         delay_ms: 31_536_000_000,
         max_attempts: 1000,
@@ -229,6 +239,16 @@ fn every_option_of_a_job_survives_its_record() {
         remove_on_complete: true,
         remove_on_fail: true,
         durable: true,
+        extras: Some(Box::new(Extras {
+            backoff: Some(Growth::Fixed),
+            backoff_max_ms: Some(1),
+            stall_timeout_ms: Some(2),
+            keep_logs: Some(3),
+            size_limit: Some(4),
+            stack_lines_max: Some(5),
+            made_at_ms: Some(6),
+            dedup: Some(Dedup { ttl_ms: 7, extend: true, replace: true, until_ms: 8 }),
+        })),
     };
     let record = Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job });
     let mut bytes = vec![0; record.encoded_len()];

@@ -141,7 +141,7 @@ fn started(journal: Memory, config: Config, now_ms: u64) -> Bed {
 /// The jobs of a queue as workers would get them.
 fn order(bed: &mut Bed, queue: &str) -> Vec<JobId> {
     bed.run(9, &Command::Pause { queue, paused: false });
-    bed.run(9, &Command::Limit { queue, limit: Limit::PerSecond(None) });
+    bed.run(9, &Command::Limit { queue, limit: Limit::Rate(None) });
     bed.run(9, &Command::Limit { queue, limit: Limit::Active(None) });
     bed.pull(9, queue, 1000).into_iter().map(|(id, _)| id).collect()
 }
@@ -232,6 +232,7 @@ fn random_lives_are_the_same_on_any_number_of_shards() {
 #[test]
 fn of_two_schedules_of_one_name_the_newer_one_is_kept() {
     let cron = |queue: &'static str, moved| SetCron {
+        job: None,
         name: "c",
         queue,
         data: b"\xa1x",
@@ -263,6 +264,7 @@ fn a_schedule_is_told_with_the_runs_it_has_had() {
     let mut bed = Bed::new();
     let plan = Plan::every(1000, None).unwrap();
     let cron = SetCron {
+        job: None,
         name: "c",
         queue: "q",
         data: b"\xa1x",

@@ -300,10 +300,6 @@ fn a_start_that_is_broken_off_at_any_step_is_no_loss_to_the_next() {
     }
 }
 
-fn config_of_new(mode: Mode) -> LogConfig {
-    config(mode)
-}
-
 #[test]
 fn a_first_start_that_was_broken_off_is_begun_anew() {
     for mode in [Mode::Written, Mode::Synced] {

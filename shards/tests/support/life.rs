@@ -4,9 +4,11 @@ use super::{Bed, locked};
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
-    Ack, AddWebhook, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
+    Ack, AddWebhook, Beat, Clean, Command, Fail, Limit, NewJob, PerSpan, Pull, Repeat, SetCron,
+    Stack, Token,
 };
 use corq_shards::dependency::{Notice, Unmet};
+use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::record::Record;
@@ -44,7 +46,25 @@ pub fn step(
                 let pushed = pushed_before(bed, chance);
                 Unmet::push(&mut unmet, pushed, ["", "named"][chance.draw() as usize % 2]);
             }
+            let dedup = Dedup {
+                ttl_ms: (chance.draw() % 3) * 400,
+                extend: chance.draw().is_multiple_of(2),
+                replace: chance.draw().is_multiple_of(2),
+                until_ms: 0,
+            };
+            let extras = Extras {
+                backoff: chance.draw().is_multiple_of(2).then_some(Growth::Fixed),
+                stall_timeout_ms: chance.draw().is_multiple_of(3).then_some(200),
+                keep_logs: chance.draw().is_multiple_of(3).then_some((chance.draw() % 3) as u32),
+                made_at_ms: chance.draw().is_multiple_of(4).then_some(bed.now_ms - 300),
+                dedup: chance.draw().is_multiple_of(2).then_some(dedup),
+                ..Extras::default()
+            };
+            let ruled = chance.draw().is_multiple_of(3);
+            let keyed = ruled && extras.dedup.is_some() || chance.draw().is_multiple_of(3);
             let job = NewJob {
+                extras: ruled.then(|| Box::new(extras)),
+                name: chance.draw().is_multiple_of(4).then_some(key.as_str()),
                 unmet: Unmet::new(&unmet),
                 repeat: chance.draw().is_multiple_of(4).then_some(repeat),
                 data: b"\xa5hello",
@@ -54,7 +74,7 @@ pub fn step(
                 backoff_ms: (chance.draw() % 2) as u32 * 300,
                 ttl_ms: chance.draw().is_multiple_of(5).then_some(3000),
                 timeout_ms: chance.draw().is_multiple_of(5).then_some(900),
-                unique_key: chance.draw().is_multiple_of(3).then_some(key.as_str()),
+                unique_key: keyed.then_some(key.as_str()),
                 custom_id: chance.draw().is_multiple_of(4).then_some(name.as_str()),
                 lifo: chance.draw().is_multiple_of(4),
                 remove_on_complete: chance.draw().is_multiple_of(6),
@@ -73,7 +93,8 @@ pub fn step(
         }
         12..=14 if !held.is_empty() => {
             let (job, token) = held.swap_remove(chance.draw() as usize % held.len());
-            let acks = [Ack { job, token, result: b"\xa4done" }];
+            let acks =
+                [Ack { job, token, result: b"\xa4done", remove: chance.draw().is_multiple_of(8) }];
             bed.run(client, &Command::Ack { acks: &acks });
         }
         15 if !held.is_empty() => {
@@ -86,12 +107,13 @@ pub fn step(
                     error: "no",
                     stack: Stack { lines: 1, texts: b"\xa2at" },
                     unrecoverable: chance.draw().is_multiple_of(4),
+                    remove: chance.draw().is_multiple_of(8),
                 }),
             );
         }
         16 if !held.is_empty() => {
             let (job, token) = held[chance.draw() as usize % held.len()];
-            bed.run(client, &Command::Heartbeat { job, token });
+            bed.run(client, &Command::Heartbeat(Beat { job, token, ttl_ms: None }));
         }
         17 => {
             bed.run(client, &Command::Disconnect);
@@ -100,6 +122,8 @@ pub fn step(
             let paused = chance.draw().is_multiple_of(3);
             bed.run(client, &Command::Pause { queue, paused });
             bed.run(client, &Command::RetryFailed { queue, job: None, count: 3 });
+            bed.run(client, &Command::PromoteAll { queue, count: chance.draw() % 4 });
+            bed.run(client, &Command::FreeKey { queue, key: "k1" });
         }
         20..=24 => change(bed, chance, client),
         25 | 26 => change_queue(bed, chance, client, queue),
@@ -136,8 +160,13 @@ fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
     let known: Vec<JobId> = bed.known().collect();
     let Some(&job) = known.get(chance.draw() as usize % known.len().max(1)) else { return };
     let new = NewJob { data: b"\xa3new", unique_key: Some("not news"), ..NewJob::default() };
-    let change = match chance.draw() % 10 {
+    let change = match chance.draw() % 15 {
         0 => Change::Cancel,
+        10 => Change::ToWait { token: None },
+        11 => Change::Delay { delay_ms: chance.draw() % 3 * 300, token: None },
+        12 => Change::CutLog(chance.draw() as u32 % 3),
+        13 => Change::FreeKey,
+        14 => Change::Log { level: Level::Info, message: "more" },
         1 => Change::Update { job: &new },
         2 => Change::Prioritize(chance.draw() as i32 % 4),
         3 => Change::Promote,
@@ -167,10 +196,17 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         limit: 1 + chance.draw() % 5,
     };
     let command = match chance.draw() % 8 {
-        0 | 1 => Command::Limit { queue, limit: Limit::PerSecond(some(chance.draw())) },
+        0 | 1 => {
+            let rate = some(chance.draw()).map(|jobs| PerSpan {
+                jobs,
+                span_ms: [1000, 300][chance.draw() as usize % 2],
+                until_ms: [0, bed.now_ms + 900][chance.draw() as usize % 2],
+            });
+            Command::Limit { queue, limit: Limit::Rate(rate) }
+        }
         2 | 3 => Command::Limit { queue, limit: Limit::Active(some(chance.draw())) },
         4 => Command::Clean(clean),
-        5 => Command::RetryCompleted { queue, job: None },
+        5 => Command::RetryCompleted { queue, job: None, count: u64::MAX, until_ms: u64::MAX },
         6 => Command::PurgeFailed { queue },
         _ if chance.draw().is_multiple_of(2) => Command::Drain { queue },
         _ => Command::Obliterate { queue },
@@ -182,7 +218,9 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
 fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     let name = ["x", "y", "z"][chance.draw() as usize % 3];
     let zone = chance.draw().is_multiple_of(2).then_some("Asia/Kolkata");
+    let job = NewJob { name: Some("kind"), max_attempts: 2, delay_ms: 40, ..NewJob::default() };
     let cron = SetCron {
+        job: chance.draw().is_multiple_of(2).then_some(&job),
         name,
         queue,
         data: b"\xa4tick",

@@ -195,7 +195,7 @@ impl Bed {
     }
 
     pub fn ack(&mut self, job: JobId, token: Option<Token>) -> Result<(), Refusal> {
-        let acks = [Ack { job, token, result: &[0xc0] }];
+        let acks = [Ack { job, token, result: &[0xc0], remove: false }];
         outcome(self.ask(1, &Command::Ack { acks: &acks }))
     }
 

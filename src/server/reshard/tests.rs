@@ -75,7 +75,7 @@ impl Bed {
         self.run(&Command::Pull(pull));
         let one = &self.effects.deliveries[0];
         let (job, token) = (self.shard.view(one.job).job.id, one.token);
-        Ack { job, token, result: b"\xa4done" }
+        Ack { job, token, result: b"\xa4done", remove: false }
     }
 
     /// Jobs of one queue in many states.
@@ -97,7 +97,9 @@ impl Bed {
         self.push(queue, NewJob { delay_ms: 10_000, unique_key: Some("key"), ..job(b"\xa1e") });
         self.run(&Command::Pause { queue, paused: true });
         self.run(&Command::Limit { queue, limit: Limit::Active(Some(7)) });
+        let job = NewJob { name: Some("named"), ..NewJob::default() };
         let cron = SetCron {
+            job: Some(&job),
             name: &name,
             queue,
             data: b"\xa1x",
