@@ -1,5 +1,6 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
+use crate::cause::Cause;
 use crate::changed::Changed;
 use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
 use crate::effect::{Refusal, Reply};
@@ -14,13 +15,15 @@ use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 /// Why an attempt failed.
 #[derive(Clone, Copy)]
 pub(crate) struct Reason<'a> {
+    /// What it is called if it was the last one.
+    cause: Cause,
     error: &'a str,
     stack: Stack<'a>,
 }
 
-impl<'a> From<&'a str> for Reason<'a> {
-    fn from(error: &'a str) -> Self {
-        Self { error, stack: Stack::default() }
+impl<'a> Reason<'a> {
+    pub(crate) fn new(cause: Cause, error: &'a str) -> Self {
+        Self { cause, error, stack: Stack::default() }
     }
 }
 
@@ -44,7 +47,7 @@ impl Shard {
         match (lease.token, token) {
             (None, None) => Ok(job),
             (Some(_), None) => Err(Refusal::TokenRequired),
-            (_, Some(Token::ANY)) if now_ms < lease.expires_at_ms => Ok(job),
+            (_, Some(Token::ANY)) if now_ms < self.hold_ends_ms(about.detail) => Ok(job),
             (_, Some(Token::ANY)) => Err(Refusal::NotActive),
             (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(job),
             (_, Some(_)) => Err(Refusal::TokenInvalid),
@@ -170,7 +173,8 @@ impl Shard {
                 }
                 let lines_max = self.jobs.extras_of(job).and_then(|extras| extras.stack_lines_max);
                 let stack = fail.stack.first(lines_max.unwrap_or(u32::MAX));
-                let reason = Reason { error: fail.error, stack };
+                let cause = if fail.unrecoverable { Cause::Explicit } else { Cause::Attempts };
+                let reason = Reason { cause, error: fail.error, stack };
                 self.fail_attempt(now_ms, job, reason, fail.unrecoverable, out);
                 out.effects.replies.push((caller.request, Reply::Done));
                 self.serve(now_ms, queue, out);
@@ -214,17 +218,17 @@ impl Shard {
     }
 
     /// Moves a job to the dead-letter queue, or forgets it if it was pushed so.
-    pub(crate) fn bury<'r, J: Journal>(
+    pub(crate) fn bury<J: Journal>(
         &mut self,
         now_ms: u64,
         job: u32,
         attempts: u16,
         stalls: u8,
-        reason: impl Into<Reason<'r>>,
+        reason: Reason<'_>,
         out: &mut Out<'_, J>,
     ) {
         let about = &self.jobs.slab[job];
-        let id = about.id;
+        let (id, queue) = (about.id, about.queue);
         let removed = about.has(flags::REMOVE_ON_FAIL);
         // Whoever waits for its end still learns why it failed, and a record has to hold that. One that
         // was completed is to be forgotten as one that failed.
@@ -234,12 +238,13 @@ impl Shard {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),
             };
-            let Reason { error, stack } = reason.into();
-            let buried =
-                Buried { id, at_ms: now_ms, started_at_ms, attempts, stalls, stack, error };
+            let Reason { cause, error, stack } = reason;
+            let at_ms = now_ms;
+            let buried = Buried { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error };
             let stored = out.journal.append(&Record::Buried(buried));
             self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
+            self.trim_failed(now_ms, queue, out);
         } else {
             out.journal.append(&Record::Removed { id });
             self.remove(job);
