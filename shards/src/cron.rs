@@ -238,25 +238,6 @@ impl Shard {
         out.effects.replies.push((caller.request, Reply::Count(u64::from(index.is_some()))));
     }
 
-    /// A worker has come that works on a queue, or has gone.
-    pub(crate) fn attend<J: Journal>(
-        &mut self,
-        caller: Caller,
-        queue: &str,
-        came: bool,
-        out: &mut Out<'_, J>,
-    ) {
-        if came {
-            *self.attended.entry(queue.into()).or_insert(0) += 1;
-        } else if let Some(workers) = self.attended.get_mut(queue) {
-            *workers -= 1;
-            if *workers == 0 {
-                self.attended.remove(queue);
-            }
-        }
-        out.effects.replies.push((caller.request, Reply::Done));
-    }
-
     pub(crate) fn start_crons(&mut self, now_ms: u64) {
         self.crons.started_at_ms = Some(now_ms);
     }
@@ -364,7 +345,7 @@ impl Shard {
             let about = &self.queues[queue];
             !about.waiters.is_empty() || about.count(State::Active) > 0
         };
-        self.attended.contains_key(name) || self.queues.lookup(name).is_some_and(works_here)
+        self.attendance.has(name) || self.queues.lookup(name).is_some_and(works_here)
     }
 
     fn end_cron<J: Journal>(&mut self, index: u32, out: &mut Out<'_, J>) {

@@ -12,6 +12,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attendance;
 mod awaiting;
 pub mod cause;
 pub mod change;

@@ -293,6 +293,12 @@ impl Shard {
 
 /// Acting by them: the dead-letter queue.
 impl Shard {
+    /// The rule for the dead-letter queue that a job would come to, or has.
+    pub fn dlq_rule_of(&self, job: u32) -> DlqRule {
+        let rules = self.queues[self.jobs.slab[job].queue].rules.as_deref();
+        rules.map(|rules| rules.dlq).unwrap_or_default()
+    }
+
     /// When a job in the dead-letter queue leaves it by itself; `u64::MAX` for never.
     pub(crate) fn burial_ends_ms(&self, job: u32) -> u64 {
         let about = &self.jobs.slab[job];
@@ -331,7 +337,7 @@ impl Shard {
     pub(crate) fn end_burial<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let queue = self.jobs.slab[job].queue;
         let failed_at_ms = self.jobs.outcomes[self.jobs.slab[job].detail].finished_at_ms;
-        let rule = self.queues[queue].rules.as_deref().map(|rules| rules.dlq).unwrap_or_default();
+        let rule = self.dlq_rule_of(job);
         if rule.expires_at_ms(failed_at_ms).is_some_and(|at_ms| at_ms <= now_ms) {
             self.totals.dlq_dropped += 1;
             self.remove_one(now_ms, job, out);

@@ -3,6 +3,7 @@
 //! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
+use crate::attendance::Attendance;
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
@@ -30,7 +31,7 @@ use crate::waiter::Waiter;
 use crate::watch::Watchers;
 use crate::webhook::Webhooks;
 use hashbrown::HashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
 
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
@@ -118,8 +119,7 @@ pub struct Shard {
     /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
-    /// Registered workers by queue, as far as they have been told of.
-    pub(crate) attended: BTreeMap<Box<str>, u32>,
+    pub(crate) attendance: Attendance,
     pub(crate) shares: Shares,
     /// What of the log is needed.
     pub(crate) live: Live,
@@ -180,7 +180,7 @@ impl Shard {
             limit_timers: Timers::default(),
             with_room: Vec::new(),
             crons: Crons::default(),
-            attended: BTreeMap::new(),
+            attendance: Attendance::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
             keep_cursor: 0,
@@ -248,7 +248,10 @@ impl Shard {
             }
             Command::Rule { queue, patch } => self.rule(now_ms, caller, queue, *patch, out),
             Command::Sift(sifting) => self.sift_failed(now_ms, caller, sifting, out),
-            Command::Attend { queue, came } => self.attend(caller, queue, *came, out),
+            Command::Attend { queue, came } => {
+                self.attendance.note(queue, *came);
+                out.effects.replies.push((caller.request, Reply::Done));
+            }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
             Command::RetryCompleted { queue, job, count, until_ms } => {
                 let (ended, job, count, until_ms) = (State::Completed, *job, *count, *until_ms);

@@ -32,6 +32,8 @@ pub struct FailedFilter {
 /// What is in a dead-letter queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FailedStats {
+    /// The queue.
+    pub queue: Box<str>,
     /// Jobs.
     pub total: u64,
     /// The same by cause, in the order of [`Cause::ALL`].
@@ -88,7 +90,10 @@ impl Shard {
             yields: match sifting.purpose {
                 SiftFor::Listing => Yields::Ids(Vec::new()),
                 SiftFor::Retry => Yields::Retried,
-                SiftFor::Stats => Yields::Stats(Box::default()),
+                SiftFor::Stats => {
+                    let queue = sifting.queue.into();
+                    Yields::Stats(Box::new(FailedStats { queue, ..FailedStats::default() }))
+                }
             },
         }
     }
