@@ -20,7 +20,6 @@ use crate::api::spec::{CommandSpec, Op};
 
 use super::fields::{Aside, Complaint, Fields, cut};
 use super::msgpack::{Malformed, Reader, Texts};
-use super::settings::Rare;
 
 /// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
 const REQ_ID_BYTES_MAX: usize = 4096;
@@ -276,11 +275,13 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::ListQueues => Body::ListQueues,
         Op::Dlq => {
             let (queue, count) = (f.text("queue"), f.integer("count") as u32);
-            Body::Dlq { queue, count, filter: rare_of(&aside).and_then(|rare| rare.filter) }
+            let named = aside.rare.filter(|rare| rare.filter_is_named);
+            let filter = named.map(|rare| rare.filter.unwrap_or_default());
+            Body::Dlq { queue, count, filter }
         }
         Op::RetryDlq => {
             let (queue, job) = (f.text("queue"), f.job_or_none("jobId"));
-            let filter = rare_of(&aside).and_then(|rare| rare.filter);
+            let filter = aside.rare.and_then(|rare| rare.filter);
             if job.is_some() && filter.is_some() {
                 return Err("jobId and filter must not both be given".into());
             }
@@ -291,7 +292,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::GetDlqConfig => Body::GetDlqConfig(f.text("queue")),
         Op::GetStallConfig => Body::GetStallConfig(f.text("queue")),
         Op::SetDlqConfig | Op::SetStallConfig => {
-            let patch = rare_of(&aside).and_then(|rare| rare.patch);
+            let patch = aside.rare.and_then(|rare| rare.patch);
             Body::SetRule { queue: f.text("queue"), patch: patch.ok_or("config is required")? }
         }
         Op::RetryCompleted => {
@@ -488,10 +489,6 @@ fn take_pull<'a>(f: &mut Fields<'a>, queue: &'a str, count: u32) -> Pull<'a> {
         lock_ttl_ms: f.integer("lockTtl") as u32,
         detach: f.flag("detach"),
     }
-}
-
-fn rare_of<'f, 'a>(aside: &'f Aside<'a>) -> Option<&'f Rare<'a>> {
-    aside.rare.as_deref()
 }
 
 fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {

@@ -129,10 +129,13 @@ impl<'a> Fields<'a> {
             reader.skip()?;
             return Ok(());
         };
+        let spec = &self.specs[index];
         if reader.absent()? {
+            if matches!(spec.kind, Kind::DlqFilter) {
+                aside.rare.get_or_insert_default().filter_is_named = true;
+            }
             return Ok(());
         }
-        let spec = &self.specs[index];
         if self.present & (1 << index) != 0 {
             return Err(spec.repeated());
         }

@@ -26,6 +26,8 @@ const NIL: u8 = 0xc0;
 pub(super) struct Rare<'a> {
     pub(super) patch: Option<RulePatch>,
     pub(super) filter: Option<DlqFilter>,
+    /// The filter is there, be it null or undefined: clients that want what it comes with name it always.
+    pub(super) filter_is_named: bool,
     pub(super) job: Option<NewJob<'a>>,
 }
 
@@ -82,7 +84,7 @@ pub(super) fn read_dlq_config<'a>(
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
 ) -> Result<Value<'a>, Complaint> {
-    let nulls = nulls(*reader, &DLQ_CONFIG_NULLABLE)?;
+    let nulls = nulls(*reader, &DLQ_CONFIG_NULLABLE);
     let mut fields = Fields::new(DLQ_CONFIG_FIELDS, DLQ_CONFIG_REQUIRED);
     settings(spec, &mut fields, reader, aside)?;
     let patch = DlqPatch {
@@ -101,21 +103,20 @@ pub(super) fn read_dlq_config<'a>(
 
 /// Which of these fields of an object are null, as opposed to absent. What is wrong with the object is told
 /// when it is read.
-fn nulls<const N: usize>(
-    mut reader: Reader<'_>,
-    names: &[&str; N],
-) -> Result<[bool; N], Complaint> {
+fn nulls<const N: usize>(mut reader: Reader<'_>, names: &[&str; N]) -> [bool; N] {
     let mut nulls = [false; N];
-    let Ok(Some(entries)) = reader.map() else { return Ok(nulls) };
+    let Ok(Some(entries)) = reader.map() else { return nulls };
     for _ in 0..entries {
-        let key = reader.pass_key()?;
+        let Ok(key) = reader.pass_key() else { break };
         let place = names.iter().position(|name| name.as_bytes() == key);
         if let Some(place) = place.filter(|_| reader.rest().first() == Some(&NIL)) {
             nulls[place] = true;
         }
-        reader.pass()?;
+        if reader.pass().is_err() {
+            break;
+        }
     }
-    Ok(nulls)
+    nulls
 }
 
 pub(super) fn read_stall_config<'a>(
@@ -154,6 +155,8 @@ pub(super) fn read_dlq_filter<'a>(
     };
     let limit = number(fields.integer_or_none("limit")).unwrap_or(u64::MAX);
     let offset = fields.integer("offset") as u64;
-    aside.rare.get_or_insert_default().filter = Some(DlqFilter { filter, limit, offset });
+    let rare = aside.rare.get_or_insert_default();
+    rare.filter = Some(DlqFilter { filter, limit, offset });
+    rare.filter_is_named = true;
     Ok(Value::Aside)
 }

@@ -16,7 +16,7 @@ use corq_shards::rules::{DlqRule, Rules, StallRule};
 use corq_shards::sift::FailedStats;
 
 impl Core {
-    /// `Dlq` without a filter: the oldest.
+    /// `Dlq` without a filter: the oldest, and only the jobs.
     pub(super) fn dead_letters(
         &mut self,
         conns: &mut Connections,
@@ -26,7 +26,7 @@ impl Core {
     ) {
         let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
         let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
-        let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::DeadLetters);
+        let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Jobs);
         self.show(conns, asked.origin, Show { req_id, jobs, wanted }, Vec::new());
     }
 
