@@ -50,6 +50,7 @@ mod starting;
 mod streams;
 mod subscriptions;
 mod timing;
+mod upkeep;
 mod waits;
 mod webhooks;
 mod websocket;
