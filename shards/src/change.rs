@@ -70,7 +70,7 @@ impl Change<'_> {
     /// Length of the text that it adds; 0 for what must be possible with a full disk, too.
     fn text_bytes(&self) -> u64 {
         match self {
-            Self::Update { job } => job.data.len() as u64 + JOB_BYTES,
+            Self::Update { job } => job.bytes() + JOB_BYTES,
             Self::Progress { message: Some(message), .. } | Self::Log { message, .. } => {
                 message.len() as u64 + JOB_BYTES
             }
@@ -103,7 +103,9 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let found = self.jobs.find(id).filter(|&job| change.fits(self.jobs.slab[job].state));
-        if found.is_some() && !out.journal.takes_more(change.text_bytes()) {
+        if let Some(job) = found
+            && !self.takes_change(job, change, out)
+        {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -118,6 +120,24 @@ impl Shard {
                 None => Reply::Refused { place: 0, refusal: change.refusal() },
             };
         out.effects.replies.push((caller.request, reply));
+    }
+
+    fn takes_change<J: Journal>(
+        &self,
+        job: u32,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        let upkeep = self.upkeep();
+        match change {
+            Change::Progress { message: None, .. } if self.jobs.slab[job].options == NONE => {
+                out.journal.takes_asides(JOB_BYTES, &upkeep)
+            }
+            _ => match change.text_bytes() {
+                0 => true,
+                bytes => out.journal.takes_more(bytes, &upkeep),
+            },
+        }
     }
 
     fn change_one<J: Journal>(
@@ -209,6 +229,7 @@ impl Shard {
             }
             Changed::Logged { at_ms, level, .. } => {
                 let oldest = self.notes_of(job).log(LogEntry { at_ms, level, stored });
+                self.live.add_lines(usize::from(oldest.is_none()));
                 self.live.replace(oldest.map(|line| line.stored), Some(stored));
             }
         }

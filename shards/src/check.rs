@@ -104,6 +104,11 @@ impl Shard {
             }
             self.audit_lists(queue)?;
         }
+        let completed = counted.iter().filter(|((_, state), _)| *state == State::Completed);
+        let completed: u64 = completed.map(|(_, count)| count).sum();
+        if completed != self.completed_jobs {
+            return Err(format!("{completed} completed jobs, counted as {}", self.completed_jobs));
+        }
         self.audit_awaitings()?;
         self.audit_needed()?;
         self.audit_limits()?;

@@ -61,6 +61,16 @@ pub struct NewJob<'a> {
     pub durable: bool,
 }
 
+impl NewJob<'_> {
+    /// Bytes of all that has no fixed length.
+    pub fn bytes(&self) -> u64 {
+        let text = |text: Option<&str>| text.unwrap_or_default().len();
+        let texts = text(self.unique_key) + text(self.custom_id) + text(self.group_id);
+        let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
+        (self.data.len() + texts + lists) as u64
+    }
+}
+
 impl Default for NewJob<'_> {
     fn default() -> Self {
         Self {

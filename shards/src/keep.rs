@@ -54,6 +54,11 @@ struct Lent {
     lines: Vec<u8>,
 }
 
+/// What the record takes that tells of the evictions of a queue.
+fn evicted_bytes(queue: &str) -> u64 {
+    8 + 2 + 8 + queue.len() as u64
+}
+
 impl Shard {
     /// Whether anything of the record at `position` is still needed.
     pub fn needs(&mut self, position: u64, bytes: &[u8]) -> Result<bool, Malformed> {
@@ -321,18 +326,31 @@ impl Shard {
     /// was said last.
     pub(crate) fn note_evicted<J: Journal>(&mut self, queue: u32, journal: &mut J) {
         let about = &mut self.queues[queue];
-        if about.evicted_below > about.evicted_noted {
+        if about.has_evictions_to_tell() {
             about.evicted_noted = about.evicted_below;
+            self.evictions_to_tell -= evicted_bytes(&about.name);
             let (queue, below) = (&*about.name, about.evicted_below);
             journal.append(&Record::Kept(Kept::Evicted { queue, below }));
         }
+    }
+
+    /// A detached queue is empty and goes.
+    pub(crate) fn remove_detached(&mut self, queue: u32) {
+        if self.queues[queue].has_evictions_to_tell() {
+            self.evictions_to_tell -= evicted_bytes(&self.queues[queue].name);
+        }
+        self.queues.remove_detached(queue);
     }
 
     /// Forgets a completed job for its age or because there are too many.
     pub(crate) fn evict(&mut self, job: u32) {
         let (queue, order) = (self.jobs.slab[job].queue, self.jobs.end_order(job));
         let about = &mut self.queues[queue];
+        let told = !about.has_evictions_to_tell();
         about.evicted_below = about.evicted_below.max(order + 1);
+        if told && about.has_evictions_to_tell() {
+            self.evictions_to_tell += evicted_bytes(&about.name);
+        }
         self.remove(job);
     }
 
@@ -357,8 +375,12 @@ impl Shard {
                     self.remove(oldest);
                 }
                 let about = &mut self.queues[queue];
+                let told = !about.has_evictions_to_tell();
                 about.evicted_below = about.evicted_below.max(*below);
                 about.evicted_noted = about.evicted_noted.max(*below);
+                if !told && !about.has_evictions_to_tell() {
+                    self.evictions_to_tell -= evicted_bytes(&about.name);
+                }
             }
             Kept::Past(ids) => {
                 for id in ids.iter() {
@@ -410,6 +432,7 @@ impl Shard {
         self.live.add(&stored);
         let notes = self.jobs.options_of(index).and_then(|has| has.notes.as_deref());
         notes.iter().flat_map(|notes| notes.texts()).for_each(|text| self.live.add(text));
+        self.live.add_lines(notes.map_or(0, |notes| notes.logs.len()));
         self.queues[queue].roll.insert(&self.jobs.slab, index);
         if let Some(data) = kept.shared {
             self.share(index, data);
@@ -489,6 +512,23 @@ impl Shard {
             (counted.spans().collect::<Vec<_>>(), self.live.spans().collect::<Vec<_>>());
         if found != kept {
             return Err(format!("needed of the log, by span: {found:?}, counted as {kept:?}"));
+        }
+        let lines = self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
+        let lines: usize = lines.map(|notes| notes.logs.len()).sum();
+        if (lines as u64, counted.large()) != (self.live.lines(), self.live.large()) {
+            return Err(format!(
+                "{lines} lines of logs and {} bytes of large records, counted as {} and {}",
+                counted.large(),
+                self.live.lines(),
+                self.live.large()
+            ));
+        }
+        let queues = (0..self.queues.end()).map(|queue| &self.queues[queue]);
+        let untold = queues.filter(|queue| queue.has_evictions_to_tell());
+        let untold: u64 = untold.map(|queue| evicted_bytes(&queue.name)).sum();
+        if untold != self.evictions_to_tell {
+            let counted = self.evictions_to_tell;
+            return Err(format!("{untold} bytes of evictions to tell, counted as {counted}"));
         }
         if sharing != self.shares.jobs() {
             return Err(format!("{sharing} jobs share a payload, not {}", self.shares.jobs()));

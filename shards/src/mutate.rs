@@ -216,6 +216,7 @@ impl Shard {
         let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.take());
         if let Some(notes) = notes {
             notes.texts().for_each(|text| self.live.sub(text));
+            self.live.sub_lines(notes.logs.len());
         }
         self.live.sub(&self.jobs.slab[job].stored);
         let queue = self.jobs.slab[job].queue;
@@ -261,6 +262,7 @@ impl Shard {
     pub(crate) fn end(&mut self, job: u32, state: State, outcome: Outcome) {
         let queue = self.jobs.slab[job].queue;
         self.live.add(&outcome.stored);
+        self.completed_jobs += u64::from(state == State::Completed);
         self.jobs.slab[job].detail = self.jobs.outcomes.insert(outcome);
         self.queues[queue].ended(state).insert(&mut self.jobs, job);
         self.enter(job, state);
@@ -288,6 +290,7 @@ impl Shard {
                 self.note_room(queue);
             }
             State::Completed | State::Failed => {
+                self.completed_jobs -= u64::from(state == State::Completed);
                 self.queues[queue].ended(state).remove(&mut self.jobs, job);
                 let outcome = self.jobs.outcomes.remove(detail);
                 self.live.sub(&outcome.stored);

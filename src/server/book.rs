@@ -1,24 +1,84 @@
-//! The shard's log as the engine's journal.
-//!
-//! On a full disk room is given in this order: what comes must leave all that is reserved; what ends
-//! jobs must leave one segment, in which the oldest one's live records can be written again; what is
-//! brought by time asks for nothing, and waits in memory for its room if there is none at all.
+//! The shard's log as the engine's journal, which takes only what it has room for: see [`super::room`].
 
+use super::reclaim::SLICE_BYTES;
+use super::room::Room;
 use corq_io::log::Log;
 use corq_io::store::Store;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
+use corq_shards::upkeep::Upkeep;
 
 /// A log without this much room for what comes, and none to be had, is full.
 const ROOM_BYTES: u64 = 1 << 20;
 
-/// See the module.
-pub struct Book(pub Log<Store>);
+/// The log, and what its lack of room has come to.
+pub struct Book(pub Log<Store>, pub Lack);
+
+/// See [`Book`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lack {
+    /// Everybody waits for room to be brought back.
+    pub strained: bool,
+    /// The most that was asked for in vain since something came last.
+    pub wanted_bytes: u64,
+    /// What a walk through the whole log has left over: no other one brings it back.
+    pub residue_bytes: u64,
+    /// Reclaiming has ended: see its reason in the log.
+    pub stopped: bool,
+}
 
 impl Book {
+    /// A log that lacks nothing yet.
+    pub fn new(log: Log<Store>) -> Self {
+        Self(log, Lack::default())
+    }
+
+    /// The log in numbers.
+    pub fn room(&self) -> Room {
+        let log = &self.0;
+        Room {
+            segment: log.segment_bytes(),
+            room: log.room_bytes(),
+            filled: log.filled_bytes(),
+            loose: log.loose_bytes(),
+            block: log.block_overhead_bytes(),
+            slice: SLICE_BYTES,
+        }
+    }
+
     /// Whether pushes are refused for want of room: not whether a very large one was.
-    pub fn is_full(&self) -> bool {
-        self.0.lacks_space() && !self.0.has_room(self.0.reserve_bytes() + ROOM_BYTES)
+    pub fn is_full(&self, upkeep: &Upkeep) -> bool {
+        let room = self.room();
+        self.0.lacks_space() && room.room < room.for_more(ROOM_BYTES, upkeep)
+    }
+
+    /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
+    /// make some more, so that the next job needs no other walk.
+    pub fn is_crowded(&self, upkeep: &Upkeep, already: bool) -> bool {
+        let room = self.room();
+        let least = ROOM_BYTES.max(self.1.wanted_bytes);
+        let least = if already { least + room.segment / 2 } else { least };
+        self.0.lacks_space() && room.to_come(upkeep) < least as i64
+    }
+
+    /// Whether a walk through the log would bring back room worth the while.
+    pub fn has_to_gain(&mut self, upkeep: &Upkeep) -> bool {
+        let room = self.room();
+        let dead = room.dead(upkeep);
+        self.1.residue_bytes = self.1.residue_bytes.min(dead);
+        !self.1.stopped && dead > self.1.residue_bytes + room.segment / 8
+    }
+
+    /// Whether nothing more may be begun until there is room: what is under way still has some.
+    #[inline]
+    pub fn is_strained(&mut self, upkeep: impl FnOnce() -> Upkeep) -> bool {
+        self.1.strained = self.0.lacks_space() && self.is_strained_by(&upkeep());
+        self.1.strained
+    }
+
+    #[cold]
+    fn is_strained_by(&mut self, upkeep: &Upkeep) -> bool {
+        self.room().is_strained(upkeep, self.1.strained) && self.has_to_gain(upkeep)
     }
 }
 
@@ -38,11 +98,29 @@ impl Journal for Book {
         self.0.require_sync();
     }
 
-    fn takes_more(&mut self, bytes: u64) -> bool {
-        bytes == 0 || self.0.make_room(self.0.reserve_bytes() + bytes)
+    fn takes_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        if bytes == 0 {
+            return true;
+        }
+        let needed = self.room().for_more(bytes, upkeep);
+        let takes = self.0.make_room(needed);
+        self.1.wanted_bytes = if takes { 0 } else { self.1.wanted_bytes.max(bytes) };
+        takes
     }
 
-    fn takes_ends(&mut self, bytes: u64) -> bool {
-        self.0.make_room(self.0.segment_bytes() + bytes)
+    fn takes_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        let needed = self.room().for_asides(bytes, upkeep);
+        bytes == 0 || self.0.make_room(needed)
+    }
+
+    fn takes_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        let room = self.room();
+        let needed = room.behind_ends(upkeep) + bytes;
+        if room.room >= needed || self.0.make_room(needed) {
+            return true;
+        }
+        // With nothing to be gained there is no walk that could need more than this.
+        let least = room.of_segment(room.segment, upkeep) + bytes;
+        !self.has_to_gain(upkeep) && room.room >= least
     }
 }

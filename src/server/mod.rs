@@ -12,6 +12,7 @@
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
+//! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! moving   connections that follow their queue
@@ -54,10 +55,12 @@ mod post;
 mod query;
 mod reclaim;
 mod respond;
+mod room;
 mod route;
 mod session;
 mod show;
 mod start;
+mod strain;
 mod streams;
 mod task;
 mod triggers;

@@ -2,14 +2,18 @@
 //! is still needed of it is written at the end, and its file goes. A slice per turn, at a pace that
 //! follows what is written, and at leisure when nobody asks for anything.
 
+use super::book::Book;
 use super::core::Core;
 use super::engine::Engine;
 use corq_io::log::Scan;
+use corq_io::net::Connections;
+use corq_shards::Out;
+use corq_shards::upkeep::Upkeep;
 
 /// Segments that may be in use whatever is needed: the one being written and one more.
 const SLACK_SEGMENTS: u64 = 2;
 /// Read by one slice.
-const SLICE_BYTES: u64 = 128 << 10;
+pub const SLICE_BYTES: u64 = 128 << 10;
 /// Read for each byte that others append. With one half of the log needed, every byte read gives back
 /// half of one, so two would do; the rest is for stretches of the log in which all is needed.
 const PACE: u64 = 6;
@@ -17,11 +21,6 @@ const PACE: u64 = 6;
 const PACE_URGENT: u64 = 32;
 /// Until the next slice while others keep the shard busy.
 const PAUSE_MS: u64 = 2;
-/// What ending the scan of a segment may append besides records that are needed.
-const MARGIN_BYTES: u64 = 4 << 20;
-/// What the end of one active job takes, roughly, without its result.
-const END_BYTES: u64 = 128;
-
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Reclaim {
@@ -31,27 +30,29 @@ pub struct Reclaim {
     credit: u64,
     /// All records of the oldest segment have been handed over.
     ending: bool,
-    /// A segment could not be read: nothing goes any more.
-    stopped: bool,
+    walk: Walk,
+    /// There was no room to write the oldest segment again, which has been said.
+    stuck: bool,
     /// A record on its way from the beginning of the log to its end.
     record: Vec<u8>,
     /// Bytes of records that were written again.
     pub rewritten_bytes: u64,
+    /// Completed jobs are making room.
+    yielding: bool,
+    /// Completed jobs that were forgotten to make room.
+    pub yielded_jobs: u64,
     /// Jobs that were refused for want of room.
     pub refused_pushes: u64,
 }
 
-impl Reclaim {
-    /// Nothing goes any more, until the next start.
-    fn stop(&mut self, shard: usize, why: &str) {
-        tracing::error!("shard {shard}: the log is not reclaimed any more: {why}");
-        self.stopped = true;
-    }
-}
-
-/// Room kept ready: a segment for what ends jobs, and one for what is written again of the oldest.
-pub fn reserve_bytes(segment_bytes: u64, active: u64) -> u64 {
-    2 * segment_bytes + active * END_BYTES
+/// One way from the beginning of the log to where its end was when it was set out on.
+#[derive(Debug, Default)]
+struct Walk {
+    until: u64,
+    /// What was needed when it began.
+    live: u64,
+    /// What has been appended on it.
+    appended: u64,
 }
 
 /// How large the log is beside what is needed of it.
@@ -65,15 +66,12 @@ enum Size {
     TooLarge,
 }
 
-fn size_of(used: u64, needed: u64, segment_bytes: u64, full: bool) -> Size {
+fn size_of(used: u64, needed: u64, segment_bytes: u64) -> Size {
     let slack = SLACK_SEGMENTS * segment_bytes;
     if used > 2 * needed + slack + segment_bytes {
         Size::TooLarge
     } else if used > needed + needed / 2 + slack {
         Size::Large
-    } else if full && used > needed + needed / 8 + segment_bytes {
-        // Every byte counts.
-        Size::TooLarge
     } else {
         Size::Fair
     }
@@ -83,15 +81,20 @@ impl Core {
     /// One slice. Returns when to come again, in milliseconds since the epoch.
     pub fn reclaim(&mut self) -> u64 {
         let Engine { shard, book } = &mut self.engine;
-        let log = &mut book.0;
-        let segment_bytes = log.segment_bytes();
-        log.reserve(reserve_bytes(segment_bytes, shard.active_jobs()));
-        let Some(oldest) = log.oldest().filter(|_| !self.reclaim.stopped && !self.stopping) else {
-            return u64::MAX;
-        };
+        let upkeep = shard.upkeep();
+        let reserve = book.room().for_more(0, &upkeep);
+        book.0.reserve(reserve);
+        let stopped = book.1.stopped || self.stopping;
+        let Some(oldest) = book.0.oldest().filter(|_| !stopped) else { return u64::MAX };
         let needed_there = shard.needed_in_span_of(oldest.start.0);
-        let size =
-            size_of(log.used_bytes(), shard.needed_bytes(), segment_bytes, log.lacks_space());
+        let size = if book.is_pressed(&upkeep) {
+            // Every byte counts.
+            Size::TooLarge
+        } else {
+            size_of(book.0.used_bytes(), upkeep.live, book.0.segment_bytes())
+        };
+        let room = book.room().of_segment(needed_there, &upkeep);
+        let log = &mut book.0;
         if size == Size::Fair && needed_there > 0 {
             self.reclaim.head = log.head().0;
             return u64::MAX;
@@ -99,16 +102,27 @@ impl Core {
         let appended = log.head().0.saturating_sub(self.reclaim.head);
         let pace = if size == Size::TooLarge { PACE_URGENT } else { PACE };
         self.reclaim.credit += if appended == 0 { SLICE_BYTES } else { appended * pace };
-        // Twice what is needed: what is written again is a little longer than it was.
-        if needed_there > 0 && !log.make_room(2 * needed_there + MARGIN_BYTES) {
+        if needed_there > 0 && !log.make_room(room) {
+            if !self.reclaim.stuck {
+                tracing::error!(
+                    "shard {}: the disk is full, and there is no room to write the oldest part of \
+                     the log again: {} MB of it are needed",
+                    self.me,
+                    needed_there.div_ceil(1 << 20)
+                );
+            }
+            self.reclaim.stuck = true;
             return u64::MAX;
         }
+        self.reclaim.stuck = false;
         let budget = self.reclaim.credit.min(SLICE_BYTES);
         self.reclaim.credit -= budget;
         // What has been saved up is not kept for ever.
         self.reclaim.credit = self.reclaim.credit.min(16 * SLICE_BYTES);
+        let before = self.engine.book.0.head().0;
         let waits = self.scan(budget, needed_there == 0);
         self.reclaim.head = self.engine.book.0.head().0;
+        self.reclaim.walk.appended += self.reclaim.head - before;
         match (waits, appended) {
             // Its end wakes the shard.
             (true, _) => u64::MAX,
@@ -153,22 +167,65 @@ impl Core {
                 }
                 Scan::Failed(error) => Some(error.to_string()),
             };
-            reclaim.stop(self.me, &failed.unwrap_or_default());
+            book.stop(self.me, &failed.unwrap_or_default());
             return true;
         }
         let Some(oldest) = book.0.oldest() else { return false };
         if shard.needed_in_span_of(oldest.start.0) > 0 {
             // This cannot be, and if it were, what is needed would be lost.
             let why = "something is still needed of a segment that was read to its end";
-            reclaim.stop(self.me, why);
+            book.stop(self.me, why);
             return true;
         }
         if shard.end_keeping(oldest.end.0, book) {
             reclaim.ending = false;
             reclaim.record.shrink_to(SLICE_BYTES as usize);
             book.0.forget_oldest();
+            if oldest.end.0 >= reclaim.walk.until {
+                book.end_walk(&mut reclaim.walk, &shard.upkeep());
+            }
         }
         false
+    }
+
+    /// Has completed jobs make room if nothing else can. Returns when to come again.
+    pub fn yield_history(&mut self, conns: &mut Connections) -> u64 {
+        let Engine { shard, book } = &mut self.engine;
+        let upkeep = shard.upkeep();
+        self.reclaim.yielding =
+            shard.has_history() && book.is_crowded(&upkeep, self.reclaim.yielding);
+        if !self.reclaim.yielding {
+            return u64::MAX;
+        }
+        self.effects.clear();
+        let mut out = Out { journal: book, effects: &mut self.effects };
+        self.reclaim.yielded_jobs += shard.forget_history(&mut out);
+        self.follow_up(conns);
+        self.now_ms
+    }
+}
+
+impl Book {
+    /// Nothing goes any more, until the next start.
+    fn stop(&mut self, shard: usize, why: &str) {
+        tracing::error!("shard {shard}: the log is not reclaimed any more: {why}");
+        self.1.stopped = true;
+    }
+
+    /// Whether the log has to be walked through for room, however small it is.
+    fn is_pressed(&mut self, upkeep: &Upkeep) -> bool {
+        let lacks = self.1.strained || self.is_full(upkeep) && !self.is_crowded(upkeep, false);
+        lacks && self.has_to_gain(upkeep)
+    }
+
+    /// The log has been walked through. What is dead now, and did not die meanwhile, stays so.
+    fn end_walk(&mut self, walk: &mut Walk, upkeep: &Upkeep) {
+        let head = self.0.head().0;
+        let room = self.room();
+        let others = (head - walk.until).saturating_sub(walk.appended + room.blocks(walk.appended));
+        let died = others + walk.live.saturating_sub(upkeep.live);
+        self.1.residue_bytes = room.dead(upkeep).saturating_sub(died);
+        *walk = Walk { until: head, live: upkeep.live, appended: 0 };
     }
 }
 
@@ -179,8 +236,7 @@ mod tests {
     #[test]
     fn a_log_is_too_large_beyond_twice_what_is_needed_and_a_reserve() {
         let segment = 64 << 20;
-        let size =
-            |used: u64, needed: u64| size_of(used * segment, needed * segment, segment, false);
+        let size = |used: u64, needed: u64| size_of(used * segment, needed * segment, segment);
         assert_eq!(size(1, 0), Size::Fair, "the one that is being written");
         assert_eq!(size(2, 0), Size::Fair);
         assert_eq!(size(3, 0), Size::Large);
@@ -188,7 +244,5 @@ mod tests {
         assert_eq!(size(17, 10), Size::Fair);
         assert_eq!(size(18, 10), Size::Large);
         assert_eq!(size(24, 10), Size::TooLarge);
-        assert_eq!(size_of(13 * segment, 10 * segment, segment, true), Size::TooLarge);
-        assert_eq!(size_of(11 * segment, 10 * segment, segment, true), Size::Fair);
     }
 }

@@ -8,7 +8,6 @@ use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
 use super::post::Post;
-use super::reclaim::reserve_bytes;
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
 use super::webhooks::Webhooks;
@@ -255,7 +254,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     })
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
     reactor.watch(seed.endpoint.alarm());
-    let engine = Engine { shard, book: Book(log) };
+    let engine = Engine { shard, book: Book::new(log) };
     let post = Post::new(seed.endpoint, shards);
     let fittings = Fittings {
         slots: common.slots.clone(),
@@ -310,7 +309,8 @@ fn open_log(
         cache_bytes: config.cache_bytes(shards),
         fsync_interval_ms: config.fsync_interval_ms,
         bytes_max: config.data_bytes_max(shards),
-        reserve_bytes: reserve_bytes(config.segment_mb << 20, 0),
+        // What the jobs need is known once they are.
+        reserve_bytes: 2 * (config.segment_mb << 20),
         ..LogConfig::new(index as u16, mode)
     };
     let began = Instant::now();

@@ -184,6 +184,7 @@ impl Turn {
         self.core.note_rates();
         self.take_events()?;
         self.core.note_saturation();
+        self.core.read_put_off(&mut self.reactor.conns);
         let mut mail_left = BATCHES_PER_TURN;
         while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
             mail_left -= 1;

@@ -17,6 +17,13 @@ pub enum OpenError {
         /// How it failed.
         source: io::Error,
     },
+    /// There is no room to go on with.
+    NoRoom {
+        /// What is needed at least.
+        bytes: u64,
+        /// What the file system said.
+        source: io::Error,
+    },
     /// Bytes that had been synced are not what was written.
     Damaged {
         /// The segment's file name.
@@ -77,6 +84,11 @@ impl fmt::Display for OpenError {
         match self {
             Self::Config(reason) => write!(f, "log configuration: {reason}"),
             Self::Io { what, source } => write!(f, "{what}: {source}"),
+            Self::NoRoom { bytes, source } => write!(
+                f,
+                "the disk is full: a start needs a file of {} MB ({source}); nothing was changed",
+                bytes >> 20
+            ),
             Self::Damaged { file, offset, reason } => write!(
                 f,
                 "{file} is damaged at byte {offset}: {reason}; later blocks say that this place had \
@@ -114,7 +126,7 @@ impl fmt::Display for OpenError {
 impl error::Error for OpenError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::NoRoom { source, .. } => Some(source),
             _ => None,
         }
     }

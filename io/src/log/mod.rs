@@ -251,7 +251,12 @@ impl<D: Disk> Log<D> {
             recycled: false,
             log_id: config.log_id,
         };
-        let making = |source| OpenError::Io { what: "making a segment".into(), source };
+        let making = |source: std::io::Error| match source.raw_os_error() {
+            Some(errno) if stock::is_full(errno) => {
+                OpenError::NoRoom { bytes: config.segment_bytes, source }
+            }
+            _ => OpenError::Io { what: "making a segment".into(), source },
+        };
         let spares = disk.spares(config.segment_bytes).map_err(making)?;
         // What was set aside is used first: there may be no other room.
         let header = SegmentHeader { recycled: spares > 0, ..header };
@@ -264,6 +269,7 @@ impl<D: Disk> Log<D> {
         let mut stock = Stock::new(geometry, segments, config.bytes_max);
         // It was one of them, or has been made beside them.
         stock.spares = spares.saturating_sub(1);
+        stock.gave_back(from.cut_bytes);
         let disk_bytes = stock.used_bytes + stock.spares * config.segment_bytes;
 
         let chain = Chain {
@@ -448,6 +454,27 @@ impl<D: Disk> Log<D> {
     /// Whether `bytes` can be appended although the file system gives no more. Asks it for nothing.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.writer.stock.room_bytes(self.head()) >= bytes
+    }
+
+    /// Bytes that can be appended although the file system gives no more.
+    pub fn room_bytes(&self) -> u64 {
+        self.writer.stock.room_bytes(self.head())
+    }
+
+    /// Bytes of all files that are no room: what is needed, and what is not.
+    pub fn filled_bytes(&self) -> u64 {
+        self.counters.disk_bytes.saturating_sub(self.room_bytes())
+    }
+
+    /// Bytes that have gone back to the file system in pieces too small for a segment, as far as is
+    /// known: each start ends a segment early.
+    pub fn loose_bytes(&self) -> u64 {
+        self.writer.stock.loose_bytes()
+    }
+
+    /// What a block may take besides its records.
+    pub fn block_overhead_bytes(&self) -> u64 {
+        BLOCK_HEADER_BYTES as u64 + self.tail.geometry().align_bytes
     }
 
     /// Whether the file system, or the bound, gave no more room when it was asked last.

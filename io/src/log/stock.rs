@@ -34,6 +34,9 @@ pub(super) struct Stock {
     /// A segment that has been made and is not written yet.
     pub(super) prepared: Option<u64>,
     bytes_max: u64,
+    /// Bytes given back in pieces that make no file: what a start cut off, short files that went. They
+    /// come back with the next file that can be made.
+    loose_bytes: u64,
     /// Room was asked for in vain, and none has come since.
     pub(super) full: bool,
     pub(super) retry_ms: u64,
@@ -55,6 +58,7 @@ impl Stock {
             spares: 0,
             prepared: None,
             bytes_max,
+            loose_bytes: 0,
             full: false,
             retry_ms: 0,
             now_ms: 0,
@@ -124,7 +128,18 @@ impl Stock {
     /// A file more.
     pub(super) fn got_room(&mut self, counters: &mut Counters) {
         self.full = false;
+        self.loose_bytes = self.loose_bytes.saturating_sub(self.geometry.segment_bytes);
         counters.disk_bytes += self.geometry.segment_bytes;
+    }
+
+    /// So many bytes went back to the file system.
+    pub(super) fn gave_back(&mut self, bytes: u64) {
+        self.loose_bytes += bytes;
+    }
+
+    /// Of what went back, the part that makes no whole file.
+    pub(super) fn loose_bytes(&self) -> u64 {
+        self.loose_bytes % self.geometry.segment_bytes
     }
 
     /// No file more, for now.

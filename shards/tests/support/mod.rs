@@ -8,6 +8,7 @@ use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
 use corq_shards::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
+use corq_shards::upkeep::Upkeep;
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 use std::collections::VecDeque;
 
@@ -42,10 +43,13 @@ impl Journal for Memory {
     fn require_sync(&mut self) {
         self.syncs += 1;
     }
-    fn takes_more(&mut self, bytes: u64) -> bool {
+    fn takes_more(&mut self, bytes: u64, _upkeep: &Upkeep) -> bool {
         !self.full.0 || bytes == 0
     }
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+        !self.full.1
+    }
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
         !self.full.1
     }
 }
