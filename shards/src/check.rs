@@ -44,7 +44,7 @@ impl Shard {
             job.attempts,
             job.max_attempts,
             job.stalls,
-            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED),
+            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED),
         );
         let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
         // Writing to a string cannot fail.

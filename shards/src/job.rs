@@ -119,6 +119,8 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
+    /// It has ended, and its record says so. Derived, not persisted.
+    pub const KEPT_ENDED: u8 = 8;
     /// Somebody waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
@@ -224,6 +226,13 @@ pub struct Outcome {
     pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
     pub stored: Stored,
+}
+
+impl Outcome {
+    /// Whether its record lies where it was written first.
+    pub fn is_unmoved(&self) -> bool {
+        self.stored.position == self.order
+    }
 }
 
 /// All jobs of a shard, by index and by id.

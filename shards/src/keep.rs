@@ -193,6 +193,7 @@ impl Shard {
     pub(crate) fn restore_at(&mut self, job: u32, stored: Stored) {
         let before = std::mem::replace(&mut self.jobs.slab[job].stored, stored);
         self.live.replace(Some(before), Some(stored));
+        self.note_kept(job);
     }
 
     fn kept_job<'a>(&'a self, job: u32, mut pushed: Pushed<'a>, lent: &'a mut Lent) -> KeptJob<'a> {
@@ -409,7 +410,10 @@ impl Shard {
         let Some(job) = self.jobs.find(id) else { return };
         let about = &self.jobs.slab[job];
         if about.state.is_end() {
-            follow(&mut self.jobs.outcomes[about.detail].stored);
+            let outcome = &mut self.jobs.outcomes[about.detail];
+            self.ends_unmoved -= u64::from(outcome.is_unmoved());
+            follow(&mut outcome.stored);
+            self.ends_unmoved += u64::from(outcome.is_unmoved());
         }
         let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.as_deref_mut());
         let Some(notes) = notes else { return };
@@ -440,6 +444,7 @@ impl Shard {
         match kept.place {
             Place::Ended(state, outcome) => {
                 self.end(index, state, outcome);
+                self.note_kept(index);
                 if state == State::Completed {
                     let due_ms = outcome.finished_at_ms.saturating_add(RETENTION_CHECK_MS);
                     self.retention_due_ms = self.retention_due_ms.min(due_ms);
@@ -521,6 +526,16 @@ impl Shard {
                 counted.large(),
                 self.live.lines(),
                 self.live.large()
+            ));
+        }
+        let ended = || self.jobs.indices().filter_map(|job| self.jobs.outcome_of(job).map(|it| (job, it)));
+        let unmoved = ended().filter(|(_, outcome)| outcome.is_unmoved()).count() as u64;
+        let unkept = ended().filter(|&(job, _)| !self.jobs.slab[job].has(flags::KEPT_ENDED));
+        let unkept = unkept.count() as u64;
+        if (unmoved, unkept) != (self.ends_unmoved, self.ends_unkept) {
+            return Err(format!(
+                "{unmoved} ends never moved and {unkept} not kept, counted as {} and {}",
+                self.ends_unmoved, self.ends_unkept
             ));
         }
         let queues = (0..self.queues.end()).map(|queue| &self.queues[queue]);

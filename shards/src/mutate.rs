@@ -263,6 +263,8 @@ impl Shard {
         let queue = self.jobs.slab[job].queue;
         self.live.add(&outcome.stored);
         self.completed_jobs += u64::from(state == State::Completed);
+        self.ends_unkept += 1;
+        self.ends_unmoved += u64::from(outcome.is_unmoved());
         self.jobs.slab[job].detail = self.jobs.outcomes.insert(outcome);
         self.queues[queue].ended(state).insert(&mut self.jobs, job);
         self.enter(job, state);
@@ -294,9 +296,27 @@ impl Shard {
                 self.queues[queue].ended(state).remove(&mut self.jobs, job);
                 let outcome = self.jobs.outcomes.remove(detail);
                 self.live.sub(&outcome.stored);
+                self.ends_unmoved -= u64::from(outcome.is_unmoved());
+                self.note_unkept(job);
             }
         }
         self.jobs.slab[job].detail = NONE;
+    }
+
+    /// The record of an ended job says that it has ended.
+    pub(crate) fn note_kept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        if about.state.is_end() && !about.has(flags::KEPT_ENDED) {
+            about.flags |= flags::KEPT_ENDED;
+            self.ends_unkept -= 1;
+        }
+    }
+
+    /// A job is ended no longer.
+    fn note_unkept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        self.ends_unkept -= u64::from(!about.has(flags::KEPT_ENDED));
+        about.flags &= !flags::KEPT_ENDED;
     }
 
     /// Makes a lease outlive the connection that pulled it.

@@ -129,6 +129,9 @@ pub struct Shard {
     pub(crate) live: Live,
     /// What the records will take that tell of forgotten completed jobs.
     pub(crate) evictions_to_tell: u64,
+    /// Ended jobs whose record does not say so, and ends whose record has never moved.
+    pub(crate) ends_unkept: u64,
+    pub(crate) ends_unmoved: u64,
     /// Completed jobs there are.
     pub(crate) completed_jobs: u64,
     /// Where completed jobs make room, if they have to.
@@ -192,6 +195,8 @@ impl Shard {
             shares: Shares::default(),
             live: Live::new(config.span_bits),
             evictions_to_tell: 0,
+            ends_unkept: 0,
+            ends_unmoved: 0,
             completed_jobs: 0,
             yielding: Yielding::default(),
             keep_cursor: 0,

@@ -7,25 +7,26 @@
 
 use crate::shard::Shard;
 
-/// What of the reason for a failure is always kept.
-pub const TEXT_KEPT_BYTES: usize = 32;
+/// What of the reason for a failure is always kept: enough for those that the server gives itself.
+pub const TEXT_KEPT_BYTES: usize = 24;
 
 /// How much a job that waits gets longer when it is written again.
 const KEPT: u64 = 6;
-/// The same with the lock that a worker has on it.
-const KEPT_ACTIVE: u64 = KEPT + 28;
-/// The same with its end, and the record of its end beside it.
-const KEPT_ENDED: u64 = KEPT + 40 + MOVED;
+/// What a kept job takes more that has a lock.
+const KEPT_LOCK: u64 = 28;
+/// What it takes more that has ended.
+const KEPT_END: u64 = 40;
 /// How much a text gets longer when it is written again.
 const MOVED: u64 = 26;
 /// The record of a failure, without its text.
 const BURIED: u64 = 8 + 2 + 35;
-/// What a job may come to take: its failure, which is written again, and room to do that once more.
-const GROWTH: u64 = BURIED + KEPT_ENDED + KEPT_ENDED + TEXT_KEPT_BYTES as u64;
-/// The same once it has ended: it may be taken back and fail anew.
-const GROWTH_ENDED: u64 = GROWTH - COMPLETED;
 /// The record of a completion, without a result.
 const COMPLETED: u64 = 8 + 2 + 32;
+/// What a job may come to take: its failure, both written again, and as much as a job may get longer
+/// that has been.
+const GROWTH: u64 = KEPT + BURIED + KEPT_END + MOVED + TEXT_KEPT_BYTES as u64 + KEPT;
+/// The same once it has ended: it may be taken back and fail anew.
+const GROWTH_ENDED: u64 = GROWTH - COMPLETED;
 /// What few jobs have: the parts of a kept job that say it, a message and a payload that move.
 const OPTIONS: u64 = 8 + 18 + 16 + 8 + 16 + MOVED + MOVED;
 /// A line of a job's log: that it moves, and its entry in a kept job.
@@ -55,9 +56,10 @@ impl Shard {
         let (active, ended) = (self.leases.len() as u64, self.jobs.outcomes.len() as u64);
         let (options, lines) = (self.jobs.options.len() as u64, self.live.lines());
         let more = options * OPTIONS + lines * LINE;
-        let rewriting = (jobs - active - ended) * KEPT
-            + active * KEPT_ACTIVE
-            + ended * KEPT_ENDED
+        let rewriting = jobs * KEPT
+            + active * KEPT_LOCK
+            + self.ends_unkept * KEPT_END
+            + self.ends_unmoved * MOVED
             + more
             + self.evictions_to_tell;
         let growth = (jobs - ended) * GROWTH + ended * GROWTH_ENDED + 2 * more;
