@@ -27,14 +27,19 @@ impl Shard {
 
     /// Forgets some completed jobs, among the oldest there are; returns how many.
     pub fn forget_history<J: Journal>(&mut self, out: &mut Out<'_, J>) -> u64 {
-        let forgotten = self.forget_oldest(out.journal);
+        self.forget_some_history(SLICE, out)
+    }
+
+    /// The same with at most so many looks at jobs and queues.
+    pub fn forget_some_history<J: Journal>(&mut self, looks: u64, out: &mut Out<'_, J>) -> u64 {
+        let forgotten = self.forget_oldest(looks, out.journal);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);
         forgotten
     }
 
-    fn forget_oldest<J: Journal>(&mut self, journal: &mut J) -> u64 {
-        let (mut left, mut forgotten) = (SLICE, 0);
+    fn forget_oldest<J: Journal>(&mut self, mut left: u64, journal: &mut J) -> u64 {
+        let mut forgotten = 0;
         while left > 0 && self.has_history() {
             if self.yielding.queue >= self.queues.end() {
                 self.begin_round();

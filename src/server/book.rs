@@ -4,6 +4,7 @@ use super::reclaim::SLICE_BYTES;
 use super::room::Room;
 use corq_io::log::Log;
 use corq_io::store::Store;
+use corq_shards::Shard;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
 use corq_shards::upkeep::Upkeep;
@@ -19,6 +20,8 @@ pub struct Book(pub Log<Store>, pub Lack);
 pub struct Lack {
     /// Everybody waits for room to be brought back.
     pub strained: bool,
+    /// What was written has not been paid for with reclaiming as much as it must be.
+    pub behind: bool,
     /// The most that was asked for in vain since something came last.
     pub wanted_bytes: u64,
     /// What a walk through the whole log has left over: no other one brings it back.
@@ -46,6 +49,15 @@ impl Book {
         }
     }
 
+    /// Whether there is, or can be made, as much room as is `needed` of a log like this.
+    fn makes_room(&mut self, needed: impl Fn(&Room) -> u64) -> bool {
+        let room = self.room();
+        // A disk that gives no more says how little it has, and with that less may be needed.
+        room.room >= needed(&room)
+            || self.0.make_room(needed(&room))
+            || self.0.has_room(needed(&self.room()))
+    }
+
     /// Whether pushes are refused for want of room: not whether a very large one was.
     pub fn is_full(&self, upkeep: &Upkeep) -> bool {
         let room = self.room();
@@ -71,14 +83,18 @@ impl Book {
 
     /// Whether nothing more may be begun until there is room: what is under way still has some.
     #[inline]
-    pub fn is_strained(&mut self, upkeep: impl FnOnce() -> Upkeep) -> bool {
-        self.1.strained = self.0.lacks_space() && self.is_strained_by(&upkeep());
+    pub fn is_strained(&mut self, shard: &Shard) -> bool {
+        self.1.strained = self.0.lacks_space() && self.is_strained_by(shard);
         self.1.strained
     }
 
     #[cold]
-    fn is_strained_by(&mut self, upkeep: &Upkeep) -> bool {
-        self.room().is_strained(upkeep, self.1.strained) && self.has_to_gain(upkeep)
+    fn is_strained_by(&mut self, shard: &Shard) -> bool {
+        let upkeep = shard.upkeep();
+        // Completed jobs that are there make room as well, which takes some turns.
+        let waits_for = self.has_to_gain(&upkeep)
+            || shard.has_history() && self.is_crowded(&upkeep, false) && !self.1.stopped;
+        self.1.behind || waits_for && self.room().is_strained(&upkeep, self.1.strained)
     }
 }
 
@@ -102,23 +118,23 @@ impl Journal for Book {
         if bytes == 0 {
             return true;
         }
-        let needed = self.room().for_more(bytes, upkeep);
-        let takes = self.0.make_room(needed);
+        let takes = self.makes_room(|room| room.for_more(bytes, upkeep));
         self.1.wanted_bytes = if takes { 0 } else { self.1.wanted_bytes.max(bytes) };
         takes
     }
 
     fn takes_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        let needed = self.room().for_asides(bytes, upkeep);
-        bytes == 0 || self.0.make_room(needed)
+        bytes == 0 || self.makes_room(|room| room.for_asides(bytes, upkeep))
     }
 
     fn takes_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        let room = self.room();
-        let needed = room.behind_ends(upkeep) + bytes;
-        if room.room >= needed || self.0.make_room(needed) {
+        if self.1.behind {
+            return false;
+        }
+        if self.makes_room(|room| room.behind_ends(upkeep) + bytes) {
             return true;
         }
+        let room = self.room();
         // With nothing to be gained there is no walk that could need more than this.
         let least = room.of_segment(room.segment, upkeep) + bytes;
         !self.has_to_gain(upkeep) && room.room >= least

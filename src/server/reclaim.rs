@@ -19,6 +19,8 @@ pub const SLICE_BYTES: u64 = 128 << 10;
 const PACE: u64 = 6;
 /// The same once the log is larger than it ought to be.
 const PACE_URGENT: u64 = 32;
+/// What may be left to be read of that.
+const CREDIT_BYTES_MAX: u64 = 16 * SLICE_BYTES;
 /// Until the next slice while others keep the shard busy.
 const PAUSE_MS: u64 = 2;
 /// See the module.
@@ -85,13 +87,25 @@ impl Core {
         let reserve = book.room().for_more(0, &upkeep);
         book.0.reserve(reserve);
         let stopped = book.1.stopped || self.stopping;
+        book.1.behind = false;
         let Some(oldest) = book.0.oldest().filter(|_| !stopped) else { return u64::MAX };
         let needed_there = shard.needed_in_span_of(oldest.start.0);
-        let size = if book.is_pressed(&upkeep) {
+        let pressed = book.is_pressed(&upkeep);
+        let size = match size_of(book.0.used_bytes(), upkeep.live, book.0.segment_bytes()) {
             // Every byte counts.
-            Size::TooLarge
-        } else {
-            size_of(book.0.used_bytes(), upkeep.live, book.0.segment_bytes())
+            _ if pressed => Size::TooLarge,
+            size => size,
+        };
+        let pace = match size {
+            _ if pressed => {
+                if self.reclaim.walk.until <= oldest.start.0 {
+                    book.end_walk(&mut self.reclaim.walk, &upkeep);
+                }
+                let way = self.reclaim.walk.until.saturating_sub(oldest.start.0);
+                book.room().pace(way, &upkeep).max(PACE_URGENT)
+            }
+            Size::TooLarge => PACE_URGENT,
+            _ => PACE,
         };
         let room = book.room().of_segment(needed_there, &upkeep);
         let log = &mut book.0;
@@ -100,8 +114,11 @@ impl Core {
             return u64::MAX;
         }
         let appended = log.head().0.saturating_sub(self.reclaim.head);
-        let pace = if size == Size::TooLarge { PACE_URGENT } else { PACE };
-        self.reclaim.credit += if appended == 0 { SLICE_BYTES } else { appended * pace };
+        let credit = self.reclaim.credit;
+        self.reclaim.credit = match appended {
+            0 => credit.max(SLICE_BYTES),
+            _ => credit + appended * pace,
+        };
         if needed_there > 0 && !log.make_room(room) {
             if !self.reclaim.stuck {
                 tracing::error!(
@@ -117,10 +134,17 @@ impl Core {
         self.reclaim.stuck = false;
         let budget = self.reclaim.credit.min(SLICE_BYTES);
         self.reclaim.credit -= budget;
-        // What has been saved up is not kept for ever.
-        self.reclaim.credit = self.reclaim.credit.min(16 * SLICE_BYTES);
+        if pressed {
+            // What is owed is worked off before anything else is taken: whoever writes pays for the room
+            // with a little time, and nobody with a lot.
+            self.engine.book.1.behind = self.reclaim.credit > CREDIT_BYTES_MAX;
+        } else {
+            // What has been saved up is not kept for ever.
+            self.reclaim.credit = self.reclaim.credit.min(CREDIT_BYTES_MAX);
+        }
         let before = self.engine.book.0.head().0;
-        let waits = self.scan(budget, needed_there == 0);
+        let (waits, left) = self.scan(budget, needed_there == 0);
+        self.reclaim.credit += left;
         self.reclaim.head = self.engine.book.0.head().0;
         self.reclaim.walk.appended += self.reclaim.head - before;
         match (waits, appended) {
@@ -133,8 +157,8 @@ impl Core {
     }
 
     /// Hands over records of the oldest segment, and lets it go after the last. True if the disk has to
-    /// be waited for.
-    fn scan(&mut self, mut budget: u64, nothing_needed: bool) -> bool {
+    /// be waited for; and what of the budget is left.
+    fn scan(&mut self, mut budget: u64, nothing_needed: bool) -> (bool, u64) {
         let Engine { shard, book } = &mut self.engine;
         let reclaim = &mut self.reclaim;
         reclaim.ending |= nothing_needed;
@@ -154,13 +178,13 @@ impl Core {
                     budget = budget.saturating_sub(bytes + 8);
                     if outcome.is_ok() {
                         if budget == 0 {
-                            return false;
+                            return (false, 0);
                         }
                         continue;
                     }
                     outcome.err().map(|malformed| format!("the record at {position}: {malformed}"))
                 }
-                Scan::Reading => return true,
+                Scan::Reading => return (true, budget),
                 Scan::End => {
                     reclaim.ending = true;
                     break;
@@ -168,14 +192,14 @@ impl Core {
                 Scan::Failed(error) => Some(error.to_string()),
             };
             book.stop(self.me, &failed.unwrap_or_default());
-            return true;
+            return (true, 0);
         }
-        let Some(oldest) = book.0.oldest() else { return false };
+        let Some(oldest) = book.0.oldest() else { return (false, 0) };
         if shard.needed_in_span_of(oldest.start.0) > 0 {
             // This cannot be, and if it were, what is needed would be lost.
             let why = "something is still needed of a segment that was read to its end";
             book.stop(self.me, why);
-            return true;
+            return (true, 0);
         }
         if shard.end_keeping(oldest.end.0, book) {
             reclaim.ending = false;
@@ -185,7 +209,7 @@ impl Core {
                 book.end_walk(&mut reclaim.walk, &shard.upkeep());
             }
         }
-        false
+        (false, 0)
     }
 
     /// Has completed jobs make room if nothing else can. Returns when to come again.

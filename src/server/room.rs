@@ -89,6 +89,13 @@ impl Room {
         self.room < self.behind_ends(upkeep) + self.of_ends() * quarters / 4
     }
 
+    /// Bytes to be read for each that is written, so that a walk of `way` ends before ends have used up
+    /// three quarters of theirs.
+    pub fn pace(&self, way: u64, upkeep: &Upkeep) -> u64 {
+        let least = self.behind_ends(upkeep) + self.of_ends() / 4;
+        way.max(self.segment) / self.room.saturating_sub(least).max(self.segment / 64)
+    }
+
     /// What all files must hold together besides room that is asked for.
     fn of_all(&self, upkeep: &Upkeep) -> u64 {
         let lasting = upkeep.live + self.blocks(upkeep.live) + upkeep.growth;

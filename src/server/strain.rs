@@ -3,6 +3,7 @@
 //! refused that only needs a little patience, and the walk never runs out of room.
 
 use super::core::Core;
+use super::engine::Engine;
 use super::message::{Batch, Message};
 use corq_io::net::Connections;
 use std::collections::VecDeque;
@@ -22,9 +23,9 @@ impl Core {
 
     #[inline]
     pub(super) fn is_strained(&mut self) -> bool {
-        let shard = &self.engine.shard;
+        let Engine { shard, book } = &mut self.engine;
         // At the end no more commands come, and those under way have their room.
-        !self.stopping && self.engine.book.is_strained(|| shard.upkeep())
+        !self.stopping && book.is_strained(shard)
     }
 
     /// Whether a message has to wait behind others or for room.

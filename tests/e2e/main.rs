@@ -17,6 +17,7 @@ mod cron;
 mod dependency;
 mod events;
 mod finish;
+mod full;
 mod hostile;
 mod http_auth;
 mod http_jobs;

@@ -86,7 +86,7 @@ impl fmt::Display for OpenError {
             Self::Io { what, source } => write!(f, "{what}: {source}"),
             Self::NoRoom { bytes, source } => write!(
                 f,
-                "the disk is full: a start needs a file of {} MB ({source}); nothing was changed",
+                "the disk is full: a start needs room for a file of {} MB: {source}",
                 bytes >> 20
             ),
             Self::Damaged { file, offset, reason } => write!(

@@ -75,7 +75,6 @@ impl Writer {
         counters.forgotten += 1;
         counters.forgotten_bytes += file_bytes;
         if !keep {
-            self.stock.gave_back(file_bytes);
             counters.disk_bytes -= file_bytes;
         }
         if let Started::Done(result) = disk.sync(SyncTarget::Directory, TAG_RETIRED) {

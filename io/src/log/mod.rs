@@ -269,7 +269,6 @@ impl<D: Disk> Log<D> {
         let mut stock = Stock::new(geometry, segments, config.bytes_max);
         // It was one of them, or has been made beside them.
         stock.spares = spares.saturating_sub(1);
-        stock.gave_back(from.cut_bytes);
         let disk_bytes = stock.used_bytes + stock.spares * config.segment_bytes;
 
         let chain = Chain {
@@ -466,10 +465,10 @@ impl<D: Disk> Log<D> {
         self.counters.disk_bytes.saturating_sub(self.room_bytes())
     }
 
-    /// Bytes that have gone back to the file system in pieces too small for a segment, as far as is
-    /// known: each start ends a segment early.
+    /// Bytes that the file system, or the bound, still had when it gave no more room: too few for a
+    /// segment.
     pub fn loose_bytes(&self) -> u64 {
-        self.writer.stock.loose_bytes()
+        self.writer.stock.loose_bytes
     }
 
     /// What a block may take besides its records.

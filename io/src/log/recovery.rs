@@ -58,8 +58,6 @@ pub(super) struct Continuation {
     pub(super) fresh: u64,
     /// The segments that are kept.
     pub(super) segments: VecDeque<InUse>,
-    /// What the end of the newest of them took that the log does not.
-    pub(super) cut_bytes: u64,
 }
 
 /// A segment that is there, and what its header says.
@@ -326,14 +324,11 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             self.disk.remove(number).map_err(|error| failed(&file_name(number), error))?;
         }
         let mut segments = VecDeque::new();
-        let mut cut_bytes = 0;
         for (index, segment) in walked[..kept].iter().enumerate() {
             let name = file_name(segment.number);
             let mut bytes = self.disk.len(segment.number).map_err(|e| failed(&name, e))?;
             if index + 1 == kept {
-                let whole = bytes;
                 bytes = segment.after.end.0 - self.geometry.start_of(segment.number).0;
-                cut_bytes = whole.saturating_sub(bytes);
                 self.disk.truncate(segment.number, bytes).map_err(|e| failed(&name, e))?;
             }
             if index + 1 == kept || segment.after.end > self.claim {
@@ -349,7 +344,7 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             [ref first, ..] => (Some(first.number), Some(walked[kept - 1].number)),
         };
         let Mark { end, sequence, prev } = mark;
-        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments, cut_bytes })
+        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments })
     }
 
     fn bytes(&mut self, number: u64, offset: u64, bytes: usize) -> Result<&[u8], OpenError> {

@@ -34,9 +34,8 @@ pub(super) struct Stock {
     /// A segment that has been made and is not written yet.
     pub(super) prepared: Option<u64>,
     bytes_max: u64,
-    /// Bytes given back in pieces that make no file: what a start cut off, short files that went. They
-    /// come back with the next file that can be made.
-    loose_bytes: u64,
+    /// Bytes that there were when a file could not be made for them.
+    pub(super) loose_bytes: u64,
     /// Room was asked for in vain, and none has come since.
     pub(super) full: bool,
     pub(super) retry_ms: u64,
@@ -112,7 +111,7 @@ impl Stock {
             self.spares += 1;
             self.got_room(counters);
         } else {
-            self.got_none(counters);
+            self.got_none(disk, counters);
         }
         added
     }
@@ -128,23 +127,17 @@ impl Stock {
     /// A file more.
     pub(super) fn got_room(&mut self, counters: &mut Counters) {
         self.full = false;
-        self.loose_bytes = self.loose_bytes.saturating_sub(self.geometry.segment_bytes);
+        self.loose_bytes = 0;
         counters.disk_bytes += self.geometry.segment_bytes;
     }
 
-    /// So many bytes went back to the file system.
-    pub(super) fn gave_back(&mut self, bytes: u64) {
-        self.loose_bytes += bytes;
-    }
-
-    /// Of what went back, the part that makes no whole file.
-    pub(super) fn loose_bytes(&self) -> u64 {
-        self.loose_bytes % self.geometry.segment_bytes
-    }
-
     /// No file more, for now.
-    pub(super) fn got_none(&mut self, counters: &mut Counters) {
+    pub(super) fn got_none(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
         self.full = true;
+        let permitted = self.bytes_max.saturating_sub(counters.disk_bytes);
+        let loose = permitted.min(disk.free_bytes());
+        // As much would have been enough: whatever stands in the way, it is not known.
+        self.loose_bytes = if loose < self.geometry.segment_bytes { loose } else { 0 };
         self.retry_ms = self.now_ms + RETRY_MS;
         counters.segment_failures += 1;
     }

@@ -453,7 +453,7 @@ impl Writer {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 if is_full(errno) {
-                    self.stock.got_none(counters);
+                    self.stock.got_none(disk, counters);
                     return Ok(false);
                 }
                 return Err(LogError { operation: "creation", file: file_name(segment), errno });

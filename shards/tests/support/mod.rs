@@ -27,6 +27,8 @@ pub struct Memory {
     pub kept: usize,
     /// Room is refused to what comes, and to what ends.
     pub full: (bool, bool),
+    /// Room is refused to what lasts and is no job.
+    pub no_asides: bool,
 }
 
 impl Journal for Memory {
@@ -47,7 +49,7 @@ impl Journal for Memory {
         !self.full.0 || bytes == 0
     }
     fn takes_asides(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
-        !self.full.1
+        !self.full.1 && !self.no_asides
     }
     fn takes_ends(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
         !self.full.1
