@@ -93,6 +93,8 @@ pub struct Core {
     pub(super) rates: Rates,
     pub(super) durations: Durations,
     pub(super) reclaim: Reclaim,
+    /// Whether there is no room for what is to be written, which has been said.
+    pub(super) exhausted: bool,
     /// Mail that waits for room in the log.
     pub(super) put_off: PutOff,
     pub(super) cuts: Cuts,
@@ -104,6 +106,8 @@ pub struct Core {
     pub(super) net: Counters,
     /// Connections with new output in this turn.
     pub(super) touched: Vec<ConnId>,
+    /// Output that tells nothing of any job, and how far it goes: it waits for no record.
+    pub(super) unrecorded: Vec<(ConnId, u64)>,
     /// Connections to close once their output of this turn is released.
     pub(super) finishing: Vec<ConnId>,
     /// Connections whose waiting input may go on.
@@ -172,6 +176,7 @@ impl Core {
             rates: Rates::default(),
             durations: Durations::default(),
             reclaim: Reclaim::default(),
+            exhausted: false,
             put_off: PutOff::default(),
             cuts: Cuts::default(),
             http,
@@ -180,6 +185,7 @@ impl Core {
             scratch: Scratch::default(),
             net: Counters::default(),
             touched: Vec::new(),
+            unrecorded: Vec::new(),
             finishing: Vec::new(),
             unblocked: Vec::new(),
             leaving: Leaving::default(),

@@ -28,6 +28,22 @@ impl Core {
         !self.stopping && book.is_strained(shard)
     }
 
+    /// Says so, once, if there is no room left for what is to be written: it waits in memory, and nobody
+    /// gets an answer that tells of it.
+    pub fn note_exhaustion(&mut self) {
+        let log = &self.engine.book.0;
+        let exhausted = log.lacks_space() && log.unwritten_bytes() > 0 && log.room_bytes() == 0;
+        if exhausted && !self.exhausted {
+            tracing::error!(
+                "shard {}: the disk is full, and what was kept for ending jobs is used up: nothing is \
+                 answered that needs a record until there is room for a file of {} MB",
+                self.me,
+                log.segment_bytes() >> 20
+            );
+        }
+        self.exhausted = exhausted;
+    }
+
     /// Whether a message has to wait behind others or for room.
     pub(super) fn puts_off(&mut self, message: &Message, others_wait: bool) -> bool {
         let writes = matches!(
