@@ -38,6 +38,8 @@ mod events;
 mod execute;
 mod figures;
 mod here;
+#[cfg(test)]
+mod full_life;
 mod hole;
 mod http;
 mod inbox;
