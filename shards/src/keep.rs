@@ -518,7 +518,8 @@ impl Shard {
         if found != kept {
             return Err(format!("needed of the log, by span: {found:?}, counted as {kept:?}"));
         }
-        let lines = self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
+        let lines =
+            self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
         let lines: usize = lines.map(|notes| notes.logs.len()).sum();
         if (lines as u64, counted.large()) != (self.live.lines(), self.live.large()) {
             return Err(format!(
@@ -528,7 +529,8 @@ impl Shard {
                 self.live.large()
             ));
         }
-        let ended = || self.jobs.indices().filter_map(|job| self.jobs.outcome_of(job).map(|it| (job, it)));
+        let ended =
+            || self.jobs.indices().filter_map(|job| self.jobs.outcome_of(job).map(|it| (job, it)));
         let unmoved = ended().filter(|(_, outcome)| outcome.is_unmoved()).count() as u64;
         let unkept = ended().filter(|&(job, _)| !self.jobs.slab[job].has(flags::KEPT_ENDED));
         let unkept = unkept.count() as u64;

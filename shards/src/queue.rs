@@ -105,7 +105,10 @@ impl Queue {
     }
 
     fn is_idle(&self) -> bool {
-        !self.exists() && !self.has_evictions_to_tell() && self.waiters.is_empty() && self.chores == 0
+        !self.exists()
+            && !self.has_evictions_to_tell()
+            && self.waiters.is_empty()
+            && self.chores == 0
     }
 }
 

@@ -221,7 +221,9 @@ fn live(mode: Mode, bytes: u64, failures: u64, seed: u64) {
         }
         if round == 300 {
             bed.run(&Command::Drain { queue: "a" });
-            while bed.shard.tick(bed.now_ms, &mut Out { journal: &mut bed.book, effects: &mut bed.effects })
+            while bed
+                .shard
+                .tick(bed.now_ms, &mut Out { journal: &mut bed.book, effects: &mut bed.effects })
                 <= bed.now_ms
             {
                 bed.end_turn();

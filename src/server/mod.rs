@@ -37,9 +37,9 @@ mod engine;
 mod events;
 mod execute;
 mod figures;
-mod here;
 #[cfg(test)]
 mod full_life;
+mod here;
 mod hole;
 mod http;
 mod inbox;

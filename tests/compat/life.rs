@@ -17,8 +17,8 @@ use corq_shards::effect::{Effects, Reply};
 use corq_shards::id::{JobId, Slot};
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
-use corq_shards::upkeep::Upkeep;
 use corq_shards::schedule::Plan;
+use corq_shards::upkeep::Upkeep;
 use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 

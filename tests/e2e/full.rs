@@ -406,7 +406,10 @@ fn starts_on_a_full_file_system_find_room() {
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free).unwrap();
     let (status, output) = small().run_to_its_end(&place);
     assert!(!status.success(), "{output}");
-    assert!(output.contains("the disk is full: a start needs room for a file of 16 MB"), "{output}");
+    assert!(
+        output.contains("the disk is full: a start needs room for a file of 16 MB"),
+        "{output}"
+    );
     drop(file);
     fs::remove_file(place.join("other")).unwrap();
     server.start();
