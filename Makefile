@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog fanout rivals page crash soak hang hostile sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim fanout rivals page crash soak hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ backlog: ## Measure a backlog larger than memory (JOBS, default 20000000, of PAY
 	@scripts/setup.sh
 	cargo build --release --workspace
 	scripts/backlog.sh $${JOBS:-20000000} $${PAYLOAD_BYTES:-1000}
+
+reclaim: ## Measure whether reclaim delays those who push
+	@scripts/setup.sh
+	scripts/reclaim.sh
 
 fanout: ## Measure whether listeners to events delay those who push
 	scripts/fanout.sh

@@ -3,6 +3,8 @@
 #
 #   judges.sh python    an interpreter that has WebSocket and SSE clients
 #   judges.sh node      a directory with node_modules that has a WebSocket client
+#   judges.sh bun3      a directory with node_modules that has the npm client of version 3 of the protocol, and bun
+#   judges.sh bun2      the same with the last client of version 2
 #   judges.sh api       schemathesis, which tries an API by its OpenAPI document
 #   judges.sh browser   a Chromium without windows
 #   judges.sh wrk       wrk, which puts load on an HTTP server
@@ -41,6 +43,14 @@ install_api() {
 
 install_node() {
     npm install --silent --no-audit --no-fund --prefix "$home" "$@"
+}
+
+install_bun3() {
+    install_node "$@"
+}
+
+install_bun2() {
+    install_node "$@"
 }
 
 # A package of the distribution, and those that it needs beside what is installed, unpacked into one tree.
@@ -89,6 +99,14 @@ node)
     once ws@8.18.3
     (cd "$home" && pwd)
     ;;
+bun3)
+    once bun@1.4.5 bunqueue@2.9.5
+    (cd "$home" && pwd)
+    ;;
+bun2)
+    once bun@1.4.5 bunqueue@2.8.39
+    (cd "$home" && pwd)
+    ;;
 browser)
     for installed in chromium-headless-shell chromium chromium-browser google-chrome; do
         command -v "$installed" && exit 0
@@ -102,7 +120,7 @@ wrk)
     printf '%s\n' "$(cd "$home" && pwd)/run"
     ;;
 *)
-    echo "usage: $0 python|node|api|browser|wrk" >&2
+    echo "usage: $0 python|node|bun3|bun2|api|browser|wrk" >&2
     exit 2
     ;;
 esac

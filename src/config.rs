@@ -217,6 +217,12 @@ impl Config {
                  at least {least}",
                 self.segment_mb
             )),
+            // Nothing at all is how a setting is left out in many places; a comma is a token forgotten.
+            _ if !self.auth_tokens.concat().is_empty() || self.auth_tokens.len() > 1 => {
+                let none =
+                    || format!("AUTH_TOKENS: {:?} holds no token", self.auth_tokens.join(","));
+                self.tokens().next().map(|_| ()).ok_or_else(none)
+            }
             _ => Ok(()),
         }
     }

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 /// What the process was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,26 @@ impl Signals {
             (set, libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))
         };
         if error == 0 { Ok(Self(set)) } else { Err(io::Error::from_raw_os_error(error)) }
+    }
+
+    /// Sleeps until one of them comes, at most for so long.
+    pub fn wait_for(&self, limit: Duration) -> io::Result<Option<Signal>> {
+        let limit = libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(limit.subsec_nanos()),
+        };
+        // SAFETY: an initialised set, no room for details, and a live time.
+        match unsafe {
+            libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit)
+        } {
+            libc::SIGINT => Ok(Some(Signal::Interrupt)),
+            -1 => match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+                error => Err(error),
+            },
+            _ => Ok(Some(Signal::Terminate)),
+        }
     }
 
     /// Sleeps until one of them comes.

@@ -87,6 +87,9 @@ impl Disk for Store {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         both!(self, disk => disk.truncate(segment, bytes))
     }
+    fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
+        both!(self, disk => disk.erase(segment, offset, bytes))
+    }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         both!(self, disk => disk.remove(segment))
     }

@@ -4,11 +4,13 @@
 #![allow(unsafe_code)] // Raising a signal is a system call.
 
 use corq_io::signal::{Signal, Signals, request_stop};
+use std::time::Duration;
 
 fn main() {
     let signals = Signals::block().unwrap();
     each_signal_is_told_apart(&signals);
     a_failed_shard_can_ask_for_the_end(&signals);
+    a_wait_with_a_limit_ends(&signals);
     println!("signals: ok");
 }
 
@@ -26,4 +28,12 @@ fn each_signal_is_told_apart(signals: &Signals) {
 fn a_failed_shard_can_ask_for_the_end(signals: &Signals) {
     std::thread::spawn(request_stop).join().unwrap();
     assert_eq!(signals.wait().unwrap(), Signal::Terminate);
+}
+
+fn a_wait_with_a_limit_ends(signals: &Signals) {
+    assert_eq!(signals.wait_for(Duration::from_millis(1)).unwrap(), None);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
+    assert_eq!(signals.wait_for(Duration::ZERO).unwrap(), Some(Signal::Interrupt));
+    assert_eq!(signals.wait_for(Duration::ZERO).unwrap(), None);
 }

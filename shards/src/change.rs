@@ -1,13 +1,13 @@
 //! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
 
 use crate::changed::{Changed, Level};
-use crate::command::NewJob;
+use crate::command::{NewJob, Token};
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
 use crate::id::JobId;
-use crate::job::{Options, State, Stored};
+use crate::job::{Options, State, Stored, flags};
 use crate::lease::Lease;
-use crate::notes::{LogEntry, Notes};
+use crate::notes::{LOGS_MAX, LogEntry, Notes};
 use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use crate::slab::NONE;
@@ -31,8 +31,31 @@ pub enum Change<'a> {
     Promote,
     /// Takes it from its worker, to be delivered again after so many milliseconds.
     PutOff(u64),
+    /// Lets it wait for its turn: one that a worker has goes back as it came, one that is delayed is
+    /// promoted, one in the dead-letter queue begins anew.
+    ToWait {
+        /// What the worker shows that has it; needed by none.
+        token: Option<Token>,
+    },
+    /// It is not to be delivered before so many milliseconds have passed, whether it waits or a worker
+    /// has it.
+    Delay {
+        /// The time.
+        delay_ms: u64,
+        /// What the worker shows that has it; needed by none.
+        token: Option<Token>,
+    },
     /// Sends it to the dead-letter queue, wherever it is.
     Discard,
+    /// Forgets it if it lies in the dead-letter queue of this queue; answered with how many did.
+    Bin {
+        /// The queue.
+        queue: &'a str,
+    },
+    /// Takes its deduplication key from it; answered with how many there were.
+    FreeKey,
+    /// Forgets its log but for so many lines, the newest.
+    CutLog(u32),
     /// Its worker tells how far it is, and that it is alive.
     Progress {
         /// 0 to 100.
@@ -58,13 +81,27 @@ impl Change<'_> {
             Self::Prioritize(_) => Refusal::NotPending,
             Self::Promote => Refusal::NotDelayed,
             Self::PutOff(_) | Self::Progress { .. } => Refusal::NotActive,
-            Self::Discard | Self::Log { .. } => Refusal::NotFound,
+            Self::ToWait { .. } => Refusal::NotMovable,
+            Self::Delay { .. } => Refusal::NotDelayable,
+            Self::Discard
+            | Self::Log { .. }
+            | Self::CutLog(_)
+            | Self::FreeKey
+            | Self::Bin { .. } => Refusal::NotFound,
         }
     }
 
     /// Whether it is only for a job that a worker holds.
     fn is_for_worker(&self) -> bool {
         matches!(self, Self::PutOff(_) | Self::Progress { .. })
+    }
+
+    /// The token that was shown, if one may be.
+    fn token(&self) -> Option<Token> {
+        match self {
+            Self::ToWait { token } | Self::Delay { token, .. } => *token,
+            _ => None,
+        }
     }
 
     /// Length of the text that it adds; 0 for what must be possible with a full disk, too.
@@ -88,7 +125,17 @@ impl Change<'_> {
             Self::Update { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
             Self::PutOff(_) | Self::Progress { .. } => state == State::Active,
-            Self::Discard | Self::Log { .. } => true,
+            Self::ToWait { .. } => {
+                !matches!(state, State::Completed | State::WaitingChildren | State::Vacant)
+            }
+            Self::Delay { .. } => {
+                matches!(state, State::Waiting | State::Delayed | State::Active)
+            }
+            Self::Discard
+            | Self::Log { .. }
+            | Self::CutLog(_)
+            | Self::FreeKey
+            | Self::Bin { .. } => true,
         }
     }
 }
@@ -103,6 +150,14 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let found = self.jobs.find(id).filter(|&job| change.fits(self.jobs.slab[job].state));
+        if let (Some(job), Some(token)) = (found, change.token())
+            && self.jobs.slab[job].state == State::Active
+            && self.leases[self.jobs.slab[job].detail].token != Some(token)
+        {
+            let refused = Reply::Refused { place: 0, refusal: Refusal::TokenInvalid };
+            out.effects.replies.push((caller.request, refused));
+            return;
+        }
         if let Some(job) = found
             && !self.takes_change(job, change, out)
         {
@@ -111,6 +166,14 @@ impl Shard {
         }
         let reply =
             match found.filter(|&job| !change.is_for_worker() || !self.is_overdue(job, now_ms)) {
+                Some(job) if matches!(change, Change::Bin { .. }) => {
+                    Reply::Count(u64::from(self.bin(now_ms, job, change, out)))
+                }
+                // It is not there, as was wanted.
+                None if matches!(change, Change::Bin { .. }) => Reply::Count(0),
+                Some(job) if matches!(change, Change::FreeKey) => {
+                    Reply::Count(u64::from(self.free_key_of(now_ms, job, out)))
+                }
                 Some(job) => {
                     let queue = self.jobs.slab[job].queue;
                     self.change_one(now_ms, job, change, out);
@@ -173,20 +236,28 @@ impl Shard {
                 }
                 return;
             }
+            Change::ToWait { .. } => {
+                self.let_wait(now_ms, job, out);
+                return;
+            }
+            Change::CutLog(keep) => Changed::LogCut { id, keep },
+            Change::FreeKey => Changed::KeyFreed { id },
+            // It has a way of its own.
+            Change::Bin { .. } => return,
             Change::Prioritize(priority) => Changed::Prioritized { id, priority },
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
-            Change::PutOff(delay_ms) => {
+            Change::PutOff(delay_ms) | Change::Delay { delay_ms, .. } => {
                 Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
             }
             Change::Progress { progress, message } => {
-                self.extend_lease(now_ms, about.detail);
+                self.extend_lease(now_ms, about.detail, None);
                 Changed::Progressed { id, progress, message }
             }
             Change::Log { level, message } => Changed::Logged { id, at_ms: now_ms, level, message },
         };
         self.record_change(job, &Record::Changed(changed), out);
         match *change {
-            Change::PutOff(_) => self.emit_delay(now_ms, job, out.effects),
+            Change::PutOff(_) | Change::Delay { .. } => self.emit_delay(now_ms, job, out.effects),
             Change::Progress { progress, .. } => {
                 self.emit(now_ms, job, Step::Progress(progress), out.effects);
             }
@@ -194,7 +265,54 @@ impl Shard {
         }
     }
 
-    fn record_change<J: Journal>(&mut self, job: u32, record: &Record<'_>, out: &mut Out<'_, J>) {
+    /// [`Change::Bin`].
+    fn bin<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        let about = &self.jobs.slab[job];
+        let of =
+            matches!(change, Change::Bin { queue } if *queue == &*self.queues[about.queue].name);
+        let dead = of && about.state == State::Failed;
+        if dead {
+            self.remove_one(now_ms, job, out);
+        }
+        dead
+    }
+
+    /// [`Change::ToWait`].
+    fn let_wait<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let about = &self.jobs.slab[job];
+        let (id, prev) = (about.id, about.state);
+        match prev {
+            State::Delayed => self.promote_one(now_ms, job, out),
+            State::Failed => self.revive_one(now_ms, job, out),
+            State::Active => {
+                if self.leases[about.detail].token.is_some() {
+                    out.journal.append(&Record::Released { id });
+                }
+                self.release(job);
+                self.emit(now_ms, job, Step::Retried { prev }, out.effects);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the delay of a job.
+    pub(crate) fn promote_one<J: Journal>(&mut self, at_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let id = self.jobs.slab[job].id;
+        self.record_change(job, &Record::Changed(Changed::Promoted { id, at_ms }), out);
+    }
+
+    pub(crate) fn record_change<J: Journal>(
+        &mut self,
+        job: u32,
+        record: &Record<'_>,
+        out: &mut Out<'_, J>,
+    ) {
         let stored = out.journal.append(record);
         if let Record::Changed(changed) = record {
             self.apply_change(job, changed, stored);
@@ -228,10 +346,25 @@ impl Shard {
                 self.live.replace(before, message);
             }
             Changed::Logged { at_ms, level, .. } => {
-                let oldest = self.notes_of(job).log(LogEntry { at_ms, level, stored });
-                self.live.add_lines(usize::from(oldest.is_none()));
-                self.live.replace(oldest.map(|line| line.stored), Some(stored));
+                self.notes_of(job).log(LogEntry { at_ms, level, stored });
+                self.live.add(&stored);
+                self.live.add_lines(1);
+                let most = self.jobs.extras_of(job).and_then(|extras| extras.keep_logs);
+                self.shorten_log(job, most.map_or(LOGS_MAX, |most| (most as usize).min(LOGS_MAX)));
             }
+            Changed::KeyFreed { .. } => self.forget_key(job),
+            Changed::KeyExtended { until_ms, .. } => self.hold_key_until(job, until_ms),
+            Changed::LogCut { keep, .. } => self.shorten_log(job, keep as usize),
+            Changed::Flagged { flag, .. } => self.jobs.slab[job].flags |= flag & flags::PUSHED,
+        }
+    }
+
+    fn shorten_log(&mut self, job: u32, most: usize) {
+        let options = self.jobs.options_of_mut(job);
+        let Some(notes) = options.and_then(|has| has.notes.as_deref_mut()) else { return };
+        while let Some(line) = notes.shorten(most) {
+            self.live.sub(&line.stored);
+            self.live.sub_lines(1);
         }
     }
 
@@ -261,10 +394,10 @@ impl Shard {
         about.state == State::Active && self.leases[about.detail].expires_at_ms <= now_ms
     }
 
-    /// Gives a lease its whole life again.
-    pub(crate) fn extend_lease(&mut self, now_ms: u64, lease: u32) {
+    /// Gives a lease its whole life again, or another one for this time.
+    pub(crate) fn extend_lease(&mut self, now_ms: u64, lease: u32, ttl_ms: Option<u32>) {
         let about: &mut Lease = &mut self.leases[lease];
-        about.expires_at_ms = now_ms + u64::from(about.ttl_ms);
+        about.expires_at_ms = now_ms + u64::from(ttl_ms.unwrap_or(about.ttl_ms));
         let (timer, deadline_ms) = (about.timer, about.deadline_ms());
         self.lease_timers.remove(timer, &mut self.leases);
         self.lease_timers.insert(deadline_ms, lease, &mut self.leases);

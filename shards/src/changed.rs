@@ -50,6 +50,32 @@ pub enum Changed<'a> {
         /// When it may be delivered again.
         run_at_ms: u64,
     },
+    /// It has one more of [`crate::job::flags`].
+    Flagged {
+        /// The job.
+        id: JobId,
+        /// The flag.
+        flag: u8,
+    },
+    /// It holds its deduplication key no longer.
+    KeyFreed {
+        /// The job.
+        id: JobId,
+    },
+    /// It holds its deduplication key for longer.
+    KeyExtended {
+        /// The job.
+        id: JobId,
+        /// Until then.
+        until_ms: u64,
+    },
+    /// Lines of its log were forgotten, all but the newest.
+    LogCut {
+        /// The job.
+        id: JobId,
+        /// How many are left.
+        keep: u32,
+    },
     /// Its worker told how far it is. Payload: the message.
     Progressed {
         /// The job.
@@ -79,6 +105,10 @@ pub(crate) mod kind {
     pub(crate) const PUT_OFF: u8 = 23;
     pub(crate) const PROGRESSED: u8 = 24;
     pub(crate) const LOGGED: u8 = 25;
+    pub(crate) const FLAGGED: u8 = 27;
+    pub(crate) const LOG_CUT: u8 = 28;
+    pub(crate) const KEY_FREED: u8 = 29;
+    pub(crate) const KEY_EXTENDED: u8 = 30;
 }
 
 impl<'a> Changed<'a> {
@@ -88,6 +118,10 @@ impl<'a> Changed<'a> {
             Self::Prioritized { id, .. }
             | Self::Promoted { id, .. }
             | Self::PutOff { id, .. }
+            | Self::Flagged { id, .. }
+            | Self::LogCut { id, .. }
+            | Self::KeyFreed { id }
+            | Self::KeyExtended { id, .. }
             | Self::Progressed { id, .. }
             | Self::Logged { id, .. } => *id,
         }
@@ -98,6 +132,10 @@ impl<'a> Changed<'a> {
             Self::Prioritized { .. } => kind::PRIORITIZED,
             Self::Promoted { .. } => kind::PROMOTED,
             Self::PutOff { .. } => kind::PUT_OFF,
+            Self::Flagged { .. } => kind::FLAGGED,
+            Self::LogCut { .. } => kind::LOG_CUT,
+            Self::KeyFreed { .. } => kind::KEY_FREED,
+            Self::KeyExtended { .. } => kind::KEY_EXTENDED,
             Self::Progressed { .. } => kind::PROGRESSED,
             Self::Logged { .. } => kind::LOGGED,
         }
@@ -105,8 +143,10 @@ impl<'a> Changed<'a> {
 
     pub(crate) fn encoded_len(&self) -> usize {
         match self {
-            Self::Prioritized { .. } => 16 + 4,
-            Self::Promoted { .. } => 16 + 8,
+            Self::KeyFreed { .. } => 16,
+            Self::Flagged { .. } => 16 + 1,
+            Self::Prioritized { .. } | Self::LogCut { .. } => 16 + 4,
+            Self::Promoted { .. } | Self::KeyExtended { .. } => 16 + 8,
             Self::PutOff { .. } => 16 + 8 + 8,
             Self::Progressed { .. } | Self::Logged { .. } => 16 + 8 + 1 + self.payload_len(),
         }
@@ -116,7 +156,13 @@ impl<'a> Changed<'a> {
         match self {
             Self::Progressed { message, .. } => message.unwrap_or_default().len(),
             Self::Logged { message, .. } => message.len(),
-            Self::Prioritized { .. } | Self::Promoted { .. } | Self::PutOff { .. } => 0,
+            Self::Prioritized { .. }
+            | Self::Promoted { .. }
+            | Self::PutOff { .. }
+            | Self::Flagged { .. }
+            | Self::LogCut { .. }
+            | Self::KeyFreed { .. }
+            | Self::KeyExtended { .. } => 0,
         }
     }
 
@@ -125,6 +171,10 @@ impl<'a> Changed<'a> {
         match self {
             Self::Prioritized { priority, .. } => out.u32(*priority as u32),
             Self::Promoted { at_ms, .. } => out.u64(*at_ms),
+            Self::Flagged { flag, .. } => out.u8(*flag),
+            Self::LogCut { keep, .. } => out.u32(*keep),
+            Self::KeyFreed { .. } => {}
+            Self::KeyExtended { until_ms, .. } => out.u64(*until_ms),
             Self::PutOff { at_ms, run_at_ms, .. } => {
                 out.u64(*at_ms);
                 out.u64(*run_at_ms);
@@ -150,6 +200,10 @@ impl<'a> Changed<'a> {
             kind::PUT_OFF => {
                 Self::PutOff { id: from.id()?, at_ms: from.u64()?, run_at_ms: from.u64()? }
             }
+            kind::FLAGGED => Self::Flagged { id: from.id()?, flag: from.u8()? },
+            kind::LOG_CUT => Self::LogCut { id: from.id()?, keep: from.u32()? },
+            kind::KEY_FREED => Self::KeyFreed { id: from.id()? },
+            kind::KEY_EXTENDED => Self::KeyExtended { id: from.id()?, until_ms: from.u64()? },
             kind::PROGRESSED => {
                 let (id, progress) = (from.id()?, f64::from_bits(from.u64()?));
                 let said = from.u8()? != 0;

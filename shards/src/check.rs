@@ -1,7 +1,8 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
 use crate::id::fnv1a;
-use crate::job::{State, flags};
+use crate::job::{Options, State, flags};
+use crate::job_names::NameRef;
 use crate::limits::Limits;
 use crate::shard::Shard;
 use std::fmt::Write;
@@ -19,7 +20,7 @@ impl Shard {
         }
         for queue in self.queues() {
             if let Some(limits) = &queue.limits {
-                let (rate, active) = (limits.per_second(), limits.active_max());
+                let (rate, active) = (limits.rate(), limits.active_max());
                 facts.push(format!("limited {} to {rate:?} and {active:?}", queue.name));
             }
         }
@@ -65,8 +66,14 @@ impl Shard {
             (State::WaitingChildren, ..) => write!(text, "waits for others"),
             _ => write!(text, "pending"),
         };
-        if let Some(options) = view.options {
-            let _ = write!(text, " {options:?}");
+        if let Some(name) = view.name {
+            let _ = write!(text, " named {name}");
+        }
+        // Where a name stands depends on which others came before it, and is no fact.
+        let options = Options { name: None, ..view.options.cloned().unwrap_or_default() };
+        let options = format!("{options:?}");
+        if options != format!("{:?}", Options::default()) {
+            let _ = write!(text, " {options}");
         }
         text
     }
@@ -109,6 +116,7 @@ impl Shard {
         if completed != self.completed_jobs {
             return Err(format!("{completed} completed jobs, counted as {}", self.completed_jobs));
         }
+        self.audit_names()?;
         self.audit_awaitings()?;
         self.audit_needed()?;
         self.audit_limits()?;
@@ -150,6 +158,32 @@ impl Shard {
         let chores: u64 = (0..self.queues.end()).map(|at| u64::from(self.queues[at].chores)).sum();
         if chores != self.chores.len() as u64 {
             return Err(format!("queues count {chores} chores, not {}", self.chores.len()));
+        }
+        Ok(())
+    }
+
+    fn audit_names(&self) -> Result<(), String> {
+        let mut counted = std::collections::BTreeMap::new();
+        for index in self.jobs.indices() {
+            let job = &self.jobs.slab[index];
+            if job.name == NameRef::default() {
+                continue;
+            }
+            let Some(name) = self.name_of(index) else {
+                return Err(format!("{:x} has lost its name", job.id.0));
+            };
+            if job.name != NameRef::APART {
+                *counted.entry((job.queue, name)).or_insert(0_u64) += 1;
+            }
+        }
+        let queues =
+            (0..self.queues.end()).map(|queue| (queue, self.queues[queue].names.as_deref()));
+        let held = queues.filter_map(|(queue, names)| Some((queue, names?)));
+        let held =
+            held.flat_map(|(queue, names)| names.counts().map(move |it| ((queue, it.0), it.1)));
+        let held: std::collections::BTreeMap<_, _> = held.collect();
+        if held != counted {
+            return Err(format!("names of jobs: {counted:?}, held as {held:?}"));
         }
         Ok(())
     }

@@ -32,9 +32,11 @@ pub(crate) struct Chore {
 
 enum Work {
     /// Jobs that have ended are to run anew, oldest first.
-    Revive { ended: State, left: u64 },
+    Revive { ended: State, left: u64, until_ms: u64 },
     /// Some jobs go.
     Remove(Box<Removal>),
+    /// The delays of some jobs end.
+    Promote(Box<Removal>),
     /// All jobs of a detached queue go.
     Empty,
 }
@@ -76,6 +78,8 @@ pub(crate) struct Retry<'a> {
     pub(crate) job: Option<JobId>,
     /// At most so many.
     pub(crate) count: u64,
+    /// Only those that ended by then.
+    pub(crate) until_ms: u64,
 }
 
 impl Shard {
@@ -90,7 +94,13 @@ impl Shard {
         let queue = self.queues.find(retry.queue);
         let Some(id) = retry.job else {
             let left = queue.map_or(0, |queue| self.queues[queue].count(ended)).min(retry.count);
-            self.take_up(now_ms, caller, retry.queue, Work::Revive { ended, left }, out);
+            self.take_up(
+                now_ms,
+                caller,
+                retry.queue,
+                Work::Revive { ended, left, until_ms: retry.until_ms },
+                out,
+            );
             return;
         };
         let job = self.jobs.find(id).filter(|&job| {
@@ -104,12 +114,24 @@ impl Shard {
         out.effects.replies.push((caller.request, reply));
     }
 
-    fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+    pub(crate) fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
         out.journal.append(&Record::Revived { id, run_at_ms: now_ms });
         self.revive(job, now_ms);
         self.emit(now_ms, job, Step::Retried { prev }, out.effects);
+    }
+
+    pub(crate) fn promote_all<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue: &str,
+        count: u64,
+        out: &mut Out<'_, J>,
+    ) {
+        let search = Removal { left: count, ..self.removal(now_ms, queue, &[State::Delayed]) };
+        self.take_up(now_ms, caller, queue, Work::Promote(Box::new(search)), out);
     }
 
     pub(crate) fn drain<J: Journal>(
@@ -289,9 +311,10 @@ impl Shard {
     ) -> bool {
         let queue = chore.queue;
         match &mut chore.work {
-            Work::Revive { ended, left } => {
+            Work::Revive { ended, left, until_ms } => {
                 for _ in 0..self.config.chore_slice.min(*left) {
-                    let Some(job) = self.queues[queue].oldest(*ended, &self.jobs) else {
+                    let oldest = self.queues[queue].oldest(*ended, &self.jobs);
+                    let Some(job) = oldest.filter(|&job| self.since_ms(job) <= *until_ms) else {
                         *left = 0;
                         break;
                     };
@@ -316,6 +339,16 @@ impl Shard {
                 chore.done += victims.len() as u64;
                 removal.left -= victims.len() as u64;
                 last || removal.left == 0 || removal.id_bytes >= ID_BYTES_MAX
+            }
+            Work::Promote(search) => {
+                let (found, last) = self.find_victims(queue, search);
+                for &job in &found {
+                    self.promote_one(now_ms, job, out);
+                }
+                self.serve(now_ms, queue, out);
+                chore.done += found.len() as u64;
+                search.left -= found.len() as u64;
+                last || search.left == 0
             }
             Work::Empty => {
                 for _ in 0..self.config.chore_slice {
@@ -406,7 +439,7 @@ impl Work {
                 Some(ids) => Reply::Cleaned(ids.into()),
                 None => Reply::Count(done),
             },
-            Self::Revive { .. } => Reply::Count(done),
+            Self::Revive { .. } | Self::Promote(_) => Reply::Count(done),
         }
     }
 }

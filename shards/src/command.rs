@@ -5,8 +5,10 @@
 
 use crate::change::Change;
 use crate::dependency::{Notice, Unmet};
+use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::State;
+use crate::limits::SPAN_MS_DEFAULT;
 use crate::schedule::Plan;
 use crate::webhook::Triggers;
 use std::fmt;
@@ -25,6 +27,8 @@ pub struct RequestId(pub u64);
 pub struct NewJob<'a> {
     /// The payload: exactly one well-formed MessagePack value.
     pub data: &'a [u8],
+    /// What the client calls it, 1 to 256 characters.
+    pub name: Option<&'a str>,
     /// Higher is delivered sooner. -1,000,000 to 1,000,000.
     pub priority: i32,
     /// Time before the job may be delivered. At most a year.
@@ -59,13 +63,16 @@ pub struct NewJob<'a> {
     pub remove_on_fail: bool,
     /// The reply waits for the disk.
     pub durable: bool,
+    /// Rules of its own, if it has any.
+    pub extras: Option<Box<Extras>>,
 }
 
 impl NewJob<'_> {
     /// Bytes of all that has no fixed length.
     pub fn bytes(&self) -> u64 {
         let text = |text: Option<&str>| text.unwrap_or_default().len();
-        let texts = text(self.unique_key) + text(self.custom_id) + text(self.group_id);
+        let names = text(self.name) + text(self.custom_id);
+        let texts = names + text(self.unique_key) + text(self.group_id);
         let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
         (self.data.len() + texts + lists) as u64
     }
@@ -75,6 +82,7 @@ impl Default for NewJob<'_> {
     fn default() -> Self {
         Self {
             data: &[],
+            name: None,
             priority: 0,
             delay_ms: 0,
             max_attempts: 3,
@@ -92,6 +100,7 @@ impl Default for NewJob<'_> {
             remove_on_complete: false,
             remove_on_fail: false,
             durable: false,
+            extras: None,
         }
     }
 }
@@ -146,6 +155,8 @@ pub struct Ack<'a> {
     pub token: Option<Token>,
     /// One MessagePack value, or empty for none.
     pub result: &'a [u8],
+    /// Forget job and result, whatever the job was pushed with.
+    pub remove: bool,
 }
 
 /// Fails one attempt.
@@ -161,6 +172,19 @@ pub struct Fail<'a> {
     pub stack: Stack<'a>,
     /// Whether no other attempt can succeed.
     pub unrecoverable: bool,
+    /// Forget the job instead of moving it to the dead-letter queue, whatever it was pushed with.
+    pub remove: bool,
+}
+
+/// A sign of life of a worker for one job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// The active job.
+    pub job: JobId,
+    /// The token that came with it, if any.
+    pub token: Option<Token>,
+    /// For how long it is held from now on, this time; for its usual time if not given.
+    pub ttl_ms: Option<u32>,
 }
 
 /// The lines of a stack trace, as MessagePack strings one after another.
@@ -172,13 +196,64 @@ pub struct Stack<'a> {
     pub texts: &'a [u8],
 }
 
+impl Stack<'_> {
+    /// The first `lines_max` lines.
+    #[must_use]
+    pub fn first(self, lines_max: u32) -> Self {
+        if self.lines <= lines_max {
+            return self;
+        }
+        let (mut lines, mut end) = (0, 0);
+        while lines < lines_max {
+            let Some(bytes) = text_len(&self.texts[end..]) else { break };
+            (lines, end) = (lines + 1, end + bytes);
+        }
+        Self { lines, texts: &self.texts[..end] }
+    }
+}
+
+/// Length of the MessagePack string at the front, its head included; `None` if there is none.
+fn text_len(bytes: &[u8]) -> Option<usize> {
+    let (head, len) = match bytes {
+        [head @ 0xa0..=0xbf, ..] => (1, usize::from(head & 0x1f)),
+        [0xd9, len, ..] => (2, usize::from(*len)),
+        [0xda, a, b, ..] => (3, usize::from(u16::from_be_bytes([*a, *b]))),
+        [0xdb, a, b, c, d, ..] => (5, u32::from_be_bytes([*a, *b, *c, *d]) as usize),
+        _ => return None,
+    };
+    (head + len <= bytes.len()).then_some(head + len)
+}
+
 /// A limit of a queue: at least 1, or `None` to take it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// Jobs that may leave per second, and at once after a quiet second.
-    PerSecond(Option<u32>),
+    /// Jobs that may leave in a span of time, and at once after a quiet one.
+    Rate(Option<PerSpan>),
     /// Jobs that may be active at a time.
     Active(Option<u32>),
+}
+
+/// A rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PerSpan {
+    /// How many jobs, at least 1.
+    pub jobs: u32,
+    /// In which time, at least 1.
+    pub span_ms: u32,
+    /// When it ends, in milliseconds since the epoch; 0 for never.
+    pub until_ms: u64,
+}
+
+impl PerSpan {
+    /// So many jobs per second, for ever.
+    pub fn per_second(jobs: u32) -> Self {
+        Self { jobs, span_ms: SPAN_MS_DEFAULT, until_ms: 0 }
+    }
+
+    /// Whether it is no more than jobs per second.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.span_ms == SPAN_MS_DEFAULT && self.until_ms == 0
+    }
 }
 
 /// Removes old jobs of a queue.
@@ -213,6 +288,8 @@ pub struct SetCron<'a> {
     pub priority: i32,
     /// Runs after which it ends.
     pub runs_max: Option<u64>,
+    /// What else its jobs are pushed with, beside payload and priority.
+    pub job: Option<&'a NewJob<'a>>,
     /// What expression, interval and zone come to.
     pub plan: Plan,
     /// Runs and version of the schedule it replaces, if that is on another shard.
@@ -266,16 +343,11 @@ pub enum Command<'a> {
     /// Fails an attempt.
     Fail(Fail<'a>),
     /// Renews the hold on a job.
-    Heartbeat {
-        /// The active job.
-        job: JobId,
-        /// The token that came with it, if any.
-        token: Option<Token>,
-    },
+    Heartbeat(Beat),
     /// Renews what can be renewed and counts it.
     Heartbeats {
-        /// Jobs and tokens.
-        beats: &'a [(JobId, Option<Token>)],
+        /// The jobs.
+        beats: &'a [Beat],
     },
     /// Does something to one job.
     Change {
@@ -320,6 +392,24 @@ pub enum Command<'a> {
         queue: &'a str,
         /// This job only.
         job: Option<JobId>,
+        /// At most this many, oldest first.
+        count: u64,
+        /// Only those that were completed by then, in milliseconds since the epoch.
+        until_ms: u64,
+    },
+    /// Takes a deduplication key from the job that holds it.
+    FreeKey {
+        /// The queue.
+        queue: &'a str,
+        /// The key.
+        key: &'a str,
+    },
+    /// Ends the delays of jobs, oldest job first.
+    PromoteAll {
+        /// The queue.
+        queue: &'a str,
+        /// At most this many.
+        count: u64,
     },
     /// Removes the waiting jobs of a queue.
     Drain {
@@ -356,6 +446,13 @@ pub enum Command<'a> {
     StartCrons,
     /// Registers a webhook.
     AddWebhook(&'a AddWebhook<'a>),
+    /// Lets a webhook be told of nothing for now, or of its events again.
+    EnableWebhook {
+        /// The webhook.
+        id: u128,
+        /// Whether it is told.
+        enabled: bool,
+    },
     /// Ends a webhook.
     RemoveWebhook {
         /// The webhook.

@@ -4,7 +4,7 @@
 //! one record. That its name is unique on the server is seen to by whoever sends the commands here.
 
 use crate::command::{NewJob, SetCron};
-use crate::cron_record::{CronRan, CronSet};
+use crate::cron_record::{CronRan, CronSet, job_of_template, template_of};
 use crate::effect::Reply;
 use crate::id::fnv1a;
 use crate::job::Stored;
@@ -45,6 +45,8 @@ pub struct Cron {
     pub version: u64,
     /// Its next run, in milliseconds since the epoch.
     pub next_run_ms: u64,
+    /// What else its jobs are pushed with, as in [`CronSet::template`].
+    pub(crate) template: Box<[u8]>,
     /// The record that set it, or told all of it since.
     pub(crate) set_in: Stored,
     plan: Plan,
@@ -67,6 +69,7 @@ impl Default for Cron {
             executions: 0,
             version: 0,
             next_run_ms: 0,
+            template: Box::default(),
             set_in: Stored::default(),
             plan: Plan::default(),
             held: false,
@@ -159,7 +162,8 @@ impl Shard {
         command: &SetCron<'_>,
         out: &mut Out<'_, J>,
     ) {
-        let texts = command.name.len() + command.queue.len() + command.data.len();
+        let template = command.job.map(template_of).unwrap_or_default();
+        let texts = command.name.len() + command.queue.len() + command.data.len() + template.len();
         if !out.journal.takes_more(2 * texts as u64 + JOB_BYTES, &self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
@@ -171,6 +175,7 @@ impl Shard {
         let next = command.plan.next(now_ms, now_ms).filter(|_| !spent);
         let index = next.map(|next_run_ms| {
             let set = CronSet {
+                template: &template,
                 name: command.name,
                 queue: command.queue,
                 data: command.data,
@@ -253,7 +258,8 @@ impl Shard {
             let cron = &self.crons.slab[index];
             let due_ms = cron.next_run_ms;
             let in_time = due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms;
-            let bytes = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64 + JOB_BYTES;
+            let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
+            let bytes = texts + cron.job().bytes() + JOB_BYTES;
             if in_time && out.journal.takes_more(bytes, &self.upkeep()) {
                 self.run_cron(now_ms, index, out);
                 continue;
@@ -277,8 +283,9 @@ impl Shard {
         let next_run_ms = cron.plan.next(due_ms, due_ms).filter(|_| !last);
         let queue = self.queues.find_or_insert(&cron.queue);
         let id = self.ids.make(now_ms, self.queues[queue].slot);
-        let job = NewJob { data: &cron.data, priority: cron.priority, ..NewJob::default() };
-        let pushed = Pushed { id, queue: &cron.queue, run_at_ms: due_ms, job };
+        let job = NewJob { data: &cron.data, priority: cron.priority, ..cron.job() };
+        let run_at_ms = due_ms.saturating_add(job.delay_ms);
+        let pushed = Pushed { id, queue: &cron.queue, run_at_ms, job };
         let record = Record::CronRan(CronRan { name: &cron.name, next_run_ms, pushed });
         let stored = out.journal.append(&record);
         if let Record::CronRan(ran) = &record {
@@ -350,6 +357,7 @@ impl Shard {
             executions: set.executions,
             version: set.version,
             next_run_ms: set.next_run_ms,
+            template: set.template.into(),
             set_in: stored,
             plan,
             held: false,
@@ -410,10 +418,16 @@ impl Shard {
 }
 
 impl Cron {
+    /// What its jobs are pushed with, beside payload and priority.
+    pub fn job(&self) -> NewJob<'_> {
+        // It was read when it was set.
+        job_of_template(&self.template).unwrap_or_default()
+    }
+
     /// All that is durable of it, as text.
     pub(crate) fn facts(&self) -> String {
         format!(
-            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?}",
+            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?} with {:x?}",
             self.name,
             self.queue,
             self.schedule,
@@ -425,6 +439,7 @@ impl Cron {
             self.next_run_ms,
             self.version,
             self.data,
+            self.template,
         )
     }
 }

@@ -1,5 +1,7 @@
 //! The records of schedules: how they are written and read. What they do stands in [`crate::cron`].
 
+use crate::command::NewJob;
+use crate::id::JobId;
 use crate::record::{Pushed, utf8};
 use crate::schedule::Plan;
 use crate::wire::{Malformed, Reader, Writer};
@@ -29,6 +31,8 @@ pub struct CronSet<'a> {
     pub version: u64,
     /// Its next run.
     pub next_run_ms: u64,
+    /// What else its jobs are pushed with, as [`template_of`] writes it; empty for nothing.
+    pub template: &'a [u8],
 }
 
 /// A schedule ran: the job it pushed and its next time, in one. Payload: the job's data.
@@ -47,17 +51,57 @@ fn text(text: Option<&str>) -> &[u8] {
     text.unwrap_or_default().as_bytes()
 }
 
+/// Numbers of the kinds, for ever.
+pub(crate) mod kind {
+    pub(crate) const SET: u8 = 80;
+    /// [`SET`] with what its jobs are pushed with in front.
+    pub(crate) const SET_WITH: u8 = 86;
+}
+
+/// What the jobs of a schedule are pushed with beside payload and priority, for its record.
+pub(crate) fn template_of(job: &NewJob<'_>) -> Vec<u8> {
+    let job = NewJob { data: &[], ..job.clone() };
+    let pushed = Pushed { id: JobId::default(), queue: "", run_at_ms: 0, job };
+    let mut bytes = vec![0; pushed.encoded_len()];
+    let mut out = Writer::new(&mut bytes);
+    pushed.encode(&mut out);
+    out.finish();
+    bytes
+}
+
+/// Reads what [`template_of`] has written.
+pub(crate) fn job_of_template(template: &[u8]) -> Result<NewJob<'_>, Malformed> {
+    match template {
+        [] => Ok(NewJob::default()),
+        _ => Ok(Pushed::decode(Reader::new(template))?.job),
+    }
+}
+
 impl<'a> CronSet<'a> {
+    /// What else its jobs are pushed with, beside payload and priority.
+    pub fn job(&self) -> NewJob<'a> {
+        // Every template that there is has been read before.
+        job_of_template(self.template).unwrap_or_default()
+    }
+
+    pub(crate) fn kind(&self) -> u8 {
+        if self.template.is_empty() { kind::SET } else { kind::SET_WITH }
+    }
+
     fn texts(&self) -> [&[u8]; 4] {
         [self.name.as_bytes(), self.queue.as_bytes(), text(self.schedule), text(self.timezone)]
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
         let texts: usize = self.texts().iter().map(|text| 2 + text.len()).sum();
-        4 + 5 * 8 + texts + self.data.len()
+        let template = if self.template.is_empty() { 0 } else { 2 + self.template.len() };
+        4 + 5 * 8 + texts + template + self.data.len()
     }
 
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        if !self.template.is_empty() {
+            out.short(self.template);
+        }
         out.u32(self.priority as u32);
         out.u64(self.repeat_every_ms.unwrap_or(0));
         out.u64(self.runs_max.unwrap_or(0));
@@ -70,7 +114,9 @@ impl<'a> CronSet<'a> {
         out.bytes(self.data);
     }
 
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let template = if kind == kind::SET_WITH { from.short()? } else { &[] };
+        job_of_template(template)?;
         let number = |number: u64| (number > 0).then_some(number);
         let text = |text: &'a str| (!text.is_empty()).then_some(text);
         Ok(Self {
@@ -84,6 +130,7 @@ impl<'a> CronSet<'a> {
             queue: from.text()?,
             schedule: text(from.text()?),
             timezone: text(from.text()?),
+            template,
             data: from.rest(),
         })
     }

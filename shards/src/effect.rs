@@ -27,6 +27,12 @@ pub enum Refusal {
     TokenRequired,
     /// The token fits no living lock of the job.
     TokenInvalid,
+    /// The job is in no state from which it could wait.
+    NotMovable,
+    /// No job has this id, or it neither waits, nor is delayed or active.
+    NotDelayable,
+    /// The attempt took too long and was ended before its worker said how it went.
+    TooLate,
     /// Too many long commands wait already.
     Busy,
     /// The log has no room for it.
@@ -65,6 +71,8 @@ pub enum Reply {
         /// Why.
         refusal: Refusal,
     },
+    /// Done, but for the jobs at these places: see [`Refusal::TooLate`].
+    Late(Box<[usize]>),
     /// The jobs pushed, or those that stood in their way, as a range of [`Effects::pushed`].
     Pushed(Range<usize>),
     /// The jobs pulled, as a range of [`Effects::deliveries`]; empty when there were none.

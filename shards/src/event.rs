@@ -23,6 +23,8 @@ pub struct Event {
     pub queue: Arc<str>,
     /// The job; none if the step is that of a queue.
     pub job: Option<KnownAs>,
+    /// What its client calls it.
+    pub name: Option<Box<str>>,
     /// The record whose payload is the job's data. Empty without a job.
     pub data: Stored,
     /// What happened.
@@ -135,9 +137,9 @@ impl Shard {
     #[cold]
     fn emit_aloud(&mut self, at_ms: u64, job: u32, step: Step, effects: &mut Effects) {
         let (queue, data) = (self.jobs.slab[job].queue, self.data_of(job));
-        let job = Some(self.known_as(job));
+        let (job, name) = (Some(self.known_as(job)), self.name_of(job).map(Into::into));
         let queue = self.listeners.share(&self.queues[queue].name);
-        effects.events.push(Event { at_ms, queue, job, data, step });
+        effects.events.push(Event { at_ms, queue, job, name, data, step });
     }
 
     /// A job came, and stands where it was put.
@@ -175,8 +177,8 @@ impl Shard {
     pub(crate) fn emit_drained(&mut self, at_ms: u64, queue: &str, effects: &mut Effects) {
         if self.listeners.listening {
             let queue = self.listeners.share(queue);
-            let (job, data, step) = (None, Stored::default(), Step::Drained);
-            effects.events.push(Event { at_ms, queue, job, data, step });
+            let (job, name, data, step) = (None, None, Stored::default(), Step::Drained);
+            effects.events.push(Event { at_ms, queue, job, name, data, step });
         }
     }
 }

@@ -1,13 +1,14 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
-use crate::command::{Ack, ClientId, Fail, Stack, Token};
+use crate::changed::Changed;
+use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
 use crate::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Journal, Record, Retried};
-use crate::retry::backoff_ms;
+use crate::retry::{BACKOFF_MS_MAX, backoff_ms};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
 use crate::upkeep::TEXT_KEPT_BYTES;
 
@@ -42,6 +43,13 @@ impl<'a> From<&'a str> for Reason<'a> {
 impl Shard {
     /// The active job that `token` entitles to speak for, or why it does not.
     fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<u32, Refusal> {
+        self.judge_hold(now_ms, id, token).map_err(|refusal| {
+            // Whose attempt took too long is told that, whatever has become of the job since.
+            if self.retired.has(id, token) { Refusal::TooLate } else { refusal }
+        })
+    }
+
+    fn judge_hold(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<u32, Refusal> {
         let job = self.jobs.find(id).ok_or(Refusal::NotActive)?;
         let about = &self.jobs.slab[job];
         // What is left of an obliterated queue is gone for its workers already.
@@ -67,6 +75,8 @@ impl Shard {
                 // The mark finds an id that stands twice in one command.
                 Ok(job) if !self.lease_of(job).marked => self.lease_of(job).marked = true,
                 Ok(_) => verdict = Err(Reply::Refused { place, refusal: Refusal::NotActive }),
+                // Nothing is left to do for it, and the others are not held up by that.
+                Err(Refusal::TooLate) => {}
                 Err(refusal) => verdict = Err(Reply::Refused { place, refusal }),
             }
             if verdict.is_err() {
@@ -75,7 +85,9 @@ impl Shard {
             checked += 1;
         }
         for ack in &acks[..checked] {
-            if let Some(job) = self.jobs.find(ack.job) {
+            if let Some(job) = self.jobs.find(ack.job)
+                && self.jobs.slab[job].state == State::Active
+            {
                 self.lease_of(job).marked = false;
             }
         }
@@ -105,8 +117,17 @@ impl Shard {
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        for ack in acks {
+        let mut late = Vec::new();
+        for (place, ack) in acks.iter().enumerate() {
+            // Those that were let pass above.
+            if !self.retired.is_empty() && self.held(now_ms, ack.job, ack.token).is_err() {
+                late.push(place);
+                continue;
+            }
             let Some(job) = self.jobs.find(ack.job) else { continue };
+            if ack.remove {
+                self.flag(job, flags::REMOVE_ON_COMPLETE, out);
+            }
             let lease = self.lease_of(job);
             let (started_at_ms, puller) = (lease.started_at_ms, lease.puller);
             if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
@@ -116,6 +137,8 @@ impl Shard {
             self.timings.processing.record(taken_ms.saturating_mul(1000), 1);
             let ended = Ended { id: ack.job, at_ms: now_ms, started_at_ms, result: ack.result };
             self.totals.completed += 1;
+            let queue = self.jobs.slab[job].queue;
+            self.queues[queue].done[0].count(now_ms);
             if self.has_next_run(job) {
                 self.complete_run(now_ms, job, ended, out);
                 continue;
@@ -124,7 +147,17 @@ impl Shard {
             self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
             self.complete(job, &ended, stored);
         }
-        out.effects.replies.push((caller.request, Reply::Done));
+        let reply = if late.is_empty() { Reply::Done } else { Reply::Late(late.into()) };
+        out.effects.replies.push((caller.request, reply));
+    }
+
+    /// Sets a flag of a job that it does not have yet.
+    fn flag<J: Journal>(&mut self, job: u32, flag: u8, out: &mut Out<'_, J>) {
+        let about = &self.jobs.slab[job];
+        if !about.has(flag) {
+            let changed = Changed::Flagged { id: about.id, flag };
+            self.record_change(job, &Record::Changed(changed), out);
+        }
     }
 
     /// Whether there is room for these ends. The record of a run that another follows is needed for
@@ -166,7 +199,12 @@ impl Shard {
             }
             Ok(job) => {
                 let queue = self.jobs.slab[job].queue;
-                let reason = Reason { error: fail.error, stack: fail.stack };
+                if fail.remove {
+                    self.flag(job, flags::REMOVE_ON_FAIL, out);
+                }
+                let lines_max = self.jobs.extras_of(job).and_then(|extras| extras.stack_lines_max);
+                let stack = fail.stack.first(lines_max.unwrap_or(u32::MAX));
+                let reason = Reason { error: fail.error, stack };
                 let fits = out.journal.takes_ends(END_BYTES + reason.bytes(), &self.upkeep());
                 let reason = if fits { reason } else { reason.cut() };
                 self.fail_attempt(now_ms, job, reason, fail.unrecoverable, out);
@@ -186,6 +224,8 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         self.totals.failed += 1;
+        let queue = self.jobs.slab[job].queue;
+        self.queues[queue].done[1].count(now_ms);
         let puller = self.lease_of(job).puller;
         if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
             held.activity.failed += 1;
@@ -193,7 +233,11 @@ impl Shard {
         let about = &self.jobs.slab[job];
         let attempts = about.attempts + 1;
         if attempts < about.max_attempts && !unrecoverable {
-            let run_at_ms = now_ms + backoff_ms(about.backoff_ms, attempts, about.id);
+            let wait_ms = match self.jobs.extras_of(job) {
+                Some(extras) => extras.backoff_ms(about.backoff_ms, attempts, about.id),
+                None => backoff_ms(about.backoff_ms, attempts, about.id, BACKOFF_MS_MAX),
+            };
+            let run_at_ms = now_ms + wait_ms;
             let retried = Retried { id: about.id, at_ms: now_ms, run_at_ms, error: reason.error };
             let error = out.journal.append(&Record::Retried(retried));
             self.emit(now_ms, job, Step::Failed { error }, out.effects);
@@ -247,16 +291,16 @@ impl Shard {
         &mut self,
         now_ms: u64,
         client: ClientId,
-        id: JobId,
-        token: Option<Token>,
+        beat: Beat,
     ) -> Result<(), Refusal> {
+        let Beat { job: id, token, ttl_ms } = beat;
         let job = self.held(now_ms, id, token)?;
         let index = self.jobs.slab[job].detail;
         // Renewed from another connection: its worker lives there, so the puller's end is no end.
         if token.is_some() && self.leases[index].client.is_some_and(|puller| puller != client) {
             self.leave_client(index);
         }
-        self.extend_lease(now_ms, index);
+        self.extend_lease(now_ms, index, ttl_ms);
         Ok(())
     }
 }

@@ -18,6 +18,12 @@ impl Slot {
         Self((folded & u64::from(SLOTS - 1)) as u16)
     }
 
+    /// The slot of an index below [`SLOTS`].
+    pub(crate) fn at(index: u16) -> Self {
+        assert!(index < SLOTS, "there is no slot {index}");
+        Self(index)
+    }
+
     /// The slot as an index below [`SLOTS`].
     pub fn index(self) -> usize {
         usize::from(self.0)

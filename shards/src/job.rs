@@ -4,7 +4,9 @@
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
 use crate::dependency::Dependency;
+use crate::extras::Extras;
 use crate::id::JobId;
+use crate::job_names::NameRef;
 use crate::notes::Notes;
 use crate::record::Pushed;
 use crate::repeat::Series;
@@ -109,6 +111,8 @@ pub struct Job {
     pub stalls: u8,
     /// [`flags`].
     pub flags: u8,
+    /// What its client calls it.
+    pub name: NameRef,
 }
 
 /// Bits of [`Job::flags`]. The first three are persisted with the job.
@@ -121,6 +125,8 @@ pub mod flags {
     pub const REMOVE_ON_FAIL: u8 = 4;
     /// It has ended, and its record says so. Derived, not persisted.
     pub const KEPT_ENDED: u8 = 8;
+    /// Those that a job is pushed with.
+    pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
     /// Somebody waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
@@ -149,12 +155,13 @@ impl Default for Job {
             state: State::Vacant,
             stalls: 0,
             flags: 0,
+            name: NameRef::default(),
         }
     }
 }
 
 // Ten million waiting jobs are ten million of these.
-const _: () = assert!(std::mem::size_of::<Job>() <= 96);
+const _: () = assert!(std::mem::size_of::<Job>() <= 80);
 
 impl Job {
     /// A job of `queue` as it is pushed by the record at `stored`.
@@ -213,6 +220,10 @@ pub struct Options {
     pub series: Option<Box<Series>>,
     /// Where the payload lies, if it is shared.
     pub share: ShareRef,
+    /// What its client calls it, where that is [`NameRef::APART`].
+    pub name: Option<Box<str>>,
+    /// Rules of its own.
+    pub extras: Option<Box<Extras>>,
 }
 
 /// How a job ended.
@@ -275,6 +286,11 @@ impl Jobs {
     pub fn options_of(&self, index: u32) -> Option<&Options> {
         let options = self.slab[index].options;
         (options != NONE).then(|| &self.options[options])
+    }
+
+    /// The rules that only this job has, if there are any.
+    pub fn extras_of(&self, index: u32) -> Option<&Extras> {
+        self.options_of(index)?.extras.as_deref()
     }
 
     /// The same, to change.

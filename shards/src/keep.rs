@@ -17,6 +17,7 @@ use crate::cron_record::CronSet;
 use crate::dependency::Unmet;
 use crate::id::JobId;
 use crate::job::{Job, Options, State, Stored, flags};
+use crate::job_names::NameRef;
 use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
 use crate::mutate::RETENTION_CHECK_MS;
 use crate::record::{Journal, Pushed, Record};
@@ -30,9 +31,9 @@ const PAST_BATCHES: u32 = 4;
 
 /// What still needs an old record.
 #[derive(Default)]
-struct Needs {
+pub(crate) struct Needs {
     /// The job that begins there.
-    job: Option<u32>,
+    pub(crate) job: Option<u32>,
     /// A job that has its result or one of its texts there.
     text: Option<u32>,
     /// Jobs that share a payload there.
@@ -42,7 +43,7 @@ struct Needs {
 }
 
 impl Needs {
-    fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.job.is_some() || self.text.is_some() || self.share || self.setting
     }
 }
@@ -76,7 +77,7 @@ impl Shard {
         self.live.total()
     }
 
-    fn needs_of(&mut self, position: u64, record: &Record<'_>) -> Needs {
+    pub(crate) fn needs_of(&mut self, position: u64, record: &Record<'_>) -> Needs {
         let share = self.shares.at(position).is_some();
         let mut needs = Needs { share, ..Needs::default() };
         let begins = |id: JobId| {
@@ -123,7 +124,13 @@ impl Shard {
             | Record::Revived { .. }
             | Record::Removed { .. }
             | Record::Changed(
-                Changed::Prioritized { .. } | Changed::Promoted { .. } | Changed::PutOff { .. },
+                Changed::Prioritized { .. }
+                | Changed::Promoted { .. }
+                | Changed::PutOff { .. }
+                | Changed::Flagged { .. }
+                | Changed::LogCut { .. }
+                | Changed::KeyFreed { .. }
+                | Changed::KeyExtended { .. },
             )
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
@@ -216,6 +223,8 @@ impl Shard {
         let series = options.and_then(|has| has.series.as_deref());
         // Of a run, the record that it shares tells the options of the first one.
         pushed.job = NewJob {
+            name: self.name_of(job),
+            extras: options.and_then(|has| has.extras.clone()),
             priority: about.priority,
             max_attempts: about.max_attempts,
             backoff_ms: about.backoff_ms,
@@ -426,11 +435,13 @@ impl Shard {
         let pushed = &kept.pushed;
         let given = &pushed.job;
         let queue = self.queues.find_or_insert(pushed.queue);
-        let options = self.options_of_kept(kept);
+        let name = self.take_name(queue, given.name);
+        let options = self.options_of_kept(kept, name);
         let index = self.jobs.insert(Job {
             attempts: kept.attempts,
             stalls: kept.stalls,
             options,
+            name,
             ..Job::of(pushed, queue, stored)
         });
         self.live.add(&stored);
@@ -465,9 +476,15 @@ impl Shard {
         index
     }
 
-    fn options_of_kept(&mut self, kept: &KeptJob<'_>) -> u32 {
+    fn options_of_kept(&mut self, kept: &KeptJob<'_>, name: NameRef) -> u32 {
         let given = &kept.pushed.job;
-        let Some(rare) = &kept.rare else { return NONE };
+        let apart = given.name.filter(|_| name == NameRef::APART).map(Into::into);
+        let Some(rare) = &kept.rare else {
+            // It found a place among the names of its queue when it was written, and finds none now.
+            return apart.map_or(NONE, |name| {
+                self.jobs.options.insert(Options { name: Some(name), ..Options::default() })
+            });
+        };
         let series = Series::of(&kept.pushed).map(|series| {
             let (due_ms, continued) = rare.run.unwrap_or((series.due_ms, false));
             Box::new(Series { due_ms, continued, ..series })
@@ -480,6 +497,8 @@ impl Shard {
             notes: rare.notes.as_ref().map(|notes| Box::new(notes.notes())),
             unmet: given.unmet.dependencies(),
             series,
+            name: apart,
+            extras: given.extras.clone(),
             ..Options::default()
         })
     }

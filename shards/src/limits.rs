@@ -1,10 +1,11 @@
 //! Limits of a queue: how many jobs may leave it per second, and how many of them may be active at a
 //! time. Only queues that have a limit hold any of this; the others pay for one look at a pointer.
 //!
-//! The rate is a token bucket that holds one second's tokens and is full at first and after a restart.
-//! Whole numbers only: in a millisecond, a rate of n per second brings n thousandths of a token.
+//! The rate is a token bucket that holds the tokens of one span, a second if nothing else is said, and is full
+//! at first and after a restart. Whole numbers only: in a millisecond, a rate of n per span brings n parts of a
+//! token, of which there are as many as the span has milliseconds.
 
-use crate::command::Limit;
+use crate::command::{Limit, PerSpan};
 use crate::effect::Reply;
 use crate::job::Stored;
 use crate::queue::Queues;
@@ -13,8 +14,8 @@ use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use crate::slab::NONE;
 use crate::timers::Timed;
 
-/// Thousandths of a token that make one.
-const TOKEN: u64 = 1000;
+/// The span of a rate that does not say.
+pub const SPAN_MS_DEFAULT: u32 = 1000;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -24,45 +25,72 @@ pub struct Limits {
     /// The records that set them.
     rate_in: Option<Stored>,
     active_in: Option<Stored>,
-    /// Place of the deadline at which a waiting pull gets the next token, or `NONE`.
+    /// Place of the deadline at which a waiting pull gets the next token, or the rate ends; or `NONE`.
     timer: u32,
+    /// When that is.
+    timer_at_ms: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rate: None, active_max: None, rate_in: None, active_in: None, timer: NONE }
+        Self {
+            rate: None,
+            active_max: None,
+            rate_in: None,
+            active_in: None,
+            timer: NONE,
+            timer_at_ms: 0,
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    per_second: u32,
-    /// Thousandths of tokens in the bucket at `at_ms`.
+    set: PerSpan,
+    /// Parts of tokens in the bucket at `at_ms`.
     level: u64,
     at_ms: u64,
 }
 
 impl Rate {
-    fn full(per_second: u32) -> Self {
-        Self { per_second, level: u64::from(per_second) * TOKEN, at_ms: 0 }
+    fn full(set: PerSpan) -> Self {
+        Self { set, level: u64::from(set.jobs) * u64::from(set.span_ms), at_ms: 0 }
+    }
+
+    /// Parts that make a token.
+    fn token(&self) -> u64 {
+        u64::from(self.set.span_ms)
     }
 
     fn refill(&mut self, now_ms: u64) {
-        let brought = now_ms.saturating_sub(self.at_ms).saturating_mul(u64::from(self.per_second));
-        self.level = (self.level.saturating_add(brought)).min(u64::from(self.per_second) * TOKEN);
+        let jobs = u64::from(self.set.jobs);
+        let brought = now_ms.saturating_sub(self.at_ms).saturating_mul(jobs);
+        self.level = self.level.saturating_add(brought).min(jobs * self.token());
         self.at_ms = now_ms;
     }
 
-    fn next_token_ms(&self) -> u64 {
-        let missing = TOKEN.saturating_sub(self.level);
-        self.at_ms + missing.div_ceil(u64::from(self.per_second))
+    /// When there will be so many tokens.
+    fn tokens_ms(&self, tokens: u64) -> u64 {
+        let missing = (tokens * self.token()).saturating_sub(self.level);
+        self.at_ms + missing.div_ceil(u64::from(self.set.jobs))
+    }
+
+    fn is_over(&self, now_ms: u64) -> bool {
+        self.set.until_ms > 0 && self.set.until_ms <= now_ms
     }
 }
 
 impl Limits {
-    /// Jobs that may leave per second; `None` for any number.
-    pub fn per_second(&self) -> Option<u32> {
-        self.rate.map(|rate| rate.per_second)
+    /// How fast jobs may leave; `None` for any speed.
+    pub fn rate(&self) -> Option<PerSpan> {
+        self.rate.map(|rate| rate.set)
+    }
+
+    /// For how long from now on nothing leaves until there are so many tokens, at most a full bucket of them.
+    pub fn wait_ms(&self, now_ms: u64, tokens: u64) -> u64 {
+        let Some(mut rate) = self.rate else { return 0 };
+        rate.refill(now_ms);
+        rate.tokens_ms(tokens.clamp(1, u64::from(rate.set.jobs))).saturating_sub(now_ms)
     }
 
     /// Jobs that may be active at a time; `None` for any number.
@@ -78,29 +106,33 @@ impl Limits {
     /// How many jobs may leave now, if `active` are active.
     pub fn allowance(&mut self, now_ms: u64, active: u64) -> u64 {
         let room = self.active_max.map_or(u64::MAX, |max| u64::from(max).saturating_sub(active));
-        let Some(rate) = &mut self.rate else { return room };
+        let Some(rate) = self.rate.as_mut().filter(|rate| !rate.is_over(now_ms)) else {
+            return room;
+        };
         rate.refill(now_ms);
-        room.min(rate.level / TOKEN)
+        room.min(rate.level / rate.token())
     }
 
     /// So many jobs leave, which were allowed to.
     pub fn spend(&mut self, jobs: u64) {
         if let Some(rate) = &mut self.rate {
-            rate.level -= jobs * TOKEN;
+            // One that is over bounds nothing, and may be overdrawn.
+            rate.level = rate.level.saturating_sub(jobs.saturating_mul(rate.token()));
         }
     }
 
     fn set(&mut self, limit: Limit) {
         match limit {
-            Limit::PerSecond(None) => self.rate = None,
-            Limit::PerSecond(Some(per_second)) => {
+            Limit::Rate(None) => self.rate = None,
+            Limit::Rate(Some(set)) => {
                 // A new rate is no new bucket: saying it again and again brings no tokens.
-                let spent = self.rate.map(|old| Rate {
-                    per_second,
-                    level: old.level.min(u64::from(per_second) * TOKEN),
-                    at_ms: old.at_ms,
+                let spent = self.rate.map(|old| {
+                    let tokens = u128::from(old.level) * u128::from(set.span_ms);
+                    let level = (tokens / u128::from(old.token())) as u64;
+                    let level = level.min(Rate::full(set).level);
+                    Rate { set, level, at_ms: old.at_ms }
                 });
-                self.rate = Some(spent.unwrap_or(Rate::full(per_second)));
+                self.rate = Some(spent.unwrap_or(Rate::full(set)));
             }
             Limit::Active(max) => self.active_max = max,
         }
@@ -109,7 +141,7 @@ impl Limits {
     /// The record that set a limit of this kind, if there is one.
     pub(crate) fn set_in(&self, limit: Limit) -> Option<Stored> {
         match limit {
-            Limit::PerSecond(_) => self.rate_in,
+            Limit::Rate(_) => self.rate_in,
             Limit::Active(_) => self.active_in,
         }
     }
@@ -122,7 +154,7 @@ impl Limits {
     /// A limit of this kind was set by `stored`, or there is none any more. Returns what set it before.
     pub(crate) fn note_set(&mut self, limit: Limit, stored: Option<Stored>) -> Option<Stored> {
         let place = match limit {
-            Limit::PerSecond(_) => &mut self.rate_in,
+            Limit::Rate(_) => &mut self.rate_in,
             Limit::Active(_) => &mut self.active_in,
         };
         std::mem::replace(place, stored)
@@ -130,7 +162,7 @@ impl Limits {
 
     fn has(&self, limit: Limit) -> bool {
         match limit {
-            Limit::PerSecond(per_second) => self.per_second() == per_second,
+            Limit::Rate(rate) => self.rate() == rate,
             Limit::Active(max) => self.active_max == max,
         }
     }
@@ -166,7 +198,7 @@ impl Shard {
         }
         let limits = known.and_then(|queue| self.queues[queue].limits.as_deref());
         if !limits.map_or_else(|| Limits::default().has(limit), |limits| limits.has(limit)) {
-            let set = !matches!(limit, Limit::PerSecond(None) | Limit::Active(None));
+            let set = !matches!(limit, Limit::Rate(None) | Limit::Active(None));
             let bytes = SETTING_BYTES + name.len() as u64;
             if set && !out.journal.takes_asides(bytes, &self.upkeep()) {
                 out.effects.replies.push((caller.request, FULL));
@@ -184,7 +216,7 @@ impl Shard {
         let queue = self.queues.find_or_insert(name);
         let mut limits = self.queues[queue].limits.take().unwrap_or_default();
         limits.set(limit);
-        let set = !matches!(limit, Limit::PerSecond(None) | Limit::Active(None));
+        let set = !matches!(limit, Limit::Rate(None) | Limit::Active(None));
         let before = limits.note_set(limit, set.then_some(stored));
         self.live.replace(before, set.then_some(stored));
         let timer = limits.timer;
@@ -196,6 +228,7 @@ impl Shard {
         if self.queues[queue].limits.as_deref().is_some_and(Limits::is_none) {
             self.queues[queue].limits = None;
         }
+        self.await_limits(queue, u64::MAX);
         queue
     }
 
@@ -203,7 +236,7 @@ impl Shard {
     pub(crate) fn clear_limits<J: Journal>(&mut self, name: &str, out: &mut Out<'_, J>) {
         let limits = self.queues.find(name).and_then(|queue| self.queues[queue].limits.as_deref());
         let Some(limits) = limits.cloned() else { return };
-        let rate = limits.per_second().map(|_| Limit::PerSecond(None));
+        let rate = limits.rate().map(|_| Limit::Rate(None));
         let active = limits.active_max().map(|_| Limit::Active(None));
         for limit in [rate, active].into_iter().flatten() {
             let stored = out.journal.append(&Record::Limited { queue: name, limit });
@@ -225,12 +258,28 @@ impl Shard {
     pub(crate) fn await_token(&mut self, queue: u32) {
         let about = &self.queues[queue];
         let Some(limits) = about.limits.as_deref() else { return };
-        let Some(rate) = limits.rate.filter(|rate| rate.level < TOKEN) else { return };
-        if limits.timer == NONE
-            && !about.is_paused()
-            && about.ready.first(&self.jobs.slab).is_some()
-        {
-            self.limit_timers.insert(rate.next_token_ms(), queue, &mut self.queues);
+        let Some(rate) = limits.rate.filter(|rate| rate.level < rate.token()) else { return };
+        if !about.is_paused() && about.ready.first(&self.jobs.slab).is_some() {
+            self.await_limits(queue, rate.tokens_ms(1));
+        }
+    }
+
+    /// Sets the deadline of a queue's limits: at `token_ms`, or earlier if the rate ends or a deadline
+    /// stands before that.
+    fn await_limits(&mut self, queue: u32, token_ms: u64) {
+        let Some(limits) = self.queues[queue].limits.as_deref() else { return };
+        let until_ms = limits.rate.map_or(0, |rate| rate.set.until_ms);
+        let at_ms = if until_ms > 0 { token_ms.min(until_ms) } else { token_ms };
+        let (timer, stands_ms) = (limits.timer, limits.timer_at_ms);
+        if at_ms == u64::MAX || timer != NONE && stands_ms <= at_ms {
+            return;
+        }
+        if timer != NONE {
+            self.limit_timers.remove(timer, &mut self.queues);
+        }
+        if let Some(limits) = self.queues[queue].limits.as_deref_mut() {
+            limits.timer_at_ms = at_ms;
+            self.limit_timers.insert(at_ms, queue, &mut self.queues);
         }
     }
 
@@ -240,6 +289,14 @@ impl Shard {
             let Some(queue) = self.limit_timers.due(now_ms) else { return };
             let place = self.queues[queue].limits.as_deref().map_or(0, |limits| limits.timer);
             self.limit_timers.remove(place, &mut self.queues);
+            let rate = self.queues[queue].limits.as_deref().and_then(|limits| limits.rate);
+            if rate.is_some_and(|rate| rate.is_over(now_ms)) {
+                let name = self.queues[queue].name.clone();
+                let limit = Limit::Rate(None);
+                let stored = out.journal.append(&Record::Limited { queue: &name, limit });
+                self.set_limit(&name, limit, stored);
+            }
+            self.await_limits(queue, u64::MAX);
             self.serve(now_ms, queue, out);
         }
     }
@@ -272,7 +329,7 @@ mod tests {
     fn in_any_span_a_bucket_gives_its_size_and_its_rate_and_never_more() {
         for per_second in [1, 3, 7, 999, 1000, 1001, u32::MAX] {
             let mut limits = Limits::default();
-            limits.set(Limit::PerSecond(Some(per_second)));
+            limits.set(Limit::Rate(Some(PerSpan::per_second(per_second))));
             let start_ms = 1_700_000_000_000;
             let mut given = 0;
             for step in 0..=30_000 {
@@ -290,17 +347,38 @@ mod tests {
     fn the_next_token_comes_when_it_was_said_to_and_not_before() {
         for per_second in [1, 3, 7, 999, 5000] {
             let mut limits = Limits::default();
-            limits.set(Limit::PerSecond(Some(per_second)));
+            limits.set(Limit::Rate(Some(PerSpan::per_second(per_second))));
             let mut now_ms = 1_700_000_000_000;
             for _ in 0..50 {
                 let allowed = limits.allowance(now_ms, 0);
                 limits.spend(allowed);
-                let next_ms = limits.rate.map(|rate| rate.next_token_ms());
+                let next_ms = limits.rate.map(|rate| rate.tokens_ms(1));
                 assert!(next_ms > Some(now_ms));
                 assert_eq!(limits.allowance(next_ms.unwrap_or(0) - 1, 0), 0);
                 now_ms = next_ms.unwrap_or(0);
                 assert!(limits.allowance(now_ms, 0) > 0);
             }
+        }
+    }
+
+    #[test]
+    fn a_rate_of_any_span_gives_what_it_says_and_a_changed_one_brings_no_burst() {
+        for (jobs, span_ms) in [(1, 1), (3, 7000), (5, 2000), (1000, 60_000), (1, 86_400_000)] {
+            let set = PerSpan { jobs, span_ms, until_ms: 0 };
+            let mut limits = Limits::default();
+            limits.set(Limit::Rate(Some(set)));
+            let start_ms = 1_700_000_000_000;
+            let mut given = 0;
+            for step in 0..=20_000 {
+                let allowed = limits.allowance(start_ms + step, 0);
+                limits.spend(allowed);
+                given += allowed;
+                let due = u64::from(jobs) + step * u64::from(jobs) / u64::from(span_ms);
+                assert_eq!(given, due, "{jobs} in {span_ms} ms, after {step} ms");
+            }
+            let longer = PerSpan { jobs, span_ms: span_ms.saturating_mul(3), until_ms: 0 };
+            limits.set(Limit::Rate(Some(longer)));
+            assert_eq!(limits.allowance(start_ms + 20_000, 0), 0);
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Listing {
     states: States,
     skip: u64,
     limit: usize,
+    /// Whether it begins with the newest job.
+    newest_first: bool,
     /// The last job looked at.
     after: Option<JobId>,
     found: Vec<JobId>,
@@ -46,10 +48,18 @@ pub struct Listing {
 impl Listing {
     /// A page of at most `limit` jobs of `queue` in one of `states`, after the first `offset` of them.
     pub fn new(queue: &str, states: States, offset: u64, limit: usize) -> Self {
-        Self { queue: queue.into(), states, skip: offset, limit, after: None, found: Vec::new() }
+        let (after, found) = (None, Vec::new());
+        let queue = queue.into();
+        Self { queue, states, skip: offset, limit, newest_first: false, after, found }
     }
 
-    /// The jobs on it, oldest first.
+    /// The same page of the row that begins with the newest job, or with the oldest.
+    #[must_use]
+    pub fn newest_first(self, newest_first: bool) -> Self {
+        Self { newest_first, ..self }
+    }
+
+    /// The jobs on it, in their order.
     pub fn found(self) -> Vec<JobId> {
         self.found
     }
@@ -67,14 +77,19 @@ impl Shard {
             return true;
         }
         let jobs = &self.jobs.slab;
-        if begins && listing.states == States::all() {
+        if begins && listing.states == States::all() && !listing.newest_first {
             listing.found.extend(
                 queue.roll.from(listing.skip).take(listing.limit).map(|index| jobs[index].id),
             );
             return true;
         }
         let mut looks = 0;
-        for index in queue.roll.behind(jobs, listing.after) {
+        let (ahead, back) = if listing.newest_first {
+            (None, Some(queue.roll.before(jobs, listing.after)))
+        } else {
+            (Some(queue.roll.behind(jobs, listing.after)), None)
+        };
+        for index in ahead.into_iter().flatten().chain(back.into_iter().flatten()) {
             let job = &jobs[index];
             listing.after = Some(job.id);
             if listing.states.has(job.state) {

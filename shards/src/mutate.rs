@@ -6,6 +6,7 @@
 use crate::command::{ClientId, Token};
 use crate::effect::{Ending, NameChange};
 use crate::job::{Job, Options, Outcome, State, Stored, flags};
+use crate::job_names::NameRef;
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
 use crate::repeat::Series;
@@ -19,8 +20,9 @@ impl Shard {
     /// [`crate::record::Record::Pushed`].
     pub(crate) fn add(&mut self, queue: u32, pushed: &Pushed<'_>, stored: Stored) -> u32 {
         let given = &pushed.job;
-        let options = self.store_options(pushed);
-        let index = self.jobs.insert(Job { options, ..Job::of(pushed, queue, stored) });
+        let name = self.take_name(queue, given.name);
+        let options = self.store_options(pushed, name);
+        let index = self.jobs.insert(Job { options, name, ..Job::of(pushed, queue, stored) });
         self.live.add(&stored);
         self.queues[queue].roll.insert(&self.jobs.slab, index);
         if options != NONE {
@@ -37,18 +39,44 @@ impl Shard {
         index
     }
 
-    fn store_options(&mut self, pushed: &Pushed<'_>) -> u32 {
+    /// Notes that a job of this name comes to a queue.
+    #[inline]
+    pub(crate) fn take_name(&mut self, queue: u32, name: Option<&str>) -> NameRef {
+        match name {
+            None => NameRef::default(),
+            Some(name) => self.queues[queue].names.get_or_insert_default().take(name),
+        }
+    }
+
+    /// What the client of a job calls it.
+    #[inline]
+    pub(crate) fn name_of(&self, job: u32) -> Option<&str> {
+        let about = &self.jobs.slab[job];
+        if about.name == NameRef::default() {
+            return None;
+        }
+        if about.name == NameRef::APART {
+            return self.jobs.options_of(job)?.name.as_deref();
+        }
+        self.queues[about.queue].names.as_deref()?.get(about.name)
+    }
+
+    fn store_options(&mut self, pushed: &Pushed<'_>, name: NameRef) -> u32 {
         let given = &pushed.job;
         let plain = given.unique_key.is_none()
             && given.custom_id.is_none()
             && given.ttl_ms.is_none()
             && given.timeout_ms.is_none()
             && given.unmet.is_empty()
-            && given.repeat.is_none();
+            && given.repeat.is_none()
+            && given.extras.is_none()
+            && name != NameRef::APART;
         if plain {
             return NONE;
         }
-        let created_at_ms = pushed.run_at_ms.saturating_sub(given.delay_ms);
+        let made_at_ms = given.extras.as_ref().and_then(|extras| extras.made_at_ms);
+        let pushed_at_ms = pushed.run_at_ms.saturating_sub(given.delay_ms);
+        let created_at_ms = made_at_ms.unwrap_or(pushed_at_ms);
         self.jobs.options.insert(Options {
             unique_key: given.unique_key.map(Into::into),
             custom_id: given.custom_id.map(Into::into),
@@ -57,6 +85,8 @@ impl Shard {
             notes: None,
             unmet: given.unmet.dependencies(),
             series: Series::of(pushed).map(Box::new),
+            name: given.name.filter(|_| name == NameRef::APART).map(Into::into),
+            extras: given.extras.clone(),
             ..Options::default()
         })
     }
@@ -71,9 +101,17 @@ impl Shard {
         token: Option<Token>,
         client: Option<ClientId>,
     ) {
-        let timeout_at_ms = match self.jobs.options_of(job) {
+        let options = self.jobs.options_of(job);
+        let timeout_at_ms = match options {
             Some(options) if options.timeout_ms > 0 => at_ms + u64::from(options.timeout_ms),
             _ => u64::MAX,
+        };
+        let extras = options.and_then(|options| options.extras.as_deref());
+        let ttl_ms = match extras.and_then(|extras| extras.stall_timeout_ms) {
+            // A lock may be shorter than the job asks for, never longer.
+            Some(stall_ms) if token.is_some() => stall_ms.min(ttl_ms),
+            Some(stall_ms) => stall_ms,
+            None => ttl_ms,
         };
         self.leave(job);
         let lease = self.leases.insert(Lease {
@@ -219,7 +257,13 @@ impl Shard {
             self.live.sub_lines(notes.logs.len());
         }
         self.live.sub(&self.jobs.slab[job].stored);
-        let queue = self.jobs.slab[job].queue;
+        let about = &self.jobs.slab[job];
+        let (queue, name) = (about.queue, about.name);
+        if name != NameRef::default()
+            && let Some(names) = &mut self.queues[queue].names
+        {
+            names.release(name);
+        }
         self.queues[queue].roll.remove(&self.jobs.slab, job);
         self.jobs.remove(job);
     }

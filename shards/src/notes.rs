@@ -31,11 +31,14 @@ pub struct LogEntry {
 }
 
 impl Notes {
-    /// Adds a line; the oldest one makes room, and is returned.
-    pub fn log(&mut self, entry: LogEntry) -> Option<LogEntry> {
-        let oldest = if self.logs.len() == LOGS_MAX { self.logs.pop_front() } else { None };
+    /// Adds a line.
+    pub fn log(&mut self, entry: LogEntry) {
         self.logs.push_back(entry);
-        oldest
+    }
+
+    /// Takes the oldest line out, if there are more than `most`.
+    pub fn shorten(&mut self, most: usize) -> Option<LogEntry> {
+        if self.logs.len() > most { self.logs.pop_front() } else { None }
     }
 
     /// The records that hold the texts.

@@ -131,6 +131,12 @@ impl Past {
         self.closed_from = self.closed_from.min(position);
     }
 
+    /// Those that are remembered, the newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = JobId> {
+        let numbers = (self.oldest()..self.noted).rev();
+        numbers.map(|number| self.ring[number as usize % PAST_MAX])
+    }
+
     /// How many are remembered.
     pub fn len(&self) -> usize {
         self.ring.len()

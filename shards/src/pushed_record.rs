@@ -2,6 +2,7 @@
 
 use crate::command::{NewJob, Repeat};
 use crate::dependency::Unmet;
+use crate::extras::Extras;
 use crate::id::JobId;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -34,8 +35,17 @@ mod part {
     pub(super) const REPEAT: u16 = 1 << 11;
     pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
     pub(super) const UNMET: u16 = 1 << 13;
+    /// There are parts that no bit was left for: [`super::more`].
+    pub(super) const MORE: u16 = 1 << 14;
     /// Those of all parts there are.
-    pub(super) const ALL: u16 = (1 << 14) - 1;
+    pub(super) const ALL: u16 = (1 << 15) - 1;
+}
+
+/// Bits of the word that follows the other parts if there is one.
+mod more {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const EXTRAS: u32 = 1 << 1;
+    pub(super) const ALL: u32 = (1 << 2) - 1;
 }
 
 impl<'a> Pushed<'a> {
@@ -56,6 +66,17 @@ impl<'a> Pushed<'a> {
             | bit(job.repeat.is_some(), part::REPEAT)
             | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
             | bit(!job.unmet.is_empty(), part::UNMET)
+            | bit(self.more() != 0, part::MORE)
+    }
+
+    fn more(&self) -> u32 {
+        let bit = |given: bool, bit: u32| if given { bit } else { 0 };
+        bit(self.job.name.is_some(), more::NAME) | bit(self.job.extras.is_some(), more::EXTRAS)
+    }
+
+    fn more_len(&self) -> usize {
+        let extras = self.job.extras.as_deref();
+        4 + self.job.name.map_or(0, |name| 2 + name.len()) + extras.map_or(0, Extras::encoded_len)
     }
 
     fn texts(&self) -> [(u16, &[u8]); 5] {
@@ -79,6 +100,7 @@ impl<'a> Pushed<'a> {
         len += sized(part::TTL, 8) + sized(part::TIMEOUT, 4);
         len += sized(part::REPEAT, 16) + sized(part::REPEAT_LIMIT, 8);
         len += sized(part::UNMET, 4 + self.job.unmet.bytes().len());
+        len += sized(part::MORE, self.more_len());
         len + self.texts().iter().map(|(bit, text)| sized(*bit, 2 + text.len())).sum::<usize>()
     }
 
@@ -123,6 +145,15 @@ impl<'a> Pushed<'a> {
             out.u32(unmet.len() as u32);
             out.bytes(unmet);
         }
+        if parts & part::MORE != 0 {
+            out.u32(self.more());
+            if let Some(name) = self.job.name {
+                out.short(name.as_bytes());
+            }
+            if let Some(extras) = &self.job.extras {
+                extras.encode(out);
+            }
+        }
     }
 
     pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
@@ -163,6 +194,16 @@ impl<'a> Pushed<'a> {
         if has(part::UNMET) {
             let bytes = from.u32()?;
             job.unmet = Unmet::decode(from.bytes(bytes as usize)?)?;
+        }
+        if has(part::MORE) {
+            let parts = from.u32()?;
+            if parts & !more::ALL != 0 {
+                return Err(Malformed("it has a part that is not known to this release"));
+            }
+            job.name = (parts & more::NAME != 0).then(|| from.text()).transpose()?;
+            if parts & more::EXTRAS != 0 {
+                job.extras = Some(Box::new(Extras::decode(&mut from)?));
+            }
         }
         job.data = from.rest();
         Ok(Self { id, queue, run_at_ms, job })

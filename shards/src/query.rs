@@ -24,6 +24,16 @@ pub struct JobView<'a> {
     pub outcome: Option<&'a Outcome>,
     /// The name of its queue.
     pub queue: &'a str,
+    /// What its client calls it.
+    pub name: Option<&'a str>,
+}
+
+impl JobView<'_> {
+    /// When it was made, in milliseconds since the epoch; as its client says, if he says so.
+    pub fn created_at_ms(&self) -> u64 {
+        let extras = self.options.and_then(|options| options.extras.as_deref());
+        extras.and_then(|extras| extras.made_at_ms).unwrap_or_else(|| self.job.id.made_at_ms())
+    }
 }
 
 /// How many of each thing a shard holds, for metrics.
@@ -89,6 +99,7 @@ impl Shard {
             lease: (job.state == State::Active).then(|| &self.leases[job.detail]),
             outcome: self.jobs.outcome_of(index),
             queue: &self.queues[job.queue].name,
+            name: self.name_of(index),
         }
     }
 

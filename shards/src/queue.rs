@@ -3,8 +3,10 @@
 use crate::ended::Ended;
 use crate::id::{Slot, fnv1a};
 use crate::job::{Jobs, State, Stored};
+use crate::job_names::JobNames;
 use crate::limits::Limits;
 use crate::listing::States;
+use crate::minutes::Minutes;
 use crate::ready::Ready;
 use crate::roll::Roll;
 use crate::slab::{List, NONE, Slab};
@@ -30,6 +32,8 @@ pub struct Queue {
     pub waiters: List<AtQueue>,
     /// The record that stopped delivery, while it is stopped.
     pub paused: Option<Stored>,
+    /// What clients call its jobs, if they do.
+    pub names: Option<Box<JobNames>>,
     /// How fast and how many jobs may leave it, if that is limited.
     pub limits: Option<Box<Limits>>,
     /// Long commands that work on it or wait for their turn.
@@ -38,6 +42,8 @@ pub struct Queue {
     pub busy: bool,
     /// Whether its name has been taken from it: what is left in it is being removed.
     pub detached: bool,
+    /// Jobs completed, and attempts failed, by the minute.
+    pub done: [Minutes; 2],
     /// Completed jobs whose place among the ends is below this were forgotten for age or number.
     pub evicted_below: u64,
     /// The same, as the log says.

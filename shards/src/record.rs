@@ -19,8 +19,8 @@
 //! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
 
 use crate::changed::Changed;
-use crate::command::{Limit, Stack};
-use crate::cron_record::{CronRan, CronSet, decode_name};
+use crate::command::{Limit, PerSpan, Stack};
+use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
@@ -200,7 +200,8 @@ mod kind {
     pub(super) const BURIED_AT: u8 = 26;
     pub(super) const RATE_LIMITED: u8 = 40;
     pub(super) const ACTIVE_LIMITED: u8 = 41;
-    pub(super) const CRON_SET: u8 = 80;
+    /// [`RATE_LIMITED`] with a span of its own, or an end.
+    pub(super) const RATE_LIMITED_FOR: u8 = 42;
     pub(super) const CRON_RAN: u8 = 81;
     pub(super) const CRON_MISSED: u8 = 82;
     pub(super) const CRON_REMOVED: u8 = 83;
@@ -227,12 +228,18 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::changed::kind::PUT_OFF, "put-off"),
     (crate::changed::kind::PROGRESSED, "progressed"),
     (crate::changed::kind::LOGGED, "logged"),
+    (crate::changed::kind::FLAGGED, "flagged"),
+    (crate::changed::kind::LOG_CUT, "log-cut"),
+    (crate::changed::kind::KEY_FREED, "key-freed"),
+    (crate::changed::kind::KEY_EXTENDED, "key-extended"),
     (kind::BURIED_AT, "buried-at"),
     (kind::RATE_LIMITED, "rate-limited"),
+    (kind::RATE_LIMITED_FOR, "rate-limited-for"),
     (kind::ACTIVE_LIMITED, "active-limited"),
     (kind::MET, "met"),
     (kind::REPEATED, "repeated"),
-    (kind::CRON_SET, "cron-set"),
+    (cron_record::kind::SET, "cron-set"),
+    (cron_record::kind::SET_WITH, "cron-set-with"),
     (kind::CRON_RAN, "cron-ran"),
     (kind::CRON_MISSED, "cron-missed"),
     (kind::CRON_REMOVED, "cron-removed"),
@@ -270,6 +277,9 @@ impl Record<'_> {
             | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
+            Self::Limited { queue, limit: Limit::Rate(Some(rate)) } if !rate.is_plain() => {
+                4 + 4 + 8 + queue.len()
+            }
             Self::Limited { queue, .. } => 4 + queue.len(),
             Self::CronSet(set) => set.encoded_len(),
             Self::CronRan(ran) => ran.encoded_len(),
@@ -337,9 +347,18 @@ impl Record<'_> {
                 out.id(*id);
                 out.u64(*run_at_ms);
             }
-            Self::Limited { queue, limit: Limit::PerSecond(limit) | Limit::Active(limit) } => {
+            Self::Limited { queue, limit } => {
                 // A limit is at least 1: zero stands for none.
-                out.u32(limit.unwrap_or(0));
+                match limit {
+                    Limit::Rate(rate) => {
+                        out.u32(rate.map_or(0, |rate| rate.jobs));
+                        if let Some(rate) = rate.filter(|rate| !rate.is_plain()) {
+                            out.u32(rate.span_ms);
+                            out.u64(rate.until_ms);
+                        }
+                    }
+                    Limit::Active(limit) => out.u32(limit.unwrap_or(0)),
+                }
                 out.bytes(queue.as_bytes());
             }
             Self::Paused { queue, paused } => {
@@ -381,9 +400,12 @@ impl Record<'_> {
             Self::Revived { .. } => kind::REVIVED,
             Self::Removed { .. } => kind::REMOVED,
             Self::Paused { .. } => kind::PAUSED,
-            Self::Limited { limit: Limit::PerSecond(_), .. } => kind::RATE_LIMITED,
+            Self::Limited { limit: Limit::Rate(Some(rate)), .. } if !rate.is_plain() => {
+                kind::RATE_LIMITED_FOR
+            }
+            Self::Limited { limit: Limit::Rate(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
-            Self::CronSet(_) => kind::CRON_SET,
+            Self::CronSet(set) => set.kind(),
             Self::CronRan(_) => kind::CRON_RAN,
             Self::CronMissed { .. } => kind::CRON_MISSED,
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
@@ -438,11 +460,15 @@ impl<'a> Record<'a> {
             kind::RELEASED => Self::Released { id: from.id()? },
             kind::REVIVED => Self::Revived { id: from.id()?, run_at_ms: from.u64()? },
             kind::REMOVED => Self::Removed { id: from.id()? },
-            kind::RATE_LIMITED | kind::ACTIVE_LIMITED => {
+            kind::RATE_LIMITED | kind::ACTIVE_LIMITED | kind::RATE_LIMITED_FOR => {
                 let limit = Some(from.u32()?).filter(|&limit| limit > 0);
-                let limit = match kind {
-                    kind::RATE_LIMITED => Limit::PerSecond(limit),
-                    _ => Limit::Active(limit),
+                let limit = match (kind, limit) {
+                    (kind::RATE_LIMITED, limit) => Limit::Rate(limit.map(PerSpan::per_second)),
+                    (kind::RATE_LIMITED_FOR, Some(jobs)) => {
+                        let (span_ms, until_ms) = (from.u32()?.max(1), from.u64()?);
+                        Limit::Rate(Some(PerSpan { jobs, span_ms, until_ms }))
+                    }
+                    (_, limit) => Limit::Active(limit),
                 };
                 Self::Limited { queue: utf8(from.rest())?, limit }
             }
@@ -450,7 +476,9 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
-            kind::CRON_SET => Self::CronSet(CronSet::decode(from)?),
+            cron_record::kind::SET | cron_record::kind::SET_WITH => {
+                Self::CronSet(CronSet::decode(kind, from)?)
+            }
             kind::CRON_RAN => Self::CronRan(CronRan::decode(from)?),
             kind::CRON_MISSED => {
                 let next_run_ms = from.u64()?;

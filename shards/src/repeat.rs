@@ -6,6 +6,7 @@
 
 use crate::command::{NewJob, Repeat};
 use crate::event::Step;
+use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::kept_record::{KeptJob, Place, Rare};
@@ -122,8 +123,10 @@ impl Shard {
         let queue = about.queue;
         let id = self.ids.make(now_ms, self.queues[queue].slot);
         // Out of their places while they lend their texts to the record.
-        let (name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
-        let Some(next) = self.next_run(now_ms, id, job, &name, key.as_deref()) else { return };
+        let (queue_name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
+        let name: Option<Box<str>> = self.name_of(job).map(Into::into);
+        let texts = (&*queue_name, name.as_deref(), key.as_deref());
+        let Some(next) = self.next_run(now_ms, id, job, texts) else { return };
         let record = Record::Repeated(Repeated { ended, next: Box::new(next) });
         let stored = out.journal.append(&record);
         if series.durable {
@@ -202,8 +205,7 @@ impl Shard {
         now_ms: u64,
         id: JobId,
         job: u32,
-        queue: &'a str,
-        unique_key: Option<&'a str>,
+        (queue, name, unique_key): (&'a str, Option<&'a str>, Option<&'a str>),
     ) -> Option<KeptJob<'a>> {
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
@@ -211,7 +213,11 @@ impl Shard {
         let run_at_ms = series.next_due_ms(now_ms);
         let Series { every_ms, limit, ttl_ms, durable, .. } = *series;
         let count = series.count.saturating_add(1);
+        let extras = given.extras.as_deref();
+        let extras = extras.map(|extras| Extras { made_at_ms: None, ..extras.anew(now_ms) });
         let job_now = NewJob {
+            name,
+            extras: extras.map(Box::new),
             priority: about.priority,
             max_attempts: about.max_attempts,
             backoff_ms: about.backoff_ms,

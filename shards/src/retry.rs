@@ -2,20 +2,20 @@
 
 use crate::id::JobId;
 
-/// Longest wait between two attempts.
+/// Longest wait between two attempts of a job that says nothing else.
 pub const BACKOFF_MS_MAX: u64 = 3_600_000;
 
 /// The wait before the next attempt, after `attempts` have failed: exponential in the attempts, with
 /// up to a fifth added, taken from the id so that it is the same wherever it is computed.
-pub fn backoff_ms(base_ms: u32, attempts: u16, id: JobId) -> u64 {
+pub fn backoff_ms(base_ms: u32, attempts: u16, id: JobId, most_ms: u64) -> u64 {
     if base_ms == 0 {
         return 0;
     }
     let doublings = u32::from(attempts.saturating_sub(1)).min(22);
-    let wait_ms = (u64::from(base_ms) << doublings).min(BACKOFF_MS_MAX);
+    let wait_ms = (u64::from(base_ms) << doublings).min(most_ms);
     // The id's chance bits lie above its slot; a prime keeps all of them in play.
     let spread = ((id.0 >> 12) as u64 % 997) * (wait_ms / 5) / 996;
-    (wait_ms + spread).min(BACKOFF_MS_MAX)
+    (wait_ms + spread).min(most_ms)
 }
 
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tests {
             let id = JobId(chance << 12);
             for attempts in 1..=5_u16 {
                 let least = 1000 << (attempts - 1);
-                let wait = backoff_ms(1000, attempts, id);
+                let wait = backoff_ms(1000, attempts, id, BACKOFF_MS_MAX);
                 assert!((least..=least + least / 5).contains(&wait), "{wait} after {attempts}");
             }
         }
@@ -36,8 +36,8 @@ mod tests {
 
     #[test]
     fn backoff_has_a_ceiling_and_zero_means_at_once() {
-        assert_eq!(backoff_ms(86_400_000, 1, JobId(0)), BACKOFF_MS_MAX);
-        assert_eq!(backoff_ms(1, 1000, JobId(0)), 4_194_304.min(BACKOFF_MS_MAX));
-        assert_eq!(backoff_ms(0, 9, JobId(0)), 0);
+        assert_eq!(backoff_ms(86_400_000, 1, JobId(0), BACKOFF_MS_MAX), BACKOFF_MS_MAX);
+        assert_eq!(backoff_ms(1, 1000, JobId(0), BACKOFF_MS_MAX), 4_194_304.min(BACKOFF_MS_MAX));
+        assert_eq!(backoff_ms(0, 9, JobId(0), BACKOFF_MS_MAX), 0);
     }
 }

@@ -116,6 +116,29 @@ impl Roll {
         self.chunks.range(at..).flat_map(|chunk| &chunk.jobs).copied().skip(place)
     }
 
+    /// The jobs before `until`, the last one first; all of them if that is `None`.
+    pub fn before<'a>(
+        &'a self,
+        jobs: &'a Slab<Job>,
+        until: Option<JobId>,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let (chunks, skip) = match until {
+            Some(id) if !self.chunks.is_empty() => {
+                let at = self.chunk_of(id);
+                let chunk = &self.chunks[at].jobs;
+                let place = chunk.partition_point(|&other| jobs[other].id < id);
+                (at + 1, chunk.len() - place)
+            }
+            _ => (self.chunks.len(), 0),
+        };
+        self.chunks
+            .range(..chunks)
+            .rev()
+            .flat_map(|chunk| chunk.jobs.iter().rev())
+            .copied()
+            .skip(skip)
+    }
+
     /// The jobs behind the first `count`, in order. A step per chunk to get there.
     pub fn from(&self, count: u64) -> impl Iterator<Item = u32> + '_ {
         let mut left = count;
@@ -174,6 +197,9 @@ mod tests {
                         model.range(after..).filter(|it| *it.0 > after).map(|it| *it.1).collect();
                     assert_eq!(roll.behind(&jobs, Some(after)).collect::<Vec<_>>(), rest);
                     assert_eq!(roll.behind(&jobs, None).collect::<Vec<_>>(), expected);
+                    let before = model.range(..after).rev().map(|it| *it.1);
+                    assert!(roll.before(&jobs, Some(after)).eq(before));
+                    assert!(roll.before(&jobs, None).eq(expected.iter().rev().copied()));
                 }
             }
         }

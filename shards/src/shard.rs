@@ -7,9 +7,10 @@ use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
 use crate::cron::Crons;
+use crate::dedup::Met;
 use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Refusal, Reply};
-use crate::event::{Listeners, Step};
+use crate::event::Listeners;
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::latency::Timings;
@@ -19,6 +20,7 @@ use crate::past::Past;
 use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
+use crate::retired::Retired;
 use crate::share::Shares;
 use crate::slab::{List, Slab};
 use crate::stats::Totals;
@@ -37,13 +39,13 @@ use std::hash::BuildHasherDefault;
 pub const SLICE: u64 = 500;
 
 /// What a record takes besides its texts, at most, with what it may come to take.
-pub(crate) const JOB_BYTES: u64 = 128 + JOB_UPKEEP_BYTES;
+pub(crate) const JOB_BYTES: u64 = 192 + JOB_UPKEEP_BYTES;
 
 /// What ending a job takes in the log besides texts, at most: of a run, the next one is in it.
 pub(crate) const END_BYTES: u64 = 1024;
 
 /// What the record of a queue's setting takes besides the queue's name.
-pub(crate) const SETTING_BYTES: u64 = 16;
+pub(crate) const SETTING_BYTES: u64 = 32;
 
 /// The answer to what the log has no room for.
 pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
@@ -147,6 +149,7 @@ pub struct Shard {
     pub(crate) watchers: Watchers,
     pub(crate) listeners: Listeners,
     pub(crate) past: Past,
+    pub(crate) retired: Retired,
     /// What shards of other jobs have to learn, since effects were last handed out.
     pub(crate) notices: Vec<Notice>,
     /// Custom ids that came or went since effects were last handed out.
@@ -209,6 +212,7 @@ impl Shard {
             watchers: Watchers::default(),
             listeners: Listeners::default(),
             past: Past::default(),
+            retired: Retired::default(),
             notices: Vec::new(),
             names: Vec::new(),
             entries: Vec::new(),
@@ -233,8 +237,8 @@ impl Shard {
             }
             Command::Ack { acks } => self.ack(now_ms, caller, acks, out),
             Command::Fail(fail) => self.fail(now_ms, caller, fail, out),
-            Command::Heartbeat { job, token } => {
-                let reply = match self.renew(now_ms, caller.client, *job, *token) {
+            Command::Heartbeat(beat) => {
+                let reply = match self.renew(now_ms, caller.client, *beat) {
                     Ok(()) => Reply::Done,
                     Err(refusal) => Reply::Refused { place: 0, refusal },
                 };
@@ -243,7 +247,7 @@ impl Shard {
             Command::Heartbeats { beats } => {
                 let alive = beats
                     .iter()
-                    .filter(|(job, token)| self.renew(now_ms, caller.client, *job, *token).is_ok())
+                    .filter(|beat| self.renew(now_ms, caller.client, **beat).is_ok())
                     .count();
                 out.effects.replies.push((caller.request, Reply::Count(alive as u64)));
             }
@@ -253,13 +257,29 @@ impl Shard {
             }
             Command::Pause { queue, paused } => self.pause(now_ms, caller, queue, *paused, out),
             Command::RetryFailed { queue, job, count } => {
-                let (ended, job, count) = (State::Failed, *job, *count);
-                self.retry_ended(now_ms, caller, &Retry { queue, ended, job, count }, out);
+                let (ended, job, count, until_ms) = (State::Failed, *job, *count, u64::MAX);
+                self.retry_ended(
+                    now_ms,
+                    caller,
+                    &Retry { queue, ended, job, count, until_ms },
+                    out,
+                );
             }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
-            Command::RetryCompleted { queue, job } => {
-                let (ended, job, count) = (State::Completed, *job, u64::MAX);
-                self.retry_ended(now_ms, caller, &Retry { queue, ended, job, count }, out);
+            Command::RetryCompleted { queue, job, count, until_ms } => {
+                let (ended, job, count, until_ms) = (State::Completed, *job, *count, *until_ms);
+                self.retry_ended(
+                    now_ms,
+                    caller,
+                    &Retry { queue, ended, job, count, until_ms },
+                    out,
+                );
+            }
+            Command::FreeKey { queue, key } => {
+                self.free_key(now_ms, caller, (queue, key), out);
+            }
+            Command::PromoteAll { queue, count } => {
+                self.promote_all(now_ms, caller, queue, *count, out);
             }
             Command::Drain { queue } => self.drain(now_ms, caller, queue, out),
             Command::PurgeFailed { queue } => self.purge_failed(now_ms, caller, queue, out),
@@ -270,6 +290,9 @@ impl Shard {
             Command::RemoveCron { name } => self.remove_cron(caller, name, out),
             Command::StartCrons => self.start_crons(now_ms),
             Command::AddWebhook(webhook) => self.add_webhook_live(now_ms, caller, webhook, out),
+            Command::EnableWebhook { id, enabled } => {
+                self.enable_webhook(caller, *id, *enabled, out);
+            }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
@@ -303,19 +326,28 @@ impl Shard {
         let slot = self.queues[queue].slot;
         let first = out.effects.pushed.len();
         for job in jobs {
-            if let Some(key) = job.unique_key
-                && let Some(holder) = self.unique.holder(&self.jobs, queue, key)
-            {
-                out.effects.pushed.push(holder);
-                self.emit(now_ms, holder, Step::Duplicated, out.effects);
-                continue;
-            }
+            let replaced = match self.meet_holder(now_ms, queue, job, out) {
+                Met::Nobody => None,
+                Met::Goes(holder) => Some(holder),
+                Met::Stays(holder) => {
+                    out.effects.pushed.push(holder);
+                    continue;
+                }
+            };
             let id = self.ids.make(now_ms, slot);
+            let mut job = job.clone();
+            if let Some(extras) = &mut job.extras {
+                **extras = extras.anew(now_ms);
+                // A delay counts from when the job was made, as its client says.
+                let made_at_ms = extras.made_at_ms.unwrap_or(now_ms);
+                job.delay_ms = made_at_ms.saturating_add(job.delay_ms).saturating_sub(now_ms);
+            }
             let run_at_ms = now_ms + job.delay_ms;
-            let pushed = Pushed { id, queue: queue_name, run_at_ms, job: job.clone() };
+            let durable = job.durable;
+            let pushed = Pushed { id, queue: queue_name, run_at_ms, job };
             let record = Record::Pushed(pushed);
             let stored = out.journal.append(&record);
-            if job.durable {
+            if durable {
                 out.journal.require_sync();
             }
             let Record::Pushed(pushed) = &record else { continue };
@@ -323,6 +355,9 @@ impl Shard {
             out.effects.pushed.push(index);
             self.emit_push(now_ms, index, out.effects);
             self.totals.pushed += 1;
+            if let Some(replaced) = replaced {
+                self.remove_one(now_ms, replaced, out);
+            }
         }
         let last = out.effects.pushed.len();
         out.effects.replies.push((caller.request, Reply::Pushed(first..last)));

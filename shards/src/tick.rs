@@ -92,6 +92,9 @@ impl Shard {
             let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
             let queue = self.jobs.slab[job].queue;
             if timed_out {
+                if let Some(token) = lease.token {
+                    self.retired.note(self.jobs.slab[job].id, token);
+                }
                 self.fail_attempt(now_ms, job, "Job timeout exceeded".into(), false, out);
             } else {
                 self.stall_one(now_ms, job, out);

@@ -78,6 +78,9 @@ impl Trigger {
     }
 }
 
+/// Beside the events that a webhook asks for: it is told of none for now.
+const DISABLED: u32 = 1 << 31;
+
 /// A set of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Triggers(u32);
@@ -97,6 +100,22 @@ impl Triggers {
     /// One bit for each event, by its number.
     pub fn bits(self) -> u32 {
         self.0
+    }
+
+    /// The bits of the events alone.
+    pub fn named_bits(self) -> u32 {
+        self.0 & !DISABLED
+    }
+
+    /// The same events for a webhook that is told of them, or of nothing for now.
+    #[must_use]
+    fn enabled(self, enabled: bool) -> Self {
+        Self(self.named_bits() | if enabled { 0 } else { DISABLED })
+    }
+
+    /// Whether it is told of anything.
+    pub fn is_enabled(self) -> bool {
+        self.0 & DISABLED == 0
     }
 
     /// The events, in the order of their numbers.
@@ -158,6 +177,30 @@ impl Shard {
         out.effects.replies.push((caller.request, Reply::Done));
     }
 
+    pub(crate) fn enable_webhook<J: Journal>(
+        &mut self,
+        caller: Caller,
+        id: u128,
+        enabled: bool,
+        out: &mut Out<'_, J>,
+    ) {
+        let known = self.webhooks.0.get(&id).cloned();
+        if let Some(webhook) = known.as_ref().filter(|webhook| webhook.is_enabled() != enabled) {
+            // All of it is told again: one record is the whole truth about a webhook.
+            let added = WebhookAdded {
+                id,
+                created_at_ms: webhook.created_at_ms,
+                url: &webhook.url,
+                events: webhook.events.enabled(enabled),
+                queue: webhook.queue.as_deref(),
+                secret: webhook.secret.as_ref().map(|secret| &*secret.0),
+            };
+            let stored = out.journal.append(&Record::WebhookAdded(added));
+            self.add_webhook(&added, stored);
+        }
+        out.effects.replies.push((caller.request, Reply::Count(u64::from(known.is_some()))));
+    }
+
     pub(crate) fn remove_webhook_live<J: Journal>(
         &mut self,
         caller: Caller,
@@ -205,6 +248,11 @@ impl Shard {
 }
 
 impl Webhook {
+    /// Whether it is told of anything.
+    pub fn is_enabled(&self) -> bool {
+        self.events.is_enabled()
+    }
+
     /// All that is durable of it, as text; of a secret only whether it is the same.
     pub(crate) fn facts(&self) -> String {
         let secret = self.secret.as_ref().map(|secret| fnv1a(secret.0.as_bytes()));

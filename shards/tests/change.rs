@@ -196,7 +196,8 @@ fn an_unrecoverable_failure_spends_no_more_attempts_and_keeps_its_stack() {
     let job = bed.push("q", NewJob { max_attempts: 9, ..NewJob::default() });
     let (_, token) = bed.pull(1, "q", 1)[0];
     let stack = Stack { lines: 2, texts: b"\xa1a\xa1b" };
-    let fail = Fail { job, token: Some(token), error: "no", stack, unrecoverable: true };
+    let fail =
+        Fail { job, token: Some(token), error: "no", stack, unrecoverable: true, remove: false };
     outcome(bed.ask(1, &Command::Fail(fail))).unwrap();
     let view = bed.shard.view(bed.shard.find(job).unwrap());
     assert_eq!((view.job.state, view.job.attempts), (State::Failed, 1));

@@ -15,7 +15,8 @@ const DRAIN: Command<'static> = Command::Drain { queue: "q" };
 const PURGE: Command<'static> = Command::PurgeFailed { queue: "q" };
 const OBLITERATE: Command<'static> = Command::Obliterate { queue: "q" };
 const RETRY: Command<'static> = Command::RetryFailed { queue: "q", job: None, count: u64::MAX };
-const REDO: Command<'static> = Command::RetryCompleted { queue: "q", job: None };
+const REDO: Command<'static> =
+    Command::RetryCompleted { queue: "q", job: None, count: u64::MAX, until_ms: u64::MAX };
 const PENDING: &[State] = &[State::Waiting, State::Delayed];
 
 fn delayed() -> NewJob<'static> {
@@ -350,10 +351,20 @@ fn what_was_completed_runs_anew_under_its_own_id() {
     for (job, token) in bed.pull(1, "q", 2) {
         bed.ack(job, Some(token)).unwrap();
     }
-    let one = Command::RetryCompleted { queue: "q", job: Some(jobs[0]) };
+    let one = Command::RetryCompleted {
+        queue: "q",
+        job: Some(jobs[0]),
+        count: u64::MAX,
+        until_ms: u64::MAX,
+    };
     assert_eq!(bed.ask(1, &one), Some(Reply::Count(1)));
     assert_eq!(bed.ask(1, &one), Some(Reply::Count(0)), "it is not completed now");
-    let elsewhere = Command::RetryCompleted { queue: "other", job: Some(jobs[1]) };
+    let elsewhere = Command::RetryCompleted {
+        queue: "other",
+        job: Some(jobs[1]),
+        count: u64::MAX,
+        until_ms: u64::MAX,
+    };
     assert_eq!(bed.ask(1, &elsewhere), Some(Reply::Count(0)));
     assert_eq!(bed.ask(1, &REDO), Some(Reply::Count(1)));
     for &job in &jobs {

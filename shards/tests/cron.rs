@@ -19,6 +19,7 @@ fn every(name: &str, interval_ms: u64) -> SetCron<'_> {
         timezone: None,
         priority: 3,
         runs_max: None,
+        job: None,
         plan: Plan::every(interval_ms, None).unwrap(),
         moved: None,
     }

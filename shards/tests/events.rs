@@ -63,7 +63,12 @@ fn fail(bed: &mut Bed, queue: &str, unrecoverable: bool) -> JobId {
 
 fn ack(bed: &mut Bed, queue: &str) -> JobId {
     let (job, token) = bed.pull(1, queue, 1)[0];
-    bed.run(1, &Command::Ack { acks: &[Ack { job, token: Some(token), result: b"\xa4done" }] });
+    bed.run(
+        1,
+        &Command::Ack {
+            acks: &[Ack { job, token: Some(token), result: b"\xa4done", remove: false }],
+        },
+    );
     job
 }
 
@@ -107,6 +112,7 @@ fn pushed_is_told_of_the_jobs_of_a_schedule() {
         timezone: None,
         priority: 0,
         runs_max: Some(1),
+        job: None,
         plan: Plan::every(500, None).unwrap(),
         moved: None,
     };
@@ -197,7 +203,10 @@ fn retried_tells_which_end_a_job_came_back_from() {
         bed.run(1, &Command::RetryFailed { queue: "q", job, count });
         assert_eq!(heard(&bed), ["retried failed"]);
         ack(&mut bed, "q");
-        bed.run(1, &Command::RetryCompleted { queue: "q", job });
+        bed.run(
+            1,
+            &Command::RetryCompleted { queue: "q", job, count: u64::MAX, until_ms: u64::MAX },
+        );
         assert_eq!(heard(&bed), ["retried completed"]);
         bed.run(1, &Command::Obliterate { queue: "q" });
     }

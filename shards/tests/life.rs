@@ -4,7 +4,7 @@
 mod support;
 
 use corq_shards::change::Change;
-use corq_shards::command::{Ack, Command, Limit, NewJob, Pull};
+use corq_shards::command::{Ack, Beat, Command, Limit, NewJob, PerSpan, Pull};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use support::{Bed, locked, outcome};
@@ -112,7 +112,12 @@ fn a_heartbeat_gives_the_whole_lock_again() {
     let (_, token) = bed.pull(1, "q", 1)[0];
     for _ in 0..5 {
         bed.pass(20_000);
-        assert_eq!(outcome(bed.ask(1, &Command::Heartbeat { job, token: Some(token) })), Ok(()));
+        assert_eq!(
+            outcome(
+                bed.ask(1, &Command::Heartbeat(Beat { job, token: Some(token), ttl_ms: None }))
+            ),
+            Ok(())
+        );
     }
     bed.ack(job, Some(token)).unwrap();
 }
@@ -139,7 +144,7 @@ fn disconnect_keeps_what_lives_elsewhere() {
     bed.ask(7, &Command::Pull(Pull { detach: true, ..locked("q") }));
     let renewed = bed.data("q", b"2");
     let (_, token) = bed.pull(7, "q", 1)[0];
-    bed.ask(8, &Command::Heartbeat { job: renewed, token: Some(token) });
+    bed.ask(8, &Command::Heartbeat(Beat { job: renewed, token: Some(token), ttl_ms: None }));
     bed.run(7, &Command::Disconnect);
     assert_eq!(bed.state(detached), Some(State::Active));
     assert_eq!(bed.state(renewed), Some(State::Active));
@@ -196,8 +201,12 @@ fn an_ack_of_many_is_all_or_nothing() {
         bed.data("q", b"1");
     }
     let pulled = bed.pull(1, "q", 3);
-    let ack =
-        |place: usize| Ack { job: pulled[place].0, token: Some(pulled[place].1), result: &[] };
+    let ack = |place: usize| Ack {
+        job: pulled[place].0,
+        token: Some(pulled[place].1),
+        result: &[],
+        remove: false,
+    };
     let twice = [ack(0), ack(1), ack(0)];
     assert_eq!(
         bed.ask(1, &Command::Ack { acks: &twice }),
@@ -249,7 +258,7 @@ fn completed_jobs_are_kept_by_number_and_by_age() {
 #[test]
 fn a_job_is_not_delivered_by_the_tick_that_finds_its_life_over() {
     let mut bed = Bed::new();
-    let limit = Limit::PerSecond(Some(1));
+    let limit = Limit::Rate(Some(PerSpan::per_second(1)));
     bed.run(1, &Command::Limit { queue: "q", limit });
     bed.data("q", b"1");
     assert_eq!(bed.pull(1, "q", 1).len(), 1, "the token is spent");

@@ -3,7 +3,7 @@
 
 mod support;
 
-use corq_shards::command::{Clean, Command, Limit, NewJob, Pull};
+use corq_shards::command::{Clean, Command, Limit, NewJob, PerSpan, Pull};
 use corq_shards::effect::Reply;
 use corq_shards::job::State;
 use support::{Bed, locked};
@@ -13,7 +13,7 @@ fn limit(bed: &mut Bed, limit: Limit) {
 }
 
 fn rate(bed: &mut Bed, per_second: u32) {
-    limit(bed, Limit::PerSecond(Some(per_second)));
+    limit(bed, Limit::Rate(Some(PerSpan::per_second(per_second))));
 }
 
 fn active(bed: &mut Bed, max: u32) {
@@ -118,11 +118,11 @@ fn saying_the_rate_again_or_changing_it_fills_no_bucket() {
 
 #[test]
 fn taking_a_limit_back_serves_those_who_wait() {
-    for back in [Limit::PerSecond(None), Limit::Active(None)] {
+    for back in [Limit::Rate(None), Limit::Active(None)] {
         let mut bed = Bed::new();
         push(&mut bed, 3);
         match back {
-            Limit::PerSecond(_) => rate(&mut bed, 1),
+            Limit::Rate(_) => rate(&mut bed, 1),
             Limit::Active(_) => active(&mut bed, 1),
         }
         assert_eq!(bed.pull(1, "q", 3).len(), 1);
@@ -250,8 +250,8 @@ fn limits_survive_a_restart_with_a_full_bucket_and_go_with_their_queue() {
     assert_eq!(bed.pull(1, "q", 9).len(), 9);
     bed.shard.audit().unwrap();
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
-    limit(&mut bed, Limit::PerSecond(None));
+    limit(&mut bed, Limit::Rate(None));
     let records = bed.journal.records.len();
-    limit(&mut bed, Limit::PerSecond(None));
+    limit(&mut bed, Limit::Rate(None));
     assert_eq!(bed.journal.records.len(), records, "no record for what is so already");
 }

@@ -4,6 +4,7 @@
 mod support;
 
 use corq_shards::command::NewJob;
+use corq_shards::extras::Extras;
 use corq_shards::record::{KINDS, Record};
 use support::Bed;
 
@@ -15,7 +16,7 @@ fn jobs() -> [(Vec<u8>, usize); 2] {
     let mut bed = Bed::new();
     bed.push("q", NewJob { data: b"\x01", ..NewJob::default() });
     bed.keep_one(0);
-    let jobs = [(bed.journal.records[0].clone(), 14), (bed.journal.records[1].clone(), 8)];
+    let jobs = [(bed.journal.records[0].clone(), 15), (bed.journal.records[1].clone(), 8)];
     assert!(jobs.iter().all(|(record, _)| Record::decode(record).is_ok()));
     jobs
 }
@@ -28,6 +29,25 @@ fn parts_that_are_not_known_are_refused() {
             newer[PARTS_AT + bit / 8] |= 1 << (bit % 8);
             let refused = Record::decode(&newer).unwrap_err().to_string();
             assert!(refused.contains("not known to this release"), "bit {bit}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn parts_behind_the_others_and_rules_that_are_not_known_are_refused() {
+    /// Where those bits are in the record of a job with rules in a queue `q`; those of the rules follow.
+    const MORE_AT: usize = 49;
+    let mut bed = Bed::new();
+    let extras = Some(Box::new(Extras { keep_logs: Some(1), ..Extras::default() }));
+    bed.push("q", NewJob { data: b"\x01", extras, ..NewJob::default() });
+    let record = bed.journal.records[0].clone();
+    assert!(Record::decode(&record).is_ok());
+    for (at, bits) in [(MORE_AT, 2..32), (MORE_AT + 4, 8..16)] {
+        for bit in bits {
+            let mut newer = record.clone();
+            newer[at + bit / 8] |= 1 << (bit % 8);
+            let refused = Record::decode(&newer).unwrap_err().to_string();
+            assert!(refused.contains("not known to this release"), "{at}, bit {bit}: {refused}");
         }
     }
 }

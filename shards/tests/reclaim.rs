@@ -5,7 +5,7 @@ mod support;
 
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
-use corq_shards::command::{Command, Limit, NewJob, Repeat, SetCron};
+use corq_shards::command::{Command, Limit, NewJob, PerSpan, Repeat, SetCron};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
@@ -104,7 +104,10 @@ fn what_was_forgotten_stays_forgotten_when_what_displaced_it_goes() {
         bed.ack(id, Some(token)).unwrap();
     }
     assert_eq!(bed.state(old), None, "displaced");
-    bed.run(1, &Command::RetryCompleted { queue: "q", job: None });
+    bed.run(
+        1,
+        &Command::RetryCompleted { queue: "q", job: None, count: u64::MAX, until_ms: u64::MAX },
+    );
     bed.run(1, &Command::Drain { queue: "q" });
     assert!(displacing.iter().all(|&id| bed.state(id).is_none()));
     pause(&mut bed);
@@ -132,7 +135,7 @@ fn settings_and_schedules_survive_and_are_written_once() {
     for round in 0..100 {
         let paused = round % 2 == 1;
         bed.run(1, &Command::Pause { queue: "q", paused });
-        let limit = Limit::PerSecond(Some(1 + round));
+        let limit = Limit::Rate(Some(PerSpan::per_second(1 + round)));
         bed.run(1, &Command::Limit { queue: "q", limit });
     }
     let plan = Plan::every(900, None).unwrap();
@@ -145,6 +148,7 @@ fn settings_and_schedules_survive_and_are_written_once() {
         timezone: None,
         priority: 3,
         runs_max: None,
+        job: None,
         plan,
         moved: None,
     };
@@ -303,6 +307,7 @@ fn a_schedule_passes_over_the_runs_that_find_no_room() {
         timezone: None,
         priority: 0,
         runs_max: None,
+        job: None,
         plan: Plan::every(1000, None).unwrap(),
         moved: None,
     };

@@ -135,7 +135,15 @@ fn a_run_that_is_run_again_brings_no_second_successor() {
     let mut bed = Bed::new();
     let first = bed.push("q", NewJob { repeat: Some(EVERY), ..NewJob::default() });
     finish(&mut bed, "q");
-    bed.ask(1, &Command::RetryCompleted { queue: "q", job: Some(first) });
+    bed.ask(
+        1,
+        &Command::RetryCompleted {
+            queue: "q",
+            job: Some(first),
+            count: u64::MAX,
+            until_ms: u64::MAX,
+        },
+    );
     assert_eq!(finish(&mut bed, "q"), first);
     let census = bed.shard.census();
     assert_eq!((census.completed, census.delayed), (1, 1));

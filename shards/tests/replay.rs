@@ -4,240 +4,23 @@
 mod support;
 
 use corq_shards::Config;
-use corq_shards::change::Change;
-use corq_shards::changed::{Changed, Level};
-use corq_shards::command::{
-    Ack, AddWebhook, Clean, Command, Fail, Limit, NewJob, Pull, Repeat, SetCron, Stack, Token,
-};
-use corq_shards::dependency::{Notice, Unmet};
+use corq_shards::changed::Changed;
+use corq_shards::command::{Command, NewJob, Pull, Repeat};
+use corq_shards::dependency::Unmet;
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::event::{Event, Step};
+use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
 use corq_shards::record::{Pushed, Record};
-use corq_shards::schedule::Plan;
-use corq_shards::webhook::Triggers;
 use std::collections::{BTreeMap, BTreeSet};
+use support::life::step;
 use support::{Bed, config, locked};
 
 /// The job that a record brought, if it did.
 fn brought_by(bytes: &[u8]) -> Option<JobId> {
     Some(Record::decode(bytes).unwrap().into_pushed()?.id)
-}
-
-/// Some job that was pushed at some time, whatever became of it.
-fn pushed_before(bed: &Bed, chance: &mut Chance) -> JobId {
-    let any = |_| &bed.journal.records[chance.draw() as usize % bed.journal.records.len().max(1)];
-    let ids = (0..bed.journal.records.len().min(20)).map(any);
-    let mut pushed = ids.filter_map(|record| match Record::decode(record).unwrap() {
-        Record::Pushed(pushed) => Some(pushed.id),
-        _ => None,
-    });
-    pushed.next().unwrap_or(JobId(7))
-}
-
-/// One random command, or the passing of time.
-fn step(
-    bed: &mut Bed,
-    chance: &mut Chance,
-    held: &mut Vec<(JobId, Option<Token>)>,
-    late: &mut Vec<Notice>,
-) {
-    let queue = ["a", "b", "c"][chance.draw() as usize % 3];
-    let client = chance.draw() % 4;
-    match chance.draw() % 30 {
-        0..=6 => {
-            let key = format!("k{}", chance.draw() % 5);
-            let name = format!("id{}", bed.request);
-            let every_ms = 1 + chance.draw() % 900;
-            let repeat = Repeat { every_ms, limit: Some(1 + chance.draw() % 4), count: 0 };
-            let mut unmet = Vec::new();
-            for _ in 0..(chance.draw() % 5).saturating_sub(2) {
-                let pushed = pushed_before(bed, chance);
-                Unmet::push(&mut unmet, pushed, ["", "named"][chance.draw() as usize % 2]);
-            }
-            let job = NewJob {
-                unmet: Unmet::new(&unmet),
-                repeat: chance.draw().is_multiple_of(4).then_some(repeat),
-                data: b"\xa5hello",
-                priority: (chance.draw() % 3) as i32,
-                delay_ms: (chance.draw() % 4).saturating_sub(2) * 700,
-                max_attempts: 1 + (chance.draw() % 3) as u16,
-                backoff_ms: (chance.draw() % 2) as u32 * 300,
-                ttl_ms: chance.draw().is_multiple_of(5).then_some(3000),
-                timeout_ms: chance.draw().is_multiple_of(5).then_some(900),
-                unique_key: chance.draw().is_multiple_of(3).then_some(key.as_str()),
-                custom_id: chance.draw().is_multiple_of(4).then_some(name.as_str()),
-                lifo: chance.draw().is_multiple_of(4),
-                remove_on_complete: chance.draw().is_multiple_of(6),
-                remove_on_fail: chance.draw().is_multiple_of(6),
-                ..NewJob::default()
-            };
-            bed.run(client, &Command::Push { queue, jobs: &[job] });
-        }
-        7..=11 => {
-            let count = 1 + (chance.draw() % 3) as u32;
-            let wait = chance.draw() % 2 * 400;
-            let owned = !chance.draw().is_multiple_of(3);
-            let pull =
-                Pull { count, timeout_ms: wait, locked: owned, lock_ttl_ms: 1000, ..locked(queue) };
-            bed.run(client, &Command::Pull(pull));
-        }
-        12..=14 if !held.is_empty() => {
-            let (job, token) = held.swap_remove(chance.draw() as usize % held.len());
-            let acks = [Ack { job, token, result: b"\xa4done" }];
-            bed.run(client, &Command::Ack { acks: &acks });
-        }
-        15 if !held.is_empty() => {
-            let (job, token) = held.swap_remove(chance.draw() as usize % held.len());
-            bed.run(
-                client,
-                &Command::Fail(Fail {
-                    job,
-                    token,
-                    error: "no",
-                    stack: Stack { lines: 1, texts: b"\xa2at" },
-                    unrecoverable: chance.draw().is_multiple_of(4),
-                }),
-            );
-        }
-        16 if !held.is_empty() => {
-            let (job, token) = held[chance.draw() as usize % held.len()];
-            bed.run(client, &Command::Heartbeat { job, token });
-        }
-        17 => {
-            bed.run(client, &Command::Disconnect);
-        }
-        18 => {
-            let paused = chance.draw().is_multiple_of(3);
-            bed.run(client, &Command::Pause { queue, paused });
-            bed.run(client, &Command::RetryFailed { queue, job: None, count: 3 });
-        }
-        20..=24 => change(bed, chance, client),
-        25 | 26 => change_queue(bed, chance, client, queue),
-        27 => step_cron(bed, chance, queue),
-        28 => step_webhook(bed, chance, queue),
-        _ => {
-            bed.pass(chance.draw() % 600);
-        }
-    }
-    let deliveries = bed.effects.deliveries.clone();
-    // Notices may come late, or twice, or be lost in a crash and asked for again.
-    late.append(&mut bed.effects.notices);
-    if chance.draw().is_multiple_of(3) {
-        for notice in std::mem::take(late) {
-            for _ in 0..=chance.draw() % 2 {
-                bed.run(0, &Command::Notice(notice));
-                late.append(&mut bed.effects.notices);
-            }
-        }
-    }
-    if chance.draw().is_multiple_of(40) {
-        late.clear();
-        late.extend(bed.shard.watches_to_renew());
-    }
-    for delivery in deliveries {
-        if bed.shard.view(delivery.job).lease.is_some() {
-            held.push((bed.id(&delivery), delivery.token));
-        }
-    }
-}
-
-/// Something done to a job that may be in any state, or gone.
-fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
-    let known: Vec<JobId> = bed.known().collect();
-    let Some(&job) = known.get(chance.draw() as usize % known.len().max(1)) else { return };
-    let new = NewJob { data: b"\xa3new", unique_key: Some("not news"), ..NewJob::default() };
-    let change = match chance.draw() % 10 {
-        0 => Change::Cancel,
-        1 => Change::Update { job: &new },
-        2 => Change::Prioritize(chance.draw() as i32 % 4),
-        3 => Change::Promote,
-        4 => Change::PutOff(chance.draw() % 3 * 400),
-        5 => Change::Discard,
-        6 => Change::Progress { progress: 12.5, message: None },
-        7 => Change::Progress { progress: 99.0, message: Some("nearly") },
-        8 => Change::Log { level: Level::Warn, message: "look" },
-        _ => {
-            let timeout_ms = chance.draw() % 3 * 300;
-            bed.run(client, &Command::AwaitEnd { job, timeout_ms });
-            return;
-        }
-    };
-    bed.run(client, &Command::Change { job, change });
-}
-
-/// A random command on a queue as a whole.
-fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
-    let some = |draw: u64| (draw.is_multiple_of(2)).then_some(1 + draw as u32 % 4);
-    let states = [State::Waiting, State::Delayed, State::Completed, State::Failed, State::Active];
-    let first = chance.draw() as usize % states.len();
-    let clean = Clean {
-        queue,
-        grace_ms: chance.draw() % 3 * 500,
-        states: &states[first..],
-        limit: 1 + chance.draw() % 5,
-    };
-    let command = match chance.draw() % 8 {
-        0 | 1 => Command::Limit { queue, limit: Limit::PerSecond(some(chance.draw())) },
-        2 | 3 => Command::Limit { queue, limit: Limit::Active(some(chance.draw())) },
-        4 => Command::Clean(clean),
-        5 => Command::RetryCompleted { queue, job: None },
-        6 => Command::PurgeFailed { queue },
-        _ if chance.draw().is_multiple_of(2) => Command::Drain { queue },
-        _ => Command::Obliterate { queue },
-    };
-    bed.run(client, &command);
-}
-
-/// Something about schedules.
-fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
-    let name = ["x", "y", "z"][chance.draw() as usize % 3];
-    let zone = chance.draw().is_multiple_of(2).then_some("Asia/Kolkata");
-    let cron = SetCron {
-        name,
-        queue,
-        data: b"\xa4tick",
-        schedule: Some("*/2 * * * * *"),
-        repeat_every_ms: None,
-        timezone: zone,
-        priority: (chance.draw() % 3) as i32,
-        runs_max: chance.draw().is_multiple_of(3).then_some(4),
-        plan: Plan::at("*/2 * * * * *", zone).unwrap(),
-        moved: None,
-    };
-    let every = SetCron {
-        schedule: None,
-        repeat_every_ms: Some(900),
-        plan: Plan::every(900, zone).unwrap(),
-        ..cron
-    };
-    let command = match chance.draw() % 5 {
-        0 => Command::SetCron(&cron),
-        1 => Command::SetCron(&every),
-        2 => Command::RemoveCron { name },
-        3 => Command::HoldCron { name, held: chance.draw().is_multiple_of(2) },
-        _ => Command::StartCrons,
-    };
-    bed.run(1, &command);
-}
-
-/// A webhook comes or goes.
-fn step_webhook(bed: &mut Bed, chance: &mut Chance, queue: &str) {
-    let id = u128::from(chance.draw() % 3);
-    let webhook = AddWebhook {
-        id,
-        url: "https://example.com/hook",
-        events: Triggers::of_bits(chance.draw() as u32 & 0x7f),
-        queue: chance.draw().is_multiple_of(2).then_some(queue),
-        secret: chance.draw().is_multiple_of(2).then_some("hush"),
-    };
-    let command = match chance.draw() % 2 {
-        0 => Command::RemoveWebhook { id },
-        _ => Command::AddWebhook(&webhook),
-    };
-    bed.run(1, &command);
 }
 
 #[test]
@@ -278,6 +61,10 @@ kinds! {
     Record::Changed(Changed::Prioritized { .. }) => "prioritized",
     Record::Changed(Changed::Promoted { .. }) => "promoted",
     Record::Changed(Changed::PutOff { .. }) => "put off",
+    Record::Changed(Changed::Flagged { .. }) => "flagged",
+    Record::Changed(Changed::LogCut { .. }) => "log cut",
+    Record::Changed(Changed::KeyFreed { .. }) => "key freed",
+    Record::Changed(Changed::KeyExtended { .. }) => "key extended",
     Record::Changed(Changed::Progressed { .. }) => "progressed",
     Record::Changed(Changed::Logged { .. }) => "logged",
     Record::Paused { .. } => "paused",
@@ -343,11 +130,15 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
     let (fits, after) = match event.step {
         Step::Pushed => (before.is_none_or(State::is_end), State::Waiting),
         Step::WaitingChildren => (before == Some(State::Waiting), State::WaitingChildren),
-        Step::Delayed { .. } => (open && before != Some(State::Delayed), State::Delayed),
+        // A delay may be changed while it lasts.
+        Step::Delayed { .. } => (open, State::Delayed),
         Step::Pulled => (open, State::Active),
         Step::Completed { .. } => (before == Some(State::Active), State::Completed),
         Step::Failed { .. } => (before.is_some_and(|it| it != State::Failed), State::Failed),
-        Step::Retried { prev: State::Active } => (before == Some(State::Failed), State::Waiting),
+        // After a failed attempt, or given back.
+        Step::Retried { prev: State::Active } => {
+            (matches!(before, Some(State::Failed | State::Active)), State::Waiting)
+        }
         Step::Retried { prev } => (before == Some(prev), State::Waiting),
         Step::Progress(_) => (before == Some(State::Active), State::Active),
         // It waits again if no failure follows: either is still open.
@@ -430,6 +221,7 @@ fn every_option_of_a_job_survives_its_record() {
     Unmet::push(&mut unmet, JobId(5), "\u{e4}");
     let job = NewJob {
         data: b"\x93\x01\x02\x03",
+        name: Some("kind"),
         priority: -999_999,
         delay_ms: 31_536_000_000,
         max_attempts: 1000,
@@ -447,6 +239,16 @@ fn every_option_of_a_job_survives_its_record() {
         remove_on_complete: true,
         remove_on_fail: true,
         durable: true,
+        extras: Some(Box::new(Extras {
+            backoff: Some(Growth::Fixed),
+            backoff_max_ms: Some(1),
+            stall_timeout_ms: Some(2),
+            keep_logs: Some(3),
+            size_limit: Some(4),
+            stack_lines_max: Some(5),
+            made_at_ms: Some(6),
+            dedup: Some(Dedup { ttl_ms: 7, extend: true, replace: true, until_ms: 8 }),
+        })),
     };
     let record = Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job });
     let mut bytes = vec![0; record.encoded_len()];

@@ -87,7 +87,10 @@ fn go_on(bed: &mut Bed, dice: &mut Dice) {
                 match dice.below(4) {
                     0 => {
                         let result: &[u8] = if dice.one_in(2) { b"" } else { &[0xc0; 20] };
-                        bed.run(1, &Command::Ack { acks: &[Ack { job, token, result }] });
+                        bed.run(
+                            1,
+                            &Command::Ack { acks: &[Ack { job, token, result, remove: false }] },
+                        );
                     }
                     1 | 2 => {
                         let error = "the reason is long, and there is no room for long reasons";
@@ -106,12 +109,15 @@ fn go_on(bed: &mut Bed, dice: &mut Dice) {
         8 => drop(bed.run(1, &Command::Change { job, change: Change::Promote })),
         9 => drop(bed.run(1, &Command::Change { job, change: Change::PutOff(500) })),
         10 => drop(bed.run(1, &Command::RetryFailed { queue, job: Some(job), count: 1 })),
-        11 => drop(bed.run(1, &Command::RetryCompleted { queue, job: None })),
+        11 => drop(bed.run(
+            1,
+            &Command::RetryCompleted { queue, job: None, until_ms: u64::MAX, count: u64::MAX },
+        )),
         12 => {
             let change = Change::Progress { progress: 10.0, message: None };
             bed.run(1, &Command::Change { job, change });
         }
-        _ => drop(bed.run(1, &Command::Limit { queue, limit: Limit::PerSecond(None) })),
+        _ => drop(bed.run(1, &Command::Limit { queue, limit: Limit::Rate(None) })),
     }
 }
 

@@ -90,6 +90,10 @@ pub const CLEAN_MAX: i64 = 1_000_000;
 /// Jobs of a `Clean` that does not say.
 pub const CLEAN_DEFAULT: i64 = 1000;
 
+/// Largest `keepLogs` and `stackTraceLimit`. Chosen: far beyond what is kept, since clients write large
+/// numbers where they mean all.
+pub const LINES_MAX: i64 = 1_000_000;
+
 /// The largest integer that every client can hold exactly, for what has no bound of its own.
 pub const INTEGER_MAX: i64 = (1 << 53) - 1;
 

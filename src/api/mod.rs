@@ -10,7 +10,10 @@ pub mod request;
 pub mod spec;
 mod words;
 
-/// The version of the protocol that is spoken here.
-pub const PROTOCOL_VERSION: u64 = 2;
+/// The newest version of the protocol that is spoken here. Its jobs have names of their own.
+pub const PROTOCOL_VERSION: u64 = 3;
+
+/// The version that is answered to clients that know no newer one.
+pub const PROTOCOL_VERSION_MIN: u64 = 2;
 
 pub use words::{FIELD_REPEATED, UNKNOWN_COMMAND};

@@ -125,6 +125,8 @@ pub struct Ack<'a> {
     pub token: Option<Token>,
     /// One `MessagePack` value, or empty for none.
     pub result: &'a [u8],
+    /// Whether job and result are to be forgotten.
+    pub remove: bool,
 }
 
 /// FAIL.
@@ -140,15 +142,19 @@ pub struct Fail<'a> {
     pub unrecoverable: bool,
     /// Where it went wrong: as many lines as fit 64 KB.
     pub stack: Stack<'a>,
+    /// Whether the job is to be forgotten if it fails for good.
+    pub remove: bool,
 }
 
-/// ACKB and `JobHeartbeatB`: ids with what belongs to each.
+/// ACKB, `JobHeartbeatB` and `ExtendLocks`: ids with what belongs to each.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch<'a> {
     /// The jobs, in the client's order.
     pub ids: Vec<JobRef<'a>>,
     tokens: Vec<Option<Token>>,
     results: Vec<&'a [u8]>,
+    removes: Vec<bool>,
+    durations: Vec<i64>,
 }
 
 impl<'a> Batch<'a> {
@@ -157,7 +163,23 @@ impl<'a> Batch<'a> {
         tokens: Vec<Option<Token>>,
         results: Vec<&'a [u8]>,
     ) -> Self {
-        Self { ids, tokens, results }
+        Self { ids, tokens, results, removes: Vec::new(), durations: Vec::new() }
+    }
+
+    pub(crate) fn with(self, removes: Vec<bool>, durations: Vec<i64>) -> Self {
+        Self { removes, durations, ..self }
+    }
+
+    /// Whether the job at `index` is to be forgotten.
+    #[inline]
+    pub fn remove(&self, index: usize) -> bool {
+        self.removes.get(index).copied().unwrap_or(false)
+    }
+
+    /// For how long the job at `index` is to be held, if that was said.
+    #[inline]
+    pub fn ttl_ms(&self, index: usize) -> Option<u32> {
+        self.durations.get(index).map(|&duration| duration as u32)
     }
 
     /// The token shown for the job at `index`.
@@ -178,12 +200,13 @@ impl<'a> Batch<'a> {
             job: *job,
             token: self.token(index),
             result: self.result(index),
+            remove: self.remove(index),
         })
     }
 }
 
 /// Cron.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Cron<'a> {
     /// The schedule's unique name.
     pub name: &'a str,
@@ -199,6 +222,8 @@ pub struct Cron<'a> {
     pub runs_max: Option<u64>,
     /// IANA name of the zone that the expression is in.
     pub timezone: Option<&'a str>,
+    /// What else they are pushed with, if anything.
+    pub job: Option<Box<NewJob<'a>>>,
 }
 
 /// When a schedule is due.
@@ -242,54 +267,162 @@ pub struct AddWebhook<'a> {
     reason = "it lives on the stack for one call; a box would cost a push an allocation"
 )]
 pub enum Body<'a> {
-    Hello { protocol_version: u64, capabilities: Texts<'a> },
-    Auth { token: &'a str },
+    Hello {
+        protocol_version: u64,
+        capabilities: Texts<'a>,
+    },
+    Auth {
+        token: &'a str,
+    },
     Ping,
-    Push { queue: &'a str, job: NewJob<'a> },
-    PushBatch { queue: &'a str, jobs: Vec<NewJob<'a>> },
+    SubscribeEvents(&'a str),
+    UnsubscribeEvents,
+    Push {
+        queue: &'a str,
+        job: NewJob<'a>,
+    },
+    PushBatch {
+        queue: &'a str,
+        jobs: Vec<NewJob<'a>>,
+    },
     Pull(Pull<'a>),
     PullBatch(Pull<'a>),
     Ack(Ack<'a>),
     AckBatch(Batch<'a>),
     Fail(Fail<'a>),
-    JobHeartbeat { job: JobRef<'a>, token: Option<Token> },
+    JobHeartbeat {
+        job: JobRef<'a>,
+        token: Option<Token>,
+    },
     JobHeartbeatBatch(Batch<'a>),
-    Progress { job: JobRef<'a>, progress: f64, message: Option<&'a str> },
-    AddLog { job: JobRef<'a>, message: &'a str, level: Level },
-    Heartbeat { worker_id: &'a str },
-    WaitJob { job: JobRef<'a>, timeout_ms: u64 },
+    Progress {
+        job: JobRef<'a>,
+        progress: f64,
+        message: Option<&'a str>,
+    },
+    AddLog {
+        job: JobRef<'a>,
+        message: &'a str,
+        level: Level,
+    },
+    Heartbeat {
+        worker_id: &'a str,
+    },
+    WaitJob {
+        job: JobRef<'a>,
+        timeout_ms: u64,
+    },
     GetJob(JobRef<'a>),
     GetState(JobRef<'a>),
     GetResult(JobRef<'a>),
     GetProgress(JobRef<'a>),
-    GetLogs(JobRef<'a>),
+    GetLogs {
+        job: JobRef<'a>,
+        start: u64,
+        end: Option<u64>,
+    },
     GetJobByCustomId(&'a str),
-    GetJobs { queue: &'a str, states: Option<StateFilter>, limit: u32, offset: u64 },
+    GetJobs {
+        queue: &'a str,
+        states: Option<StateFilter>,
+        limit: u32,
+        offset: u64,
+        newest_first: bool,
+    },
     GetJobCounts(&'a str),
     GetCountsPerPriority(&'a str),
     Count(&'a str),
     Cancel(JobRef<'a>),
-    Update { job: JobRef<'a>, data: &'a [u8] },
-    ChangePriority { job: JobRef<'a>, priority: i32 },
+    Update {
+        job: JobRef<'a>,
+        data: &'a [u8],
+    },
+    ChangePriority {
+        job: JobRef<'a>,
+        priority: i32,
+    },
     Promote(JobRef<'a>),
-    MoveToDelayed { job: JobRef<'a>, delay_ms: u64 },
+    MoveToDelayed {
+        job: JobRef<'a>,
+        delay_ms: u64,
+    },
     Discard(JobRef<'a>),
+    ExtendLock {
+        job: JobRef<'a>,
+        token: Option<Token>,
+        ttl_ms: u32,
+    },
+    ExtendLocks(Batch<'a>),
+    MoveToWait {
+        job: JobRef<'a>,
+        token: Option<Token>,
+    },
+    ChangeDelay {
+        job: JobRef<'a>,
+        delay_ms: u64,
+        token: Option<Token>,
+    },
+    ClearLogs {
+        job: JobRef<'a>,
+        keep: u32,
+    },
+    RemoveJobDeduplicationKey(JobRef<'a>),
+    GetDeduplicationJobId {
+        queue: &'a str,
+        key: &'a str,
+    },
+    RemoveDeduplicationKey {
+        queue: &'a str,
+        key: &'a str,
+    },
+    PromoteJobs {
+        queue: &'a str,
+        count: Option<u64>,
+    },
     Pause(&'a str),
     Resume(&'a str),
     IsPaused(&'a str),
     Drain(&'a str),
     Obliterate(&'a str),
-    Clean { queue: &'a str, grace_ms: u64, states: Option<StateFilter>, limit: u32 },
+    Clean {
+        queue: &'a str,
+        grace_ms: u64,
+        states: Option<StateFilter>,
+        limit: u32,
+    },
     ListQueues,
-    Dlq { queue: &'a str, count: u32 },
-    RetryDlq { queue: &'a str, job: Option<JobRef<'a>>, count: Option<u64> },
+    Dlq {
+        queue: &'a str,
+        count: u32,
+    },
+    RetryDlq {
+        queue: &'a str,
+        job: Option<JobRef<'a>>,
+        count: Option<u64>,
+    },
     PurgeDlq(&'a str),
-    RetryCompleted { queue: &'a str, job: Option<JobRef<'a>> },
+    RetryCompleted {
+        queue: &'a str,
+        job: Option<JobRef<'a>>,
+        count: Option<u64>,
+        until_ms: Option<u64>,
+    },
+    RemoveDlqJob {
+        queue: &'a str,
+        job: JobRef<'a>,
+    },
     Cron(Cron<'a>),
     CronDelete(&'a str),
+    CronGet(&'a str),
     CronList,
     Stats,
     Metrics,
+    QueueMetrics {
+        queue: &'a str,
+        failed: bool,
+        start: u64,
+        end: Option<u64>,
+    },
     Prometheus,
     BackupPoint,
     RegisterWorker(RegisterWorker<'a>),
@@ -297,9 +430,26 @@ pub enum Body<'a> {
     ListWorkers,
     AddWebhook(AddWebhook<'a>),
     RemoveWebhook(&'a str),
+    SetWebhookEnabled {
+        id: &'a str,
+        enabled: bool,
+    },
     ListWebhooks,
-    RateLimit { queue: &'a str, limit: u32 },
+    RateLimit {
+        queue: &'a str,
+        limit: u32,
+        span_ms: u32,
+        ttl_ms: Option<u64>,
+    },
+    GetQueueLimits {
+        queue: &'a str,
+        jobs: u64,
+    },
+    TrimEvents(&'a str),
     RateLimitClear(&'a str),
-    SetConcurrency { queue: &'a str, limit: u32 },
+    SetConcurrency {
+        queue: &'a str,
+        limit: u32,
+    },
     ClearConcurrency(&'a str),
 }

@@ -5,10 +5,10 @@
 
 use super::limits::{
     ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS,
-    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LIST_MAX, LISTING_DEFAULT,
-    LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX,
-    PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX, STACK_BYTES_MAX, TAGS_MAX,
-    WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
+    LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
+    PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
+    STACK_BYTES_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
 
 /// What a field holds, and within which bounds (both ends included).
@@ -88,8 +88,19 @@ pub enum Kind {
     Tokens,
     /// Results in the order of the ids.
     Results,
+    /// True or false, or null, in the order of the ids.
+    Flags,
+    /// Whole numbers in the order of the ids.
+    Integers {
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+    },
     /// A list of objects with [`JOB_FIELDS`].
     Jobs,
+    /// An object with [`DEDUP_FIELDS`].
+    Dedup,
 }
 
 /// What an absent field counts as.
@@ -130,11 +141,11 @@ pub struct CommandSpec {
     /// Its fields, beside `cmd` and `reqId`.
     pub fields: &'static [FieldSpec],
     /// Those without which it is refused, as [`required_of`] tells.
-    pub required: u32,
+    pub required: u64,
 }
 
 /// One bit for each field, by its place, that is required.
-pub const fn required_of(fields: &[FieldSpec]) -> u32 {
+pub const fn required_of(fields: &[FieldSpec]) -> u64 {
     let mut mask = 0;
     let mut at = 0;
     while at < fields.len() {
@@ -147,7 +158,7 @@ pub const fn required_of(fields: &[FieldSpec]) -> u32 {
 }
 
 /// Most fields of any command or object of the table.
-pub const FIELDS_MAX: usize = 20;
+pub const FIELDS_MAX: usize = 40;
 
 /// The states of a job that a filter can name, in the order of their bits.
 pub const STATES: &[&str] =
@@ -155,6 +166,9 @@ pub const STATES: &[&str] =
 
 /// Levels of a log entry, in the order of [`corq_shards::changed::Level`].
 pub const LOG_LEVELS: &[&str] = &["info", "warn", "error"];
+
+/// What a queue counts by the minute.
+pub const METRICS: &[&str] = &["completed", "failed"];
 
 /// Events that a webhook can ask for.
 pub const WEBHOOK_EVENTS: &[&str] = &[
@@ -205,6 +219,7 @@ impl FieldSpec {
 /// use the first in PUSH and the second in PUSHB, and both are taken in both.
 pub const JOB_FIELDS: &[FieldSpec] = &[
     required("data", PAYLOAD),
+    optional("name", NAME),
     integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
     integer("delay", 0, YEAR_MS).or(0),
     integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
@@ -226,10 +241,29 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     optional("dependsOn", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
         .or_empty(),
     optional("repeat", Kind::Repeat),
+    optional("dedup", Kind::Dedup),
+    integer("stallTimeout", 0, DAY_MS),
+    optional("debounceId", NAME),
+    integer("debounceTtl", 0, YEAR_MS),
+    integer("stackTraceLimit", 0, LINES_MAX),
+    integer("keepLogs", 0, LINES_MAX),
+    integer("sizeLimit", 0, INTEGER_MAX),
+    integer("timestamp", 0, INTEGER_MAX),
 ];
 
-/// The object form of `backoff`. Its `type` is not looked at: backoff is exponential.
-pub const BACKOFF_FIELDS: &[FieldSpec] = &[integer("delay", 0, DAY_MS).or(BACKOFF_DEFAULT_MS)];
+/// How the wait between attempts grows, in the order of [`corq_shards::extras::Growth`].
+pub const GROWTHS: &[&str] = &["exponential", "fixed"];
+
+/// The object form of `backoff`.
+pub const BACKOFF_FIELDS: &[FieldSpec] = &[
+    integer("delay", 0, DAY_MS).or(BACKOFF_DEFAULT_MS),
+    FieldSpec { default: Preset::Text("exponential"), ..optional("type", Kind::Choice(GROWTHS)) },
+    integer("maxDelay", 0, DAY_MS),
+];
+
+/// The object `dedup`.
+pub const DEDUP_FIELDS: &[FieldSpec] =
+    &[integer("ttl", 0, YEAR_MS), flag("extend"), flag("replace")];
 
 /// The object `repeat`.
 pub const REPEAT_FIELDS: &[FieldSpec] = &[
@@ -239,11 +273,13 @@ pub const REPEAT_FIELDS: &[FieldSpec] = &[
 ];
 
 /// The required ones of [`JOB_FIELDS`].
-pub const JOB_REQUIRED: u32 = required_of(JOB_FIELDS);
+pub const JOB_REQUIRED: u64 = required_of(JOB_FIELDS);
 /// The required ones of [`BACKOFF_FIELDS`].
-pub const BACKOFF_REQUIRED: u32 = required_of(BACKOFF_FIELDS);
+pub const BACKOFF_REQUIRED: u64 = required_of(BACKOFF_FIELDS);
+/// The required ones of [`DEDUP_FIELDS`].
+pub const DEDUP_REQUIRED: u64 = required_of(DEDUP_FIELDS);
 /// The required ones of [`REPEAT_FIELDS`].
-pub const REPEAT_REQUIRED: u32 = required_of(REPEAT_FIELDS);
+pub const REPEAT_REQUIRED: u64 = required_of(REPEAT_FIELDS);
 
 const QUEUE: FieldSpec = required("queue", Kind::Queue);
 const ID: FieldSpec = required("id", Kind::JobId);
@@ -287,7 +323,7 @@ macro_rules! commands {
 
 commands! {
     Push "PUSH" PUSH_FIELDS;
-    Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN];
+    Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN, flag("removeOnComplete")];
     Pull "PULL" &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
     PushBatch "PUSHB" &[QUEUE, required("jobs", Kind::Jobs)];
     PullBatch "PULLB"
@@ -296,6 +332,7 @@ commands! {
         required("ids", Kind::JobIds),
         optional("results", Kind::Results),
         optional("tokens", Kind::Tokens),
+        optional("removeOnCompletes", Kind::Flags),
     ];
     Fail "FAIL" &[
         ID,
@@ -303,6 +340,7 @@ commands! {
         TOKEN,
         flag("unrecoverable"),
         optional("stack", Kind::Stack { bytes_max: STACK_BYTES_MAX }),
+        flag("removeOnFail"),
     ];
     JobHeartbeat "JobHeartbeat" &[ID, TOKEN];
     JobHeartbeatBatch "JobHeartbeatB"
@@ -328,13 +366,15 @@ commands! {
     GetState "GetState" &[ID];
     GetResult "GetResult" &[ID];
     GetProgress "GetProgress" &[ID];
-    GetLogs "GetLogs" &[ID];
+    GetLogs "GetLogs"
+        &[ID, integer("start", 0, INTEGER_MAX).or(0), integer("end", -1, INTEGER_MAX).or(-1)];
     GetJobByCustomId "GetJobByCustomId" &[required("customId", NAME)];
     GetJobs "GetJobs" &[
         QUEUE,
         STATE,
         integer("limit", 0, LISTING_MAX).or(LISTING_DEFAULT),
         integer("offset", 0, INTEGER_MAX).or(0),
+        optional("asc", Kind::Flag),
     ];
     GetJobCounts "GetJobCounts" &[QUEUE];
     GetCountsPerPriority "GetCountsPerPriority" &[QUEUE];
@@ -346,6 +386,19 @@ commands! {
     Promote "Promote" &[ID];
     MoveToDelayed "MoveToDelayed" &[ID, integer("delay", 0, YEAR_MS).must()];
     Discard "Discard" &[ID];
+    ExtendLock "ExtendLock" &[ID, TOKEN, integer("duration", 1, DAY_MS).must()];
+    ExtendLocks "ExtendLocks" &[
+        required("ids", Kind::JobIds),
+        optional("tokens", Kind::Tokens),
+        required("durations", Kind::Integers { min: 1, max: DAY_MS }),
+    ];
+    MoveToWait "MoveToWait" &[ID, TOKEN];
+    ChangeDelay "ChangeDelay" &[ID, integer("delay", 0, YEAR_MS).must(), TOKEN];
+    ClearLogs "ClearLogs" &[ID, integer("keepLogs", 0, LINES_MAX).or(0)];
+    RemoveJobDeduplicationKey "RemoveJobDeduplicationKey" &[ID];
+    GetDeduplicationJobId "GetDeduplicationJobId" &[QUEUE, required("deduplicationId", NAME)];
+    RemoveDeduplicationKey "RemoveDeduplicationKey" &[QUEUE, required("deduplicationId", NAME)];
+    PromoteJobs "PromoteJobs" &[QUEUE, integer("count", 0, INTEGER_MAX)];
     Pause "Pause" &[QUEUE];
     Resume "Resume" &[QUEUE];
     IsPaused "IsPaused" &[QUEUE];
@@ -362,7 +415,13 @@ commands! {
     RetryDlq "RetryDlq"
         &[QUEUE, optional("jobId", Kind::JobId), integer("count", 0, INTEGER_MAX)];
     PurgeDlq "PurgeDlq" &[QUEUE];
-    RetryCompleted "RetryCompleted" &[QUEUE, optional("id", Kind::JobId)];
+    RetryCompleted "RetryCompleted" &[
+        QUEUE,
+        optional("id", Kind::JobId),
+        integer("count", 0, INTEGER_MAX),
+        integer("timestamp", 0, INTEGER_MAX),
+    ];
+    RemoveDlqJob "RemoveDlqJob" &[QUEUE, required("jobId", Kind::JobId)];
     Cron "Cron" &[
         required("name", NAME),
         QUEUE,
@@ -372,11 +431,21 @@ commands! {
         integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
         integer("maxLimit", 1, INTEGER_MAX),
         optional("timezone", NAME),
+        optional("jobName", NAME),
     ];
     CronDelete "CronDelete" &[required("name", NAME)];
+    CronGet "CronGet" &[required("name", NAME)];
     CronList "CronList" &[];
     Stats "Stats" &[];
-    Metrics "Metrics" &[];
+    Metrics "Metrics" &[
+        optional("queue", Kind::Queue),
+        FieldSpec {
+            default: Preset::Text("completed"),
+            ..optional("type", Kind::Choice(METRICS))
+        },
+        integer("start", 0, INTEGER_MAX).or(0),
+        integer("end", -1, INTEGER_MAX).or(-1),
+    ];
     Prometheus "Prometheus" &[];
     BackupPoint "BackupPoint" &[];
     RegisterWorker "RegisterWorker" &[
@@ -393,11 +462,17 @@ commands! {
         optional("secret", LINE),
     ];
     RemoveWebhook "RemoveWebhook" &[required("webhookId", NAME)];
+    SetWebhookEnabled "SetWebhookEnabled" &[required("id", NAME), required("enabled", Kind::Flag)];
     ListWebhooks "ListWebhooks" &[];
-    RateLimit "RateLimit" &[QUEUE, LIMIT];
+    RateLimit "RateLimit"
+        &[QUEUE, LIMIT, integer("duration", 1, DAY_MS).or(1000), integer("ttl", 1, YEAR_MS)];
     RateLimitClear "RateLimitClear" &[QUEUE];
     SetConcurrency "SetConcurrency" &[QUEUE, LIMIT];
     ClearConcurrency "ClearConcurrency" &[QUEUE];
+    GetQueueLimits "GetQueueLimits" &[QUEUE, integer("maxJobs", 1, RATE_MAX).or(1)];
+    TrimEvents "TrimEvents" &[QUEUE, integer("maxLength", 0, INTEGER_MAX).must()];
+    SubscribeEvents "SubscribeEvents" &[QUEUE];
+    UnsubscribeEvents "UnsubscribeEvents" &[];
     Hello "Hello" &[
         integer("protocolVersion", 1, INTEGER_MAX).must(),
         optional("capabilities", Kind::Texts { items_max: LIST_MAX, chars_max: NAME_CHARS_MAX })

@@ -78,8 +78,10 @@ impl Kind {
             Self::Flag => "a boolean",
             Self::Payload { .. } => "a value",
             Self::Backoff => "an integer or an object",
-            Self::Repeat => "an object",
+            Self::Repeat | Self::Dedup => "an object",
             Self::Results => "a list",
+            Self::Flags => "a list of booleans",
+            Self::Integers { .. } => "a list of integers",
             Self::Jobs => "a list of objects",
         }
     }
@@ -100,7 +102,12 @@ impl Kind {
             Self::Queues { items_max } | Self::Texts { items_max, .. } => {
                 format!("at most {items_max} items")
             }
-            Self::JobIds | Self::Jobs | Self::Tokens | Self::Results => {
+            Self::JobIds
+            | Self::Jobs
+            | Self::Tokens
+            | Self::Results
+            | Self::Flags
+            | Self::Integers { .. } => {
                 format!("at most {} items", super::limits::BATCH_MAX)
             }
             Self::TextsOf(choices) => format!("at most {} items", choices.len()),
@@ -110,7 +117,7 @@ impl Kind {
             Self::Integer { min, max } => format!("between {min} and {max}"),
             Self::Number { min, max } => format!("between {min} and {max}"),
             Self::Backoff => format!("between 0 and {}", super::limits::DAY_MS),
-            Self::Token | Self::Flag | Self::Repeat => self.noun().to_owned(),
+            Self::Token | Self::Flag | Self::Repeat | Self::Dedup => self.noun().to_owned(),
         }
     }
 
@@ -128,6 +135,8 @@ impl Kind {
                 format!("a value of at most {most} and {DEPTH_MAX} levels, all text in UTF-8")
             }
             Self::Jobs => "an object".to_owned(),
+            Self::Flags => "a boolean".to_owned(),
+            Self::Integers { min, max } => format!("an integer between {min} and {max}"),
             _ => "a string".to_owned(),
         }
     }

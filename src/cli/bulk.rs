@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Bulk<'_> {
         let mut number = 0;
         loop {
             text.clear();
-            let read = lines.read_until(b'\n', &mut text);
+            let read = (&mut lines).take(input::TEXT_BYTES_MAX + 1).read_until(b'\n', &mut text);
             let bytes =
                 read.map_err(|error| Failure::failed("the lines cannot be read", &error))?;
             number += 1;
@@ -120,7 +120,10 @@ impl Bulk<'_> {
             if text.trim_ascii().is_empty() {
                 continue;
             }
-            let job = self.job(&text);
+            let job = match text.len() as u64 {
+                ..=input::TEXT_BYTES_MAX => self.job(&text),
+                _ => Err("it has more than 64 MB".to_owned()),
+            };
             let job = match job {
                 Ok(job) => job,
                 Err(reason) => {

@@ -32,6 +32,9 @@ pub struct Add {
     /// Priority of its jobs
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     priority: Option<i64>,
+    /// What its jobs are called
+    #[arg(long, value_name = "NAME")]
+    job_name: Option<String>,
     /// Runs after which it is removed
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     max_limit: Option<i64>,
@@ -66,6 +69,7 @@ pub fn run(context: &mut Context, cron: &Cron) -> Result<(), Failure> {
                 fields.text_if("schedule", add.schedule.as_deref());
                 fields.integer_if("repeatEvery", add.every);
                 fields.integer_if("priority", add.priority);
+                fields.text_if("jobName", add.job_name.as_deref());
                 fields.integer_if("maxLimit", add.max_limit);
                 fields.text_if("timezone", add.timezone.as_deref());
             });

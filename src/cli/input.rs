@@ -7,6 +7,9 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 use super::failure::Failure;
 use crate::protocol::json;
 
+/// What a frame can hold.
+pub const TEXT_BYTES_MAX: u64 = 64 << 20;
+
 /// The value of a JSON text, encoded, for the field `name`: the argument itself, `@file`, or `-` for
 /// standard input.
 pub fn payload(name: &str, argument: &str) -> Result<Vec<u8>, Failure> {
@@ -14,7 +17,8 @@ pub fn payload(name: &str, argument: &str) -> Result<Vec<u8>, Failure> {
         None if argument == "-" => read_stdin(name)?,
         None => argument.as_bytes().to_vec(),
         Some(path) => {
-            fs::read(path).map_err(|error| Failure::Usage(format!("{name}: {path}: {error}")))?
+            let read = fs::File::open(path).and_then(read_all);
+            read.map_err(|error| Failure::Usage(format!("{name}: {path}: {error}")))?
         }
     };
     encode(&text).map_err(|reason| {
@@ -44,11 +48,17 @@ pub fn encode(text: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn read_stdin(name: &str) -> Result<Vec<u8>, Failure> {
+    read_all(io::stdin().lock())
+        .map_err(|error| Failure::Usage(format!("{name}: standard input: {error}")))
+}
+
+/// Everything, unless it is more than any server takes.
+fn read_all(input: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    io::stdin()
-        .lock()
-        .read_to_end(&mut text)
-        .map_err(|error| Failure::Usage(format!("{name}: standard input: {error}")))?;
+    input.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        return Err(io::Error::other("more than 64 MB, which no server takes"));
+    }
     Ok(text)
 }
 

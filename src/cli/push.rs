@@ -24,7 +24,7 @@ pub struct Push {
     #[arg(long, value_name = "FILE")]
     pub bulk: Option<PathBuf>,
     /// Each line of --bulk is a whole job with `data` and its other fields, named as in the protocol
-    #[arg(long, requires = "bulk", conflicts_with = "Options")]
+    #[arg(long, requires = "bulk", conflicts_with_all = ["Options", "data"])]
     pub jobs: bool,
     #[command(flatten)]
     pub options: Options,
@@ -34,6 +34,9 @@ pub struct Push {
 #[derive(Args, Debug)]
 #[group(id = "Options", multiple = true)]
 pub struct Options {
+    /// What it is called, beside its payload
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// Higher is delivered sooner
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     priority: Option<i64>,
@@ -90,6 +93,7 @@ pub struct Options {
 impl Options {
     /// Writes those that were given into a job.
     pub fn write(&self, fields: &mut Fields) {
+        fields.text_if("name", self.name.as_deref());
         fields.integer_if("priority", self.priority);
         fields.integer_if("delay", self.delay);
         fields.integer_if("maxAttempts", self.max_attempts);

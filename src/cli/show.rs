@@ -66,7 +66,8 @@ const TIMES: [(&str, &str); 5] = [
 type Teller = fn(Value<'_>) -> String;
 
 /// Options of a job that are told if they are there, and how they are told.
-const OPTIONS: [(&str, Teller); 12] = [
+const OPTIONS: [(&str, Teller); 13] = [
+    ("name", plain),
     ("tags", texts),
     ("dependsOn", texts),
     ("uniqueKey", plain),

@@ -7,6 +7,7 @@
 use corq_shards::changed::Level;
 use corq_shards::command::NewJob;
 use corq_shards::dependency::Unmet;
+use corq_shards::extras::{Dedup, Extras, Growth};
 
 use crate::api::UNKNOWN_COMMAND;
 use crate::api::limits::OPTIONS_BYTES_MAX;
@@ -18,6 +19,11 @@ use crate::api::spec::{CommandSpec, Op};
 
 use super::fields::{Aside, Complaint, Fields, cut};
 use super::msgpack::{Malformed, Reader, Texts};
+
+/// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
+const REQ_ID_BYTES_MAX: usize = 4096;
+
+const REQ_ID_TOO_LONG: &str = "reqId must have at most 4096 bytes";
 
 /// Decodes the payload of one frame.
 pub fn decode(frame: &[u8]) -> Result<Request<'_>, Refused<'_>> {
@@ -58,8 +64,14 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
         left -= 1;
         let key = reader.key()?;
         if key == b"reqId" {
-            if !reader.absent()? && req_id.replace(reader.skip()?).is_some() {
-                return Err(repeated("reqId"));
+            if !reader.absent()? {
+                let value = reader.skip()?;
+                if value.len() > REQ_ID_BYTES_MAX {
+                    return Err(REQ_ID_TOO_LONG.into());
+                }
+                if req_id.replace(value).is_some() {
+                    return Err(repeated("reqId"));
+                }
             }
         } else if key == b"cmd" {
             if !reader.absent()? {
@@ -129,7 +141,7 @@ fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
         if reader.pass_key().ok()? != b"reqId" {
             reader.pass().ok()?;
         } else if !reader.absent().ok()? {
-            return reader.skip().ok();
+            return reader.skip().ok().filter(|value| value.len() <= REQ_ID_BYTES_MAX);
         }
     }
     None
@@ -141,7 +153,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::Push => Body::Push { queue: f.text("queue"), job: take_job(f, &mut aside, false)? },
         Op::Ack => {
             let (job, result, token) = (f.job("id"), f.raw("result"), f.token("token"));
-            Body::Ack(Ack { job, token, result })
+            Body::Ack(Ack { job, token, result, remove: f.flag("removeOnComplete") })
         }
         Op::Pull => {
             let queue = f.text("queue");
@@ -157,13 +169,18 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             if f.aside("results") && aside.results.len() != aside.ids.len() {
                 return Err("results must have the same length as ids".into());
             }
+            f.aside("tokens");
+            if f.aside("removeOnCompletes") && aside.flags.len() != aside.ids.len() {
+                return Err("removeOnCompletes must have the same length as ids".into());
+            }
             Body::AckBatch(take_batch(aside)?)
         }
         Op::Fail => {
             let (job, error, token) = (f.job("id"), f.text("error"), f.token("token"));
             let unrecoverable = f.flag("unrecoverable");
             f.aside("stack");
-            Body::Fail(Fail { job, token, error, unrecoverable, stack: aside.stack })
+            let (stack, remove) = (aside.stack, f.flag("removeOnFail"));
+            Body::Fail(Fail { job, token, error, unrecoverable, stack, remove })
         }
         Op::JobHeartbeat => Body::JobHeartbeat { job: f.job("id"), token: f.token("token") },
         Op::JobHeartbeatBatch => Body::JobHeartbeatBatch(take_batch(aside)?),
@@ -182,19 +199,26 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             },
         },
         Op::Ping => Body::Ping,
+        Op::SubscribeEvents => Body::SubscribeEvents(f.text("queue")),
+        Op::UnsubscribeEvents => Body::UnsubscribeEvents,
         Op::Heartbeat => Body::Heartbeat { worker_id: f.text("id") },
         Op::WaitJob => Body::WaitJob { job: f.job("id"), timeout_ms: f.integer("timeout") as u64 },
         Op::GetJob => Body::GetJob(f.job("id")),
         Op::GetState => Body::GetState(f.job("id")),
         Op::GetResult => Body::GetResult(f.job("id")),
         Op::GetProgress => Body::GetProgress(f.job("id")),
-        Op::GetLogs => Body::GetLogs(f.job("id")),
+        Op::GetLogs => Body::GetLogs {
+            job: f.job("id"),
+            start: f.integer("start") as u64,
+            end: u64::try_from(f.integer("end")).ok(),
+        },
         Op::GetJobByCustomId => Body::GetJobByCustomId(f.text("customId")),
         Op::GetJobs => Body::GetJobs {
             queue: f.text("queue"),
             states: f.mask("state").map(StateFilter),
             limit: f.integer("limit") as u32,
             offset: f.integer("offset") as u64,
+            newest_first: f.flag_or_none("asc") == Some(false),
         },
         Op::GetJobCounts => Body::GetJobCounts(f.text("queue")),
         Op::GetCountsPerPriority => Body::GetCountsPerPriority(f.text("queue")),
@@ -209,6 +233,32 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             Body::MoveToDelayed { job: f.job("id"), delay_ms: f.integer("delay") as u64 }
         }
         Op::Discard => Body::Discard(f.job("id")),
+        Op::ExtendLock => {
+            let (job, token) = (f.job("id"), f.token("token"));
+            Body::ExtendLock { job, token, ttl_ms: f.integer("duration") as u32 }
+        }
+        Op::ExtendLocks => {
+            if aside.integers.len() != aside.ids.len() {
+                return Err("durations must have the same length as ids".into());
+            }
+            Body::ExtendLocks(take_batch(aside)?)
+        }
+        Op::MoveToWait => Body::MoveToWait { job: f.job("id"), token: f.token("token") },
+        Op::ChangeDelay => {
+            let (job, delay_ms) = (f.job("id"), f.integer("delay") as u64);
+            Body::ChangeDelay { job, delay_ms, token: f.token("token") }
+        }
+        Op::ClearLogs => Body::ClearLogs { job: f.job("id"), keep: f.integer("keepLogs") as u32 },
+        Op::RemoveJobDeduplicationKey => Body::RemoveJobDeduplicationKey(f.job("id")),
+        Op::GetDeduplicationJobId => {
+            Body::GetDeduplicationJobId { queue: f.text("queue"), key: f.text("deduplicationId") }
+        }
+        Op::RemoveDeduplicationKey => {
+            Body::RemoveDeduplicationKey { queue: f.text("queue"), key: f.text("deduplicationId") }
+        }
+        Op::PromoteJobs => {
+            Body::PromoteJobs { queue: f.text("queue"), count: f.integer_or_none("count") }
+        }
         Op::Pause => Body::Pause(f.text("queue")),
         Op::Resume => Body::Resume(f.text("queue")),
         Op::IsPaused => Body::IsPaused(f.text("queue")),
@@ -229,13 +279,25 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         },
         Op::PurgeDlq => Body::PurgeDlq(f.text("queue")),
         Op::RetryCompleted => {
-            Body::RetryCompleted { queue: f.text("queue"), job: f.job_or_none("id") }
+            let (queue, job) = (f.text("queue"), f.job_or_none("id"));
+            let (count, until_ms) = (f.integer_or_none("count"), f.integer_or_none("timestamp"));
+            Body::RetryCompleted { queue, job, count, until_ms }
         }
+        Op::RemoveDlqJob => Body::RemoveDlqJob { queue: f.text("queue"), job: f.job("jobId") },
         Op::Cron => Body::Cron(take_cron(f)?),
         Op::CronDelete => Body::CronDelete(f.text("name")),
+        Op::CronGet => Body::CronGet(f.text("name")),
         Op::CronList => Body::CronList,
         Op::Stats => Body::Stats,
-        Op::Metrics => Body::Metrics,
+        Op::Metrics => match f.text_or_none("queue") {
+            None => Body::Metrics,
+            Some(queue) => Body::QueueMetrics {
+                queue,
+                failed: f.choice("type") == 1,
+                start: f.integer("start") as u64,
+                end: u64::try_from(f.integer("end")).ok(),
+            },
+        },
         Op::Prometheus => Body::Prometheus,
         Op::BackupPoint => Body::BackupPoint,
         Op::RegisterWorker => Body::RegisterWorker(RegisterWorker {
@@ -252,10 +314,19 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             secret: f.text_or_none("secret"),
         }),
         Op::RemoveWebhook => Body::RemoveWebhook(f.text("webhookId")),
+        Op::SetWebhookEnabled => {
+            Body::SetWebhookEnabled { id: f.text("id"), enabled: f.flag("enabled") }
+        }
         Op::ListWebhooks => Body::ListWebhooks,
         Op::RateLimit => {
-            Body::RateLimit { queue: f.text("queue"), limit: f.integer("limit") as u32 }
+            let (queue, limit) = (f.text("queue"), f.integer("limit") as u32);
+            let span_ms = f.integer("duration") as u32;
+            Body::RateLimit { queue, limit, span_ms, ttl_ms: f.integer_or_none("ttl") }
         }
+        Op::GetQueueLimits => {
+            Body::GetQueueLimits { queue: f.text("queue"), jobs: f.integer("maxJobs") as u64 }
+        }
+        Op::TrimEvents => Body::TrimEvents(f.text("queue")),
         Op::RateLimitClear => Body::RateLimitClear(f.text("queue")),
         Op::SetConcurrency => {
             Body::SetConcurrency { queue: f.text("queue"), limit: f.integer("limit") as u32 }
@@ -277,15 +348,16 @@ pub(super) fn take_job<'a>(
     aside: &mut Aside<'a>,
     in_batch: bool,
 ) -> Result<NewJob<'a>, Complaint> {
-    let data = f.raw("data");
+    let (data, name) = (f.raw("data"), f.text_or_none("name"));
     // Most jobs are no more than a payload. That these defaults are the table's is tested.
     if f.rest_is_absent() {
-        return Ok(NewJob { data, ..NewJob::default() });
+        return Ok(NewJob { data, name, ..NewJob::default() });
     }
     let priority = f.integer("priority") as i32;
     let delay_ms = f.integer("delay") as u64;
     let max_attempts = f.integer("maxAttempts") as u16;
     let backoff_ms = f.integer("backoff") as u32;
+    let backoff = aside.backoff.take();
     // A life or a time limit of nothing is how clients spell none.
     let ttl_ms = f.integer_or_none("ttl").filter(|ttl| *ttl > 0);
     let timeout_ms = f.integer_or_none("timeout").filter(|timeout| *timeout > 0);
@@ -295,6 +367,7 @@ pub(super) fn take_job<'a>(
     let group_id = f.text_or_none("groupId");
     let job = NewJob {
         data,
+        name,
         priority,
         delay_ms,
         max_attempts,
@@ -313,13 +386,15 @@ pub(super) fn take_job<'a>(
         // Whoever pushes the job finds that out.
         unmet: Unmet::default(),
         repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
+        extras: None,
     };
+    let job = take_extras(f, aside, backoff, job)?;
     if let Some(own) = job.custom_id
         && Texts::new(job.depends_on).iter().any(|other| other == own)
     {
         return Err("dependsOn must not name the job itself".into());
     }
-    let texts = [job.unique_key, job.custom_id, job.group_id];
+    let texts = [job.name, job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
         + job.tags.len()
         + job.depends_on.len();
@@ -329,6 +404,63 @@ pub(super) fn take_job<'a>(
         );
     }
     Ok(job)
+}
+
+/// Takes the rules that few jobs have.
+#[inline]
+fn take_extras<'a>(
+    f: &mut Fields<'a>,
+    aside: &mut Aside<'a>,
+    backoff: Option<(Growth, Option<u32>)>,
+    job: NewJob<'a>,
+) -> Result<NewJob<'a>, Complaint> {
+    if f.rest_is_absent() && backoff.is_none() {
+        return Ok(job);
+    }
+    take_all_extras(f, aside, backoff, job)
+}
+
+fn take_all_extras<'a>(
+    f: &mut Fields<'a>,
+    aside: &mut Aside<'a>,
+    backoff: Option<(Growth, Option<u32>)>,
+    mut job: NewJob<'a>,
+) -> Result<NewJob<'a>, Complaint> {
+    let number = |value: Option<u64>| value.map(|value| value.min(u64::from(u32::MAX)) as u32);
+    let mut dedup = if f.aside("dedup") { aside.dedup.take() } else { None };
+    let stall_timeout_ms = number(f.integer_or_none("stallTimeout").filter(|&ms| ms > 0));
+    // A debounce is a key with a time under another name.
+    let (debounce_id, debounce_ttl) =
+        (f.text_or_none("debounceId"), f.integer_or_none("debounceTtl"));
+    if let (None, Some(id)) = (job.unique_key, debounce_id) {
+        job.unique_key = Some(id);
+        let ttl_ms = debounce_ttl.unwrap_or(0);
+        dedup = dedup.or(Some(Dedup { ttl_ms, ..Dedup::default() }));
+    }
+    let extras = Extras {
+        backoff: backoff.map(|(growth, _)| growth),
+        backoff_max_ms: backoff.and_then(|(_, max_ms)| max_ms),
+        stall_timeout_ms,
+        stack_lines_max: number(f.integer_or_none("stackTraceLimit")),
+        keep_logs: number(f.integer_or_none("keepLogs")),
+        size_limit: number(f.integer_or_none("sizeLimit").filter(|&bytes| bytes > 0)),
+        made_at_ms: f.integer_or_none("timestamp"),
+        dedup: dedup.filter(|dedup| job.unique_key.is_some() && *dedup != Dedup::default()),
+    };
+    if let Some(most) = extras.size_limit
+        && job.data.len() > most as usize
+    {
+        return Err(over_size_limit(most).into());
+    }
+    if extras != Extras::default() {
+        job.extras = Some(Box::new(extras));
+    }
+    Ok(job)
+}
+
+/// The refusal of a payload that is larger than its job lets it be.
+pub fn over_size_limit(bytes_max: u32) -> String {
+    format!("data must be at most {bytes_max} bytes, as sizeLimit says")
 }
 
 fn take_pull<'a>(f: &mut Fields<'a>, queue: &'a str, count: u32) -> Pull<'a> {
@@ -346,7 +478,8 @@ fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {
     if aside.tokens.len() > aside.ids.len() {
         return Err("tokens must not be longer than ids".into());
     }
-    Ok(Batch::new(aside.ids, aside.tokens, aside.results))
+    let Aside { ids, tokens, results, flags, integers, .. } = aside;
+    Ok(Batch::new(ids, tokens, results).with(flags, integers))
 }
 
 fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
@@ -359,13 +492,8 @@ fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
             return Err("schedule and repeatEvery must not both be given".into());
         }
     };
-    Ok(Cron {
-        name,
-        queue,
-        data,
-        every,
-        priority: f.integer("priority") as i32,
-        runs_max: f.integer_or_none("maxLimit"),
-        timezone: f.text_or_none("timezone"),
-    })
+    let (priority, runs_max) = (f.integer("priority") as i32, f.integer_or_none("maxLimit"));
+    let (timezone, job_name) = (f.text_or_none("timezone"), f.text_or_none("jobName"));
+    let job = job_name.map(|name| Box::new(NewJob { name: Some(name), ..NewJob::default() }));
+    Ok(Cron { name, queue, data, every, priority, runs_max, timezone, job })
 }

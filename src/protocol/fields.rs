@@ -4,13 +4,14 @@
 //! fields are taken in the order of the specification. Which command they make is not known here.
 
 use corq_shards::command::{NewJob, Repeat, Stack, Token};
+use corq_shards::extras::{Dedup, Growth};
 
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::msgpack::{Malformed, Number, Reader};
-use super::objects::{read_backoff, read_jobs, read_repeat};
+use super::objects::{read_backoff, read_dedup, read_jobs, read_repeat};
 
 /// The text for a client. Only made when something is wrong.
 pub(super) type Complaint = Box<str>;
@@ -44,17 +45,27 @@ pub(super) struct Aside<'a> {
     pub(super) tokens: Vec<Option<Token>>,
     pub(super) results: Vec<&'a [u8]>,
     pub(super) repeat: Option<Repeat>,
+    /// The object form of `backoff`: growth and longest wait.
+    pub(super) backoff: Option<(Growth, Option<u32>)>,
+    pub(super) dedup: Option<Dedup>,
+    pub(super) flags: Vec<bool>,
+    pub(super) integers: Vec<i64>,
     pub(super) stack: Stack<'a>,
 }
+
+/// Fields of a table for which there is always room. Those behind are rare, and get theirs with the first.
+const USUAL: usize = 20;
 
 /// The fields of one map.
 pub(super) struct Fields<'a> {
     specs: &'static [FieldSpec],
     /// One bit per field that must be there.
-    required: u32,
-    values: [Value<'a>; FIELDS_MAX],
+    required: u64,
+    values: [Value<'a>; USUAL],
+    /// The values of fields beyond [`USUAL`]; empty if there was none yet.
+    rare: Vec<Value<'a>>,
     /// One bit per field that was there. Values without their bit are left from an earlier map.
-    present: u32,
+    present: u64,
     /// The next field to be taken.
     next: usize,
     /// Where the next key is looked for first: clients send fields in one order.
@@ -63,9 +74,33 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     #[inline]
-    pub(super) fn new(specs: &'static [FieldSpec], required: u32) -> Self {
+    pub(super) fn new(specs: &'static [FieldSpec], required: u64) -> Self {
         debug_assert_eq!(required, required_of(specs));
-        Self { specs, required, values: [Value::Nothing; FIELDS_MAX], present: 0, next: 0, hint: 0 }
+        let (values, rare) = ([Value::Nothing; USUAL], Vec::new());
+        Self { specs, required, values, rare, present: 0, next: 0, hint: 0 }
+    }
+
+    #[inline]
+    fn set(&mut self, index: usize, value: Value<'a>) {
+        match self.values.get_mut(index) {
+            Some(place) => *place = value,
+            None => self.set_rare(index - USUAL, value),
+        }
+        self.present |= 1 << index;
+    }
+
+    #[cold]
+    fn set_rare(&mut self, place: usize, value: Value<'a>) {
+        self.rare.resize(FIELDS_MAX - USUAL, Value::Nothing);
+        self.rare[place] = value;
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Value<'a> {
+        if self.present & (1 << index) == 0 {
+            return Value::Nothing;
+        }
+        self.values.get(index).copied().unwrap_or_else(|| self.rare[index - USUAL])
     }
 
     /// Makes ready for another map of the same fields.
@@ -100,10 +135,7 @@ impl<'a> Fields<'a> {
         }
         match read_value(spec, reader, aside)? {
             Value::Nothing => {}
-            value => {
-                self.values[index] = value;
-                self.present |= 1 << index;
-            }
+            value => self.set(index, value),
         }
         Ok(())
     }
@@ -152,9 +184,7 @@ impl<'a> Fields<'a> {
         let index = self.next;
         self.next += 1;
         debug_assert_eq!(self.specs[index].name, name, "fields are taken in the table's order");
-        let value =
-            if self.present & (1 << index) == 0 { Value::Nothing } else { self.values[index] };
-        (value, self.specs[index].default)
+        (self.get(index), self.specs[index].default)
     }
 
     /// A whole number with a default, or one that is required.
@@ -186,6 +216,14 @@ impl<'a> Fields<'a> {
     #[inline]
     pub(super) fn flag(&mut self, name: &str) -> bool {
         matches!(self.take(name).0, Value::Flag(true))
+    }
+
+    #[inline]
+    pub(super) fn flag_or_none(&mut self, name: &str) -> Option<bool> {
+        match self.take(name).0 {
+            Value::Flag(value) => Some(value),
+            _ => None,
+        }
     }
 
     /// A text that is required, or counts as empty.
@@ -309,6 +347,25 @@ fn read_value<'a>(
         Kind::Choices(choices) => read_choices(spec, reader, choices),
         Kind::Backoff => read_backoff(spec, reader, aside),
         Kind::Repeat => read_repeat(spec, reader, aside),
+        Kind::Dedup => read_dedup(spec, reader, aside),
+        Kind::Flags => {
+            let count = batch(spec, reader)?;
+            aside.flags = Vec::with_capacity(count);
+            for index in 0..count {
+                let flag = if reader.absent()? { Some(false) } else { reader.flag()? };
+                aside.flags.push(flag.ok_or_else(|| spec.wrong_item(index))?);
+            }
+            Ok(Value::Aside)
+        }
+        Kind::Integers { min, max } => {
+            let count = batch(spec, reader)?;
+            aside.integers = Vec::with_capacity(count);
+            for index in 0..count {
+                let value = integer(spec, reader, min, max).map_err(|_| spec.wrong_item(index))?;
+                aside.integers.push(value);
+            }
+            Ok(Value::Aside)
+        }
         Kind::Jobs => read_jobs(spec, reader, aside),
         Kind::JobIds => {
             let count = batch(spec, reader)?;

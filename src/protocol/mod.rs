@@ -5,6 +5,7 @@
 //! face of both; [`http1`], [`sse`] and [`websocket`] carry it.
 
 pub mod decode;
+pub mod event_frame;
 pub(crate) mod fields;
 pub mod frame;
 pub mod http1;

@@ -4,10 +4,11 @@
 //! known here.
 
 use corq_shards::command::Repeat;
+use corq_shards::extras::{Dedup, Growth};
 
 use crate::api::spec::{
-    BACKOFF_FIELDS, BACKOFF_REQUIRED, FieldSpec, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS,
-    REPEAT_REQUIRED,
+    BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FieldSpec, JOB_FIELDS,
+    JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
 };
 
 use super::decode::take_job;
@@ -46,7 +47,11 @@ pub(super) fn read_backoff<'a>(
 ) -> Result<Value<'a>, Complaint> {
     let mut fields = Fields::new(BACKOFF_FIELDS, BACKOFF_REQUIRED);
     if object(&mut fields, reader, aside).map_err(|complaint| inside("backoff.", &complaint))? {
-        return Ok(Value::Integer(fields.integer("delay")));
+        let delay_ms = fields.integer("delay");
+        let growth = [Growth::Exponential, Growth::Fixed][fields.choice("type")];
+        let max_ms = fields.integer_or_none("maxDelay").map(|max_ms| max_ms as u32);
+        aside.backoff = Some((growth, max_ms));
+        return Ok(Value::Integer(delay_ms));
     }
     let Kind::Integer { min, max } = BACKOFF_FIELDS[0].kind else { return Err(spec.wrong_type()) };
     integer(spec, reader, min, max).map(Value::Integer)
@@ -65,6 +70,24 @@ pub(super) fn read_repeat<'a>(
         every_ms: fields.integer("every") as u64,
         limit: fields.integer_or_none("limit"),
         count: fields.integer("count") as u64,
+    });
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_dedup<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(DEDUP_FIELDS, DEDUP_REQUIRED);
+    if !object(&mut fields, reader, aside).map_err(|complaint| inside("dedup.", &complaint))? {
+        return Err(spec.wrong_type());
+    }
+    aside.dedup = Some(Dedup {
+        ttl_ms: fields.integer_or_none("ttl").unwrap_or(0),
+        extend: fields.flag("extend"),
+        replace: fields.flag("replace"),
+        until_ms: 0,
     });
     Ok(Value::Aside)
 }

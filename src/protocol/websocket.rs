@@ -42,6 +42,9 @@ impl Closing {
     pub const NOT_UTF8: Self = Self { code: 1007, reason: "a text is not valid UTF-8" };
     /// A message beyond [`MESSAGE_BYTES_MAX`].
     pub const TOO_LARGE: Self = Self { code: 1009, reason: "a message exceeds 64 MB" };
+    /// All messages on their way take too much together.
+    pub const NO_ROOM: Self =
+        Self { code: 1013, reason: "the messages of all connections are too large together" };
     /// Somebody who has lost his right sends more than he may.
     pub const STRANGER: Self = Self { code: 1008, reason: "Not authenticated" };
     /// Two pings in a row without an answer.

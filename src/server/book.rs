@@ -2,7 +2,7 @@
 
 use super::reclaim::SLICE_BYTES;
 use super::room::Room;
-use corq_io::log::Log;
+use corq_io::log::{Disk, Log};
 use corq_io::store::Store;
 use corq_shards::Shard;
 use corq_shards::job::Stored;
@@ -13,7 +13,7 @@ use corq_shards::upkeep::Upkeep;
 const ROOM_BYTES: u64 = 1 << 20;
 
 /// The log, and what its lack of room has come to.
-pub struct Book(pub Log<Store>, pub Lack);
+pub struct Book<D = Store>(pub Log<D>, pub Lack);
 
 /// See [`Book`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,9 +30,9 @@ pub struct Lack {
     pub stopped: bool,
 }
 
-impl Book {
+impl<D: Disk> Book<D> {
     /// A log that lacks nothing yet.
-    pub fn new(log: Log<Store>) -> Self {
+    pub fn new(log: Log<D>) -> Self {
         Self(log, Lack::default())
     }
 
@@ -98,7 +98,7 @@ impl Book {
     }
 }
 
-impl Journal for Book {
+impl<D: Disk> Journal for Book<D> {
     fn append(&mut self, record: &Record<'_>) -> Stored {
         let record_bytes = record.encoded_len();
         let (position, bytes) = self.0.append(record_bytes);

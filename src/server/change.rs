@@ -3,10 +3,10 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::engine::{Absent, Fetched, Records};
-use super::execute::{DAMAGED, framed, refusal_text};
+use super::execute::{DAMAGED, refusal_text, write_data};
 use super::job_map::pushed_of;
 use crate::api::request::{Body, JobRef};
-use crate::protocol::reply;
+use crate::protocol::decode::over_size_limit;
 use corq_io::net::Connections;
 use corq_shards::change::Change;
 use corq_shards::command::{Command, NewJob};
@@ -20,6 +20,12 @@ fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
         Body::Promote(job) => (*job, Change::Promote),
         Body::MoveToDelayed { job, delay_ms } => (*job, Change::PutOff(*delay_ms)),
         Body::Discard(job) => (*job, Change::Discard),
+        Body::MoveToWait { job, token } => (*job, Change::ToWait { token: *token }),
+        Body::ChangeDelay { job, delay_ms, token } => {
+            (*job, Change::Delay { delay_ms: *delay_ms, token: *token })
+        }
+        Body::RemoveJobDeduplicationKey(job) => (*job, Change::FreeKey),
+        Body::ClearLogs { job, keep } => (*job, Change::CutLog(*keep)),
         Body::Progress { job, progress, message } => {
             (*job, Change::Progress { progress: *progress, message: *message })
         }
@@ -77,6 +83,11 @@ impl Core {
             self.refuse(conns, asked.origin, asked.req_id, DAMAGED);
             return;
         };
+        let size_limit = pushed.job.extras.as_ref().and_then(|extras| extras.size_limit);
+        if let Some(most) = size_limit.filter(|&most| data.len() > most as usize) {
+            self.refuse(conns, asked.origin, asked.req_id, &over_size_limit(most));
+            return;
+        }
         let new = NewJob { data, ..pushed.job };
         let change = Change::Update { job: &new };
         self.apply(conns, Self::caller(&asked), &Command::Change { job: id, change });
@@ -86,13 +97,7 @@ impl Core {
     /// The answer to `AddLog`.
     pub(super) fn write_added(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
-                writer.str("data");
-                writer.map(1);
-                writer.str("added");
-                writer.bool(true);
-            });
+            write_data(pen, asked.req_id, "added", |writer| writer.bool(true));
         });
     }
 }

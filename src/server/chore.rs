@@ -33,8 +33,17 @@ impl Core {
                 let count = count.unwrap_or(u64::MAX);
                 Self::on_one(&asked, *job).map(|job| Command::RetryFailed { queue, job, count })
             }
-            Body::RetryCompleted { queue, job } => {
-                Self::on_one(&asked, *job).map(|job| Command::RetryCompleted { queue, job })
+            Body::RetryCompleted { queue, job, count, until_ms } => {
+                let (count, until_ms) = (count.unwrap_or(u64::MAX), until_ms.unwrap_or(u64::MAX));
+                Self::on_one(&asked, *job).map(|job| Command::RetryCompleted {
+                    queue,
+                    job,
+                    count,
+                    until_ms,
+                })
+            }
+            Body::PromoteJobs { queue, count } => {
+                Some(Command::PromoteAll { queue, count: count.unwrap_or(u64::MAX) })
             }
             Body::PurgeDlq(queue) => Some(Command::PurgeFailed { queue }),
             Body::Drain(queue) => Some(Command::Drain { queue }),

@@ -13,6 +13,7 @@ use super::message::{Message, Origin};
 use super::metrics::Durations;
 use super::moving::Leaving;
 use super::names::WaitingClaim;
+use super::partial::{FRAMES_BYTES_MAX, Partials};
 use super::post::Post;
 use super::reclaim::Reclaim;
 use super::route::Slots;
@@ -99,6 +100,9 @@ pub struct Core {
     pub(super) put_off: PutOff,
     pub(super) cuts: Cuts,
     pub(super) http: Desk,
+    /// Frames and messages that are not there yet.
+    pub(super) frames: Partials,
+    pub(super) frames_crowded_out: u64,
     pub(super) events: Events,
     pub(super) streams: Streams,
     pub(super) scratch: Scratch,
@@ -180,6 +184,8 @@ impl Core {
             put_off: PutOff::default(),
             cuts: Cuts::default(),
             http,
+            frames: Partials::new(FRAMES_BYTES_MAX),
+            frames_crowded_out: 0,
             events: Events::default(),
             streams: Streams::default(),
             scratch: Scratch::default(),
@@ -282,6 +288,7 @@ impl Core {
             conns.resume_reading(conn);
         }
         session.paused = full;
+        self.note_partial(conns, conn);
     }
 
     /// Handles whole requests at the front of `bytes`; returns how many bytes they took.
@@ -395,6 +402,7 @@ impl Core {
 
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         self.drop_body(conn);
+        self.drop_partial(conn);
         if let Some(session) = self.sessions.close(conn) {
             if let Some(key) = session.stream {
                 self.close_stream(key);
@@ -446,6 +454,7 @@ impl Core {
         self.follow_up(conns);
         let next_ms = next_ms.min(self.yield_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
+        let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }

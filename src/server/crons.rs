@@ -101,6 +101,8 @@ pub enum Act {
     Leave,
     /// Remove it and answer the client.
     Delete,
+    /// Answer the client with it.
+    Show,
 }
 
 /// A command on a schedule, as seen by the keeper.
@@ -212,7 +214,10 @@ impl Core {
         asked: Asked<'_>,
         body: &Body<'_>,
     ) {
-        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name)) = body else { return };
+        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name) | Body::CronGet(name)) = body
+        else {
+            return;
+        };
         if let Some(entry) = self.crons.entries.get_mut(*name)
             && entry.busy
         {
@@ -244,11 +249,14 @@ impl Core {
                 let act = if from.is_some() { Act::Hold } else { Act::Set { moved: None } };
                 Ok(CronTask { origin, frame, name: cron.name.into(), from, to, data_bytes, act })
             }
-            Body::CronDelete(name) => {
+            Body::CronDelete(name) | Body::CronGet(name) => {
                 let entry = self.crons.entries.get_mut(*name).ok_or(NOT_FOUND)?;
                 entry.busy = true;
                 let (name, to) = ((*name).into(), entry.owner);
-                let act = Act::Delete;
+                let act = match body {
+                    Body::CronGet(_) => Act::Show,
+                    _ => Act::Delete,
+                };
                 Ok(CronTask { origin, frame, name, from: None, to, data_bytes: 0, act })
             }
             _ => Err(NOT_FOUND.into()),
@@ -259,7 +267,7 @@ impl Core {
         let Some(Task::Cron(task)) = self.tasks.get(step) else { return };
         let dest = match task.act {
             Act::Hold | Act::LetGo | Act::Leave => task.from.unwrap_or(task.to),
-            Act::Set { .. } | Act::Delete => task.to,
+            Act::Set { .. } | Act::Delete | Act::Show => task.to,
         };
         let batch = self.post.ask(dest);
         let frame = batch.keep(&task.frame);
@@ -399,13 +407,20 @@ impl Core {
         frame: &[u8],
     ) {
         let Ok(Request { req_id, body }) = decode(frame) else { return };
-        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name)) = &body else { return };
+        let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name) | Body::CronGet(name)) = &body
+        else {
+            return;
+        };
         let caller = Caller { client: origin.client, request: CURRENT };
         let mut refused = false;
         match (act, &body) {
             (Act::Hold | Act::LetGo, _) => {
                 let held = act == Act::Hold;
                 self.apply(conns, caller, &Command::HoldCron { name, held });
+            }
+            (Act::Show, _) => {
+                self.show_cron(conns, origin, req_id, name);
+                self.answered(origin);
             }
             (Act::Set { moved }, Body::Cron(cron)) => {
                 let outcome = self.set_cron(conns, caller, cron, moved);
@@ -443,6 +458,28 @@ impl Core {
         self.post.tell(usize::from(step.shard)).messages.push(Message::Cron(acted));
     }
 
+    fn show_cron(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        name: &str,
+    ) {
+        if self.engine.shard.cron(name).is_none() {
+            self.refuse(conns, origin, req_id, NOT_FOUND);
+            return;
+        }
+        self.respond(conns, origin, |engine, pen| {
+            framed(pen, req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, req_id, 1);
+                writer.str("cron");
+                if let Some(cron) = engine.shard.cron(name) {
+                    write_cron(&mut writer, cron, true);
+                }
+            });
+        });
+    }
+
     fn set_cron(
         &mut self,
         conns: &mut Connections,
@@ -469,6 +506,7 @@ impl Core {
             timezone: cron.timezone,
             priority: cron.priority,
             runs_max: cron.runs_max,
+            job: cron.job.as_deref(),
             plan,
             moved,
         };
@@ -509,8 +547,9 @@ impl Core {
 /// A schedule as clients see it; in a list with its runs.
 pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &corq_shards::cron::Cron, listed: bool) {
     let limited = listed && cron.runs_max.is_some();
-    writer
-        .map(5 + usize::from(listed) + usize::from(limited) + usize::from(cron.timezone.is_some()));
+    let job = cron.job();
+    let given = [listed, limited, cron.timezone.is_some(), job.name.is_some()];
+    writer.map(5 + given.into_iter().map(usize::from).sum::<usize>());
     writer.str("name");
     writer.str(&cron.name);
     writer.str("queue");
@@ -532,6 +571,10 @@ pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &corq_shards::cron::Cron
     if let Some(timezone) = &cron.timezone {
         writer.str("timezone");
         writer.str(timezone);
+    }
+    if let Some(name) = job.name {
+        writer.str("jobName");
+        writer.str(name);
     }
 }
 

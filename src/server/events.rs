@@ -44,11 +44,15 @@ pub enum EventMail {
         queue: Option<Span>,
         /// The client, who is kept waiting until this is known.
         conn: ConnId,
+        /// Which of the times that it has begun to listen.
+        time: u64,
     },
     /// The sender knows that this client of the receiver listens.
     Heard {
         /// The client.
         conn: ConnId,
+        /// Which of the times that it has begun to listen.
+        time: u64,
     },
     /// The sender has no more clients that listen.
     Unlisten {
@@ -191,7 +195,8 @@ impl Core {
         for name in names {
             let job = Some(KnownAs::Custom(name.into()));
             let (queue, data) = (queue.clone(), Stored::default());
-            self.tell_event(&Event { at_ms, queue, job, data, step: Step::Duplicated });
+            let step = Step::Duplicated;
+            self.tell_event(&Event { at_ms, queue, job, name: None, data, step });
         }
     }
 
@@ -292,12 +297,12 @@ impl Core {
     ) {
         let name = |queue: &Option<Span>| queue.as_ref().map(|queue| batch.text(queue));
         match mail {
-            EventMail::Listen { shard, queue, conn } => {
+            EventMail::Listen { shard, queue, conn, time } => {
                 self.listen(*shard, name(queue));
-                let answer = Message::Events(EventMail::Heard { conn: *conn });
+                let answer = Message::Events(EventMail::Heard { conn: *conn, time: *time });
                 self.post.ask(usize::from(*shard)).messages.push(answer);
             }
-            EventMail::Heard { conn } => self.heard(conns, *conn),
+            EventMail::Heard { conn, time } => self.heard(conns, *conn, *time),
             EventMail::Unlisten { shard, queue } => self.unlisten(*shard, name(queue)),
             EventMail::News { queue, text } => {
                 self.streams.take_news(batch.text(queue), &batch.bytes[text.clone()]);
@@ -348,6 +353,10 @@ fn write_event(
         }
         Some(KnownAs::Custom(name)) => json::string(out, name),
         None => json::string(out, ""),
+    }
+    if let Some(name) = &event.name {
+        out.extend_from_slice(b",\"name\":");
+        json::string(out, name);
     }
     out.extend_from_slice(b",\"timestamp\":");
     json::integer(out, event.at_ms);

@@ -13,7 +13,8 @@ use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Ack, Command, Fail, Limit, NewJob};
+use corq_shards::change::Change;
+use corq_shards::command::{Ack, Beat, Command, Fail, Limit, NewJob, PerSpan};
 use corq_shards::effect::{Effects, Refusal, Reply};
 use std::ops::Range;
 
@@ -23,6 +24,8 @@ pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
 pub(super) const FULL: &str = "Disk full";
 pub(super) const NOT_CANCELLABLE: &str = "Job not found or cannot be cancelled";
 pub(super) const BUSY: &str = "Too many long commands wait already";
+/// Why the outcome of an attempt is not taken that the server has ended for its time.
+pub(super) const TOO_LATE: &str = "already-finalized";
 pub(super) const DAMAGED: &str = "The stored job is damaged";
 pub(super) const TOO_LARGE: &str = "The reply does not fit a frame";
 
@@ -39,22 +42,30 @@ impl Core {
             Body::Ack(ack) => {
                 self.on_job(conns, asked, body, ack.job, |core, conns, job, caller| {
                     let token = asked.origin.token(ack.token);
-                    let acks = [Ack { job, token, result: ack.result }];
+                    let acks = [Ack { job, token, result: ack.result, remove: ack.remove }];
                     core.apply(conns, caller, &Command::Ack { acks: &acks });
                 });
             }
             Body::Fail(fail) => {
                 self.on_job(conns, asked, body, fail.job, |core, conns, job, caller| {
-                    let api::request::Fail { token, error, stack, unrecoverable, .. } = *fail;
+                    let api::request::Fail { token, error, stack, unrecoverable, remove, .. } =
+                        *fail;
                     let token = asked.origin.token(token);
-                    let fail = Fail { job, token, error, stack, unrecoverable };
+                    let fail = Fail { job, token, error, stack, unrecoverable, remove };
                     core.apply(conns, caller, &Command::Fail(fail));
                 });
             }
             Body::JobHeartbeat { job, token } => {
                 let (job, token) = (*job, *token);
                 self.on_job(conns, asked, body, job, |core, conns, job, caller| {
-                    core.apply(conns, caller, &Command::Heartbeat { job, token });
+                    let beat = Beat { job, token, ttl_ms: None };
+                    core.apply(conns, caller, &Command::Heartbeat(beat));
+                });
+            }
+            Body::ExtendLock { job, token, ttl_ms } => {
+                let (job, token, ttl_ms) = (*job, *token, Some(*ttl_ms));
+                self.on_job(conns, asked, body, job, |core, conns, job, caller| {
+                    core.apply(conns, caller, &Command::Heartbeat(Beat { job, token, ttl_ms }));
                 });
             }
             Body::Cancel(_)
@@ -62,6 +73,10 @@ impl Core {
             | Body::Promote(_)
             | Body::MoveToDelayed { .. }
             | Body::Discard(_)
+            | Body::MoveToWait { .. }
+            | Body::ChangeDelay { .. }
+            | Body::ClearLogs { .. }
+            | Body::RemoveJobDeduplicationKey(_)
             | Body::Progress { .. }
             | Body::AddLog { .. } => self.change_job(conns, asked, body),
             Body::WaitJob { job, timeout_ms } => {
@@ -69,16 +84,29 @@ impl Core {
             }
             Body::Pause(queue) => self.pause(conns, asked, queue, true),
             Body::Resume(queue) => self.pause(conns, asked, queue, false),
-            Body::RateLimit { queue, limit } => {
-                self.limit(conns, asked, queue, Limit::PerSecond(Some(*limit)));
+            Body::RateLimit { queue, limit, span_ms, ttl_ms } => {
+                let until_ms = ttl_ms.map_or(0, |ttl_ms| self.now_ms + ttl_ms);
+                let rate = PerSpan { jobs: *limit, span_ms: *span_ms, until_ms };
+                self.limit(conns, asked, queue, Limit::Rate(Some(rate)));
             }
-            Body::RateLimitClear(queue) => self.limit(conns, asked, queue, Limit::PerSecond(None)),
+            Body::RateLimitClear(queue) => self.limit(conns, asked, queue, Limit::Rate(None)),
+            Body::RemoveDlqJob { queue, job } => {
+                self.on_job(conns, asked, body, *job, |core, conns, job, caller| {
+                    let change = Change::Bin { queue };
+                    core.apply(conns, caller, &Command::Change { job, change });
+                });
+            }
+            // Nothing of events is kept that could be trimmed.
+            Body::TrimEvents(_) => self.respond(conns, asked.origin, |_, pen| {
+                write_data(pen, asked.req_id, "removed", |writer| writer.uint(0));
+            }),
             Body::SetConcurrency { queue, limit } => {
                 self.limit(conns, asked, queue, Limit::Active(Some(*limit)));
             }
             Body::ClearConcurrency(queue) => self.limit(conns, asked, queue, Limit::Active(None)),
             Body::RetryDlq { .. }
             | Body::RetryCompleted { .. }
+            | Body::PromoteJobs { .. }
             | Body::PurgeDlq(_)
             | Body::Drain(_)
             | Body::Clean { .. }
@@ -86,9 +114,21 @@ impl Core {
             Body::RegisterWorker(_) | Body::UnregisterWorker(_) | Body::Heartbeat { .. } => {
                 self.on_worker(conns, asked, body);
             }
-            Body::Cron(_) | Body::CronDelete(_) => self.begin_cron(conns, asked, body),
-            Body::AddWebhook(_) | Body::RemoveWebhook(_) | Body::ListWebhooks => {
+            Body::Cron(_) | Body::CronDelete(_) | Body::CronGet(_) => {
+                self.begin_cron(conns, asked, body);
+            }
+            Body::AddWebhook(_)
+            | Body::RemoveWebhook(_)
+            | Body::SetWebhookEnabled { .. }
+            | Body::ListWebhooks => {
                 self.on_webhooks(conns, asked, body);
+            }
+            Body::RemoveDeduplicationKey { queue, key } => {
+                self.apply(conns, Self::caller(&asked), &Command::FreeKey { queue, key });
+                let freed = u64::from(self.own_reply() == Some(Reply::Count(1)));
+                self.respond(conns, asked.origin, |_, pen| {
+                    write_data(pen, asked.req_id, "count", |writer| writer.uint(freed));
+                });
             }
             _ => self.query(conns, asked, body, &[]),
         }
@@ -258,6 +298,9 @@ impl Core {
         job: JobRef<'_>,
     ) {
         match self.own_reply() {
+            Some(Reply::Refused { refusal: Refusal::TooLate, .. }) if !asked.origin.tokenless => {
+                self.respond(conns, asked.origin, |_, pen| write_too_late(pen, asked.req_id));
+            }
             Some(Reply::Refused { refusal, .. }) => {
                 let text = refusal_text(refusal, job);
                 self.refuse(conns, asked.origin, asked.req_id, &text);
@@ -266,6 +309,9 @@ impl Core {
                 self.respond(conns, asked.origin, |_, pen| write_alive(pen, asked.req_id, None));
             }
             _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, asked),
+            Some(Reply::Count(count)) => self.respond(conns, asked.origin, |_, pen| {
+                write_data(pen, asked.req_id, "removed", |writer| writer.bool(count > 0));
+            }),
             _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
         }
     }
@@ -340,6 +386,35 @@ fn write_deliveries(
     }
 }
 
+/// An answer that says one thing, in `data`.
+pub(super) fn write_data(
+    pen: &mut Pen<'_>,
+    req_id: Option<&[u8]>,
+    name: &str,
+    write: impl FnOnce(&mut Writer<'_>),
+) {
+    framed(pen, req_id, |pen| {
+        let mut writer = reply::head(pen.out, true, req_id, 1);
+        writer.str("data");
+        writer.map(1);
+        writer.str(name);
+        write(&mut writer);
+    });
+}
+
+/// The answer to whoever says how an attempt went that is over already.
+fn write_too_late(pen: &mut Pen<'_>, req_id: Option<&[u8]>) {
+    framed(pen, req_id, |pen| {
+        let mut writer = reply::head(pen.out, true, req_id, 1);
+        writer.str("data");
+        writer.map(2);
+        writer.str("applied");
+        writer.bool(false);
+        writer.str("reason");
+        writer.str(TOO_LATE);
+    });
+}
+
 /// The answer to a heartbeat, with how many were renewed for one of many.
 pub(super) fn write_alive(pen: &mut Pen<'_>, req_id: Option<&[u8]>, count: Option<u64>) {
     framed(pen, req_id, |pen| {
@@ -368,10 +443,12 @@ pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
     };
     match refusal {
         Refusal::NotFound => NOT_FOUND.into(),
-        Refusal::NotActive => NOT_ACTIVE.into(),
+        Refusal::NotActive | Refusal::TooLate => NOT_ACTIVE.into(),
         Refusal::NotCancellable => NOT_CANCELLABLE.into(),
         Refusal::NotPending => "Job not found or not waiting or delayed".into(),
         Refusal::NotDelayed => "Job not found or not delayed".into(),
+        Refusal::NotMovable => "Job not found or cannot be moved to waiting".into(),
+        Refusal::NotDelayable => "Job not found or not waiting, delayed or active".into(),
         Refusal::Ended => "Job not found or already completed or failed".into(),
         Refusal::Busy => BUSY.into(),
         Refusal::Full => FULL.into(),

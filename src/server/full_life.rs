@@ -193,7 +193,12 @@ impl Bed {
                 let change = Change::PutOff(0);
                 assert_eq!(self.run(&Command::Change { job, change }), Reply::Done);
             } else {
-                acks.push(Ack { job, token, result: &[0xc0; 3][..dice.below(4) as usize] });
+                acks.push(Ack {
+                    job,
+                    token,
+                    remove: false,
+                    result: &[0xc0; 3][..dice.below(4) as usize],
+                });
             }
         }
         assert_eq!(self.run(&Command::Ack { acks: &acks }), Reply::Done);

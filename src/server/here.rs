@@ -3,8 +3,8 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::execute::framed;
-use crate::api::PROTOCOL_VERSION;
 use crate::api::request::Body;
+use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;
 use corq_io::net::Connections;
 
@@ -18,20 +18,32 @@ impl Core {
     ) {
         match body {
             Body::Ping => self.ping(conns, asked),
+            Body::SubscribeEvents(queue) => self.subscribe(conns, asked, queue),
+            Body::UnsubscribeEvents => self.unsubscribe(conns, asked),
             Body::RegisterWorker(worker) => self.register_anonymous(conns, asked, *worker),
-            _ => self.hello(conns, asked),
+            Body::Hello { protocol_version, .. } => self.hello(conns, asked, *protocol_version),
+            // The others have ways of their own; only a mistake in this program leads here.
+            _ => self.refuse(conns, asked.origin, asked.req_id, "Internal server error"),
         }
     }
 
-    fn hello(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    /// Both versions are spoken at once: which one is answered only tells the client what it may expect.
+    fn hello(&mut self, conns: &mut Connections, asked: Asked<'_>, version: u64) {
+        let version = version.clamp(PROTOCOL_VERSION_MIN, PROTOCOL_VERSION);
+        let capabilities: &[&str] = match version {
+            PROTOCOL_VERSION_MIN => &["pipelining"],
+            _ => &["pipelining", "separate-job-name"],
+        };
         self.respond(conns, asked.origin, |_, pen| {
             framed(pen, asked.req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, asked.req_id, 4);
                 writer.str("protocolVersion");
-                writer.uint(PROTOCOL_VERSION);
+                writer.uint(version);
                 writer.str("capabilities");
-                writer.array(1);
-                writer.str("pipelining");
+                writer.array(capabilities.len());
+                for capability in capabilities {
+                    writer.str(capability);
+                }
                 writer.str("server");
                 writer.str("corq");
                 writer.str("version");

@@ -2,7 +2,9 @@
 
 use super::engine::{Absent, Engine, Records};
 use super::hole::Hole;
+use crate::api::spec::GROWTHS;
 use crate::protocol::write::Writer;
+use corq_shards::extras::Extras;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::notes::Notes;
 use corq_shards::query::JobView;
@@ -20,9 +22,15 @@ pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
 /// leaves a hole.
 pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes: &mut Vec<Hole>) {
     let view = engine.shard.view(job);
-    writer.map(11);
+    let extras = extras_of(&view);
+    let stack_lines_max = extras.and_then(|extras| extras.stack_lines_max);
+    writer.map(11 + usize::from(view.name.is_some()) + usize::from(stack_lines_max.is_some()));
     writer.str("id");
     write_id(writer, &view);
+    if let Some(name) = view.name {
+        writer.str("name");
+        writer.str(name);
+    }
     writer.str("queue");
     writer.str(view.queue);
     writer.str("data");
@@ -36,7 +44,7 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.str("priority");
     writer.int(i64::from(view.job.priority));
     writer.str("createdAt");
-    writer.uint(view.job.id.made_at_ms());
+    writer.uint(view.created_at_ms());
     writer.str("runAt");
     writer.uint(view.job.run_at_ms);
     writer.str("startedAt");
@@ -49,6 +57,14 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.uint(u64::from(view.job.stalls));
     writer.str("progress");
     writer.number(notes_of(&view).map_or(0.0, |notes| notes.progress));
+    if let Some(lines) = stack_lines_max {
+        writer.str("stackTraceLimit");
+        writer.uint(u64::from(lines));
+    }
+}
+
+fn extras_of<'a>(view: &JobView<'a>) -> Option<&'a Extras> {
+    view.options?.extras.as_deref()
 }
 
 fn notes_of<'a>(view: &JobView<'a>) -> Option<&'a Notes> {
@@ -88,6 +104,7 @@ pub fn write_job(
     write_progress(&mut fields, view, records)?;
     write_options(&mut fields, view, &pushed);
     write_end(&mut fields, view, records)?;
+    write_timeline(&mut fields, view);
     let count = fields.count;
     map.close(writer, count);
     Ok(())
@@ -131,6 +148,9 @@ impl<'o> Fields<'_, 'o> {
 
 fn write_place(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
     write_id(fields.key("id"), view);
+    if let Some(name) = view.name {
+        fields.text("name", name);
+    }
     fields.text("queue", view.queue);
     fields.text("state", view.job.state.name());
 }
@@ -144,7 +164,7 @@ fn write_trials(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
     };
     let completed = view.outcome.filter(|_| job.state == State::Completed);
     fields.key("priority").int(i64::from(job.priority));
-    fields.uint("createdAt", job.id.made_at_ms());
+    fields.uint("createdAt", view.created_at_ms());
     fields.uint("runAt", job.run_at_ms);
     fields.key("startedAt").uint_or_nil(started_at_ms);
     fields.key("completedAt").uint_or_nil(completed.map(|outcome| outcome.finished_at_ms));
@@ -182,6 +202,9 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
     let options = view.options;
     fields.key("uniqueKey").str_or_nil(options.and_then(|has| has.unique_key.as_deref()));
     fields.key("customId").str_or_nil(options.and_then(|has| has.custom_id.as_deref()));
+    if let Some(extras) = extras_of(view) {
+        write_extras(fields, extras, view.job.backoff_ms);
+    }
     if let Some(repeat) = options.and_then(|has| has.series.as_deref()) {
         let writer = fields.key("repeat");
         writer.map(2 + usize::from(repeat.limit.is_some()));
@@ -193,6 +216,63 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
             writer.str("limit");
             writer.uint(limit);
         }
+    }
+}
+
+/// The steps of a job that are known, as far as there are records of them: when it came, when its last
+/// attempt began, when it ended.
+fn write_timeline(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
+    let (job, outcome) = (view.job, view.outcome);
+    let first = if job.run_at_ms > view.created_at_ms() { State::Delayed } else { State::Waiting };
+    let started_at_ms = match (view.lease, outcome) {
+        (Some(lease), _) => lease.started_at_ms,
+        (None, Some(outcome)) => outcome.started_at_ms,
+        (None, None) => 0,
+    };
+    let steps = [
+        Some((first, view.created_at_ms())),
+        (started_at_ms > 0).then_some((State::Active, started_at_ms)),
+        outcome.map(|outcome| (job.state, outcome.finished_at_ms)),
+    ];
+    let writer = fields.key("timeline");
+    writer.array(steps.iter().flatten().count());
+    for (state, at_ms) in steps.into_iter().flatten() {
+        writer.map(2);
+        writer.str("state");
+        writer.str(state.name());
+        writer.str("timestamp");
+        writer.uint(at_ms);
+    }
+}
+
+/// The rules that a job was given; those that it was not are not shown.
+fn write_extras(fields: &mut Fields<'_, '_>, extras: &Extras, backoff_ms: u32) {
+    if let Some(growth) = extras.backoff {
+        let writer = fields.key("backoffConfig");
+        writer.map(2 + usize::from(extras.backoff_max_ms.is_some()));
+        writer.str("type");
+        writer.str(GROWTHS[growth as usize]);
+        writer.str("delay");
+        writer.uint(u64::from(backoff_ms));
+        if let Some(max_ms) = extras.backoff_max_ms {
+            writer.str("maxDelay");
+            writer.uint(u64::from(max_ms));
+        }
+    }
+    for (name, number) in [
+        ("stallTimeout", extras.stall_timeout_ms),
+        ("stackTraceLimit", extras.stack_lines_max),
+        ("keepLogs", extras.keep_logs),
+        ("sizeLimit", extras.size_limit),
+    ] {
+        if let Some(number) = number {
+            fields.uint(name, u64::from(number));
+        }
+    }
+    if let Some(dedup) = extras.dedup {
+        fields.key("deduplicationTtl").uint_or_nil((dedup.ttl_ms > 0).then_some(dedup.ttl_ms));
+        fields.bool("deduplicationExtend", dedup.extend);
+        fields.bool("deduplicationReplace", dedup.replace);
     }
 }
 

@@ -4,7 +4,7 @@
 //! A lane knows positions and bytes, and no connection: who has how much is what its [`Place`]s say.
 //! While everybody has everything it holds no memory.
 
-use crate::protocol::{sse, websocket};
+use crate::protocol::{event_frame, sse, websocket};
 use std::collections::VecDeque;
 
 /// Bytes of a lane beyond which its oldest events go, unless there is only one.
@@ -26,6 +26,8 @@ pub enum Form {
     Sse,
     /// As WebSocket messages.
     WebSocket,
+    /// As MessagePack frames.
+    Frames,
 }
 
 /// How far along a lane a client is: the number of the next event it is to get.
@@ -70,6 +72,7 @@ impl Lane {
                 self.bytes.extend(websocket::Head::of_text(text.len()).bytes());
                 self.bytes.extend(text);
             }
+            Form::Frames => event_frame::write(&mut self.bytes, text),
         }
         self.ends.push_back(self.first_at + self.bytes.len() as u64);
         while self.bytes.len() > bytes_max && self.ends.len() > 1 {

@@ -23,16 +23,7 @@ pub type Lookings = VecDeque<Looking>;
 
 impl Core {
     /// Begins a listing; most are complete with their first slice.
-    pub(super) fn get_jobs(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        queue: &str,
-        states: Option<StateFilter>,
-        (offset, limit): (u64, u32),
-    ) {
-        let states = states.map_or_else(States::all, states_of);
-        let listing = Listing::new(queue, states, offset, limit as usize);
+    pub(super) fn get_jobs(&mut self, conns: &mut Connections, asked: Asked<'_>, listing: Listing) {
         let req_id = asked.req_id.map(Into::into);
         let looking = Looking { origin: asked.origin, req_id, listing };
         if let Some(looking) = self.look_on(conns, looking) {
@@ -62,7 +53,9 @@ impl Core {
     }
 }
 
-fn states_of(filter: StateFilter) -> States {
+/// The states that a filter names; all if there is none.
+pub(super) fn states_of(filter: Option<StateFilter>) -> States {
+    let Some(filter) = filter else { return States::all() };
     let named = |state: &State| {
         let at = STATES.iter().position(|name| *name == state.name());
         at.is_some_and(|at| filter.has(1 << at))

@@ -3,15 +3,16 @@
 
 use super::core::{CURRENT, Core};
 use super::dispatch::{Asked, Lookup};
-use super::execute::{refusal_text, write_alive};
+use super::execute::{framed, refusal_text, write_alive};
 use super::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
+use super::query::write_ref;
 use super::task::{Jobs, Phase, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::{reply, uuid_text};
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Ack, Command};
+use corq_shards::command::{Ack, Beat, Command};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::id::JobId;
 
@@ -53,20 +54,23 @@ impl Core {
                     .acks()
                     .map(|one| {
                         let (job, token) = ack(one);
-                        Ack { job, token, result: one.result }
+                        Ack { job, token, result: one.result, remove: one.remove }
                     })
                     .collect();
                 self.apply(conns, caller, &Command::Ack { acks: &acks });
             }
-            Body::JobHeartbeatBatch(batch) => {
-                let beat = |(place, &job): (usize, &JobRef<'_>)| (id(job), batch.token(place));
+            Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
+                let beat = |(place, &job): (usize, &JobRef<'_>)| Beat {
+                    job: id(job),
+                    token: batch.token(place),
+                    ttl_ms: batch.ttl_ms(place),
+                };
                 let beats: Vec<_> = jobs.iter().enumerate().map(beat).collect();
                 self.apply(conns, caller, &Command::Heartbeats { beats: &beats });
             }
             _ => return,
         }
-        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
-        match own.map(|(_, reply)| reply.clone()) {
+        match self.own_reply_on_many() {
             Some(Reply::Refused { place, .. })
                 if jobs.get(place).is_some_and(|&job| self.may_be_name(job)) =>
             {
@@ -75,8 +79,21 @@ impl Core {
             Some(Reply::Count(_)) if jobs.iter().any(|&job| self.may_be_name(job)) => {
                 self.start_on_jobs(conns, asked, jobs, true);
             }
+            Some(Reply::Count(count)) if matches!(body, Body::ExtendLocks(_)) => {
+                self.write_count(conns, asked.origin, asked.req_id, count);
+            }
             Some(reply) => self.write_merged(conns, asked.origin, asked.req_id, jobs, &reply),
             None => {}
+        }
+    }
+
+    /// The engine's answer to a command on many jobs, also if that had one only.
+    fn own_reply_on_many(&self) -> Option<Reply> {
+        match self.own_reply() {
+            Some(Reply::Refused { place, refusal: Refusal::TooLate }) => {
+                Some(Reply::Late([place].into()))
+            }
+            reply => reply,
         }
     }
 
@@ -102,6 +119,19 @@ impl Core {
             Reply::Count(count) => {
                 self.respond(conns, origin, |_, pen| write_alive(pen, req_id, Some(*count)));
             }
+            Reply::Late(places) => self.respond(conns, origin, |_, pen| {
+                framed(pen, req_id, |pen| {
+                    let mut writer = reply::head(pen.out, true, req_id, 1);
+                    writer.str("data");
+                    writer.map(2);
+                    writer.str("ignoredIndices");
+                    writer.array(places.len());
+                    places.iter().for_each(|&place| writer.uint(place as u64));
+                    writer.str("ignoredIds");
+                    writer.array(places.len());
+                    places.iter().for_each(|&place| write_ref(&mut writer, jobs[place]));
+                });
+            }),
             _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
         }
     }
@@ -128,6 +158,7 @@ impl Core {
             as_names,
             refused: None,
             count: 0,
+            late: Vec::new(),
         };
         let step = self.tasks.start(self.me, Task::Jobs(task));
         self.resolve_jobs(step, jobs);
@@ -192,6 +223,7 @@ impl Core {
         match outcome {
             Reply::Refused { place, refusal } => task.refuse(*place, *refusal),
             Reply::Count(count) => task.count += count,
+            Reply::Late(places) => task.late.extend_from_slice(places),
             _ => {}
         }
         task.left -= 1;
@@ -228,7 +260,9 @@ impl Core {
     /// looked up as names and the command starts anew. Nothing but heartbeats has been done so far,
     /// and those may be done twice.
     fn try_all_as_names(&mut self, step: Step, request: &Request<'_>) {
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
+            &request.body
+        else {
             return;
         };
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
@@ -258,7 +292,9 @@ impl Core {
     /// The first parts after the names are known: a check for acks, the act itself for heartbeats.
     fn send_parts(&mut self, step: Step, request: &Request<'_>) {
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
+            &request.body
+        else {
             return;
         };
         let acks = matches!(request.body, Body::AckBatch(_));
@@ -283,7 +319,9 @@ impl Core {
     }
 
     fn send_part_of_each(&mut self, step: Step, request: &Request<'_>, kind: PartKind) {
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
+            &request.body
+        else {
             return;
         };
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
@@ -296,7 +334,9 @@ impl Core {
                 PartKind::Ack => self.post.ask(owner).keep(batch.result(place)),
                 PartKind::Check | PartKind::Beat => 0..0,
             };
-            parts[owner].push(PartItem { place, job, token: batch.token(place), result });
+            let (token, remove, ttl_ms) =
+                (batch.token(place), batch.remove(place), batch.ttl_ms(place));
+            parts[owner].push(PartItem { place, job, token, result, remove, ttl_ms });
         }
         for (owner, items) in parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             task.left += 1;
@@ -306,15 +346,29 @@ impl Core {
 
     fn finish_jobs(&mut self, conns: &mut Connections, step: Step, request: &Request<'_>) {
         let Some(Task::Jobs(task)) = self.tasks.end(step) else { return };
-        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch)) = &request.body else {
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
+            &request.body
+        else {
             return;
         };
         let reply = match (&request.body, task.refused) {
             (Body::AckBatch(_), Some((place, refusal))) => Reply::Refused { place, refusal },
-            (Body::AckBatch(_), None) => Reply::Done,
+            (Body::AckBatch(_), None) if task.late.is_empty() => Reply::Done,
+            (Body::AckBatch(_), None) => {
+                let mut late = task.late;
+                late.sort_unstable();
+                Reply::Late(late.into())
+            }
             _ => Reply::Count(task.count),
         };
-        self.write_merged(conns, task.origin, request.req_id, &batch.ids, &reply);
+        match reply {
+            Reply::Count(count) if matches!(request.body, Body::ExtendLocks(_)) => {
+                self.write_count(conns, task.origin, request.req_id, count);
+            }
+            reply => {
+                self.write_merged(conns, task.origin, request.req_id, &batch.ids, &reply);
+            }
+        }
         self.answered(task.origin);
     }
 
@@ -330,13 +384,18 @@ impl Core {
     ) {
         let caller = Caller { client: origin.client, request: CURRENT };
         if kind == PartKind::Beat {
-            let beats: Vec<_> = items.iter().map(|item| (item.job, item.token)).collect();
+            let beat = |item: &PartItem| {
+                let &PartItem { job, token, ttl_ms, .. } = item;
+                Beat { job, token, ttl_ms }
+            };
+            let beats: Vec<_> = items.iter().map(beat).collect();
             self.apply(conns, caller, &Command::Heartbeats { beats: &beats });
         } else {
             let ack = |item: &PartItem| Ack {
                 job: item.job,
                 token: item.token,
                 result: &batch.bytes[item.result.clone()],
+                remove: item.remove,
             };
             let acks: Vec<Ack<'_>> = items.iter().map(ack).collect();
             let command = match kind {
@@ -345,10 +404,12 @@ impl Core {
             };
             self.apply(conns, caller, &command);
         }
-        let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
-        let outcome = match own.map(|(_, reply)| reply.clone()) {
+        let outcome = match self.own_reply_on_many() {
             Some(Reply::Refused { place, refusal }) => {
                 Reply::Refused { place: items[place].place, refusal }
+            }
+            Some(Reply::Late(late)) => {
+                Reply::Late(late.iter().map(|&place| items[place].place).collect())
             }
             Some(reply) => reply,
             None => Reply::Done,

@@ -73,6 +73,10 @@ pub struct PartItem {
     pub token: Option<Token>,
     /// Its result.
     pub result: Span,
+    /// Whether it is to be forgotten.
+    pub remove: bool,
+    /// For how long it is to be held, if that was said.
+    pub ttl_ms: Option<u32>,
 }
 
 /// One message.

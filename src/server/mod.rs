@@ -5,21 +5,24 @@
 //! core     connections     respond  replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
+//! limited  what limits a queue and what it has done
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
+//! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
+//! partial  what requests take in memory before they are whole
 //! moving   connections that follow their queue
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
-//! end      of a shard
+//! end      of a shard     recover  its beginning     reshard  another number of them
 //! ```
 
 mod all;
@@ -32,6 +35,7 @@ mod core;
 mod crons;
 mod deliveries;
 mod dispatch;
+mod door;
 mod end;
 mod engine;
 mod events;
@@ -45,6 +49,7 @@ mod http;
 mod inbox;
 mod job_map;
 mod lane;
+mod limited;
 mod list;
 mod many;
 mod message;
@@ -53,9 +58,13 @@ mod moving;
 mod names;
 mod needs;
 mod notes;
+mod pace;
+mod partial;
 mod post;
 mod query;
 mod reclaim;
+mod recover;
+mod reshard;
 mod respond;
 mod room;
 mod route;

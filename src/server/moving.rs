@@ -147,6 +147,7 @@ impl Core {
 
     /// The socket of a connection that leaves is free to go.
     pub fn given_away(&mut self, conn: ConnId, socket: OwnedFd) {
+        self.drop_partial(conn);
         // Whoever forgets a session closes its connection, which calls the move off.
         let Some(session) = self.sessions.close(conn) else { return };
         let dest = usize::from(session.habit.dest);

@@ -44,11 +44,14 @@ impl Core {
         conns: &mut Connections,
         asked: Asked<'_>,
         body: &Body<'_>,
-        job: JobRef<'_>,
+        (job, start, end): (JobRef<'_>, u64, Option<u64>),
         fetched: &[Fetched],
     ) {
         let Some(notes) = self.notes_of(conns, asked, body, job) else { return };
-        let needed: Vec<Stored> = notes.logs.iter().map(|entry| entry.stored).collect();
+        let end = end.map_or(u64::MAX, |last| last.saturating_add(1)).min(notes.logs.len() as u64);
+        let range = start.min(end) as usize..end as usize;
+        let lines: Vec<LogEntry> = notes.logs.range(range).copied().collect();
+        let needed: Vec<Stored> = lines.iter().map(|entry| entry.stored).collect();
         if !self.at_hand(conns, asked, &needed, fetched) {
             return;
         }
@@ -59,8 +62,8 @@ impl Core {
                 writer.str("data");
                 writer.map(1);
                 writer.str("logs");
-                writer.array(notes.logs.len());
-                for LogEntry { at_ms, level, stored } in &notes.logs {
+                writer.array(lines.len());
+                for LogEntry { at_ms, level, stored } in &lines {
                     writer.map(3);
                     writer.str("message");
                     writer.str(text_of(&records, stored).unwrap_or_default());

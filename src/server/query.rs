@@ -4,8 +4,10 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::engine::{Absent, Fetched, Records};
-use super::execute::{DAMAGED, NOT_FOUND, framed};
+use super::execute::{DAMAGED, NOT_FOUND, framed, write_data};
 use super::hole::{Then, Waiting};
+use super::job_map::write_id;
+use super::list::states_of;
 use super::message::Origin;
 use super::show::Show;
 use crate::api::request::{Body, JobRef};
@@ -15,6 +17,7 @@ use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::job::{State, Stored};
+use corq_shards::listing::Listing;
 use corq_shards::queue::Queue;
 
 impl Core {
@@ -31,17 +34,34 @@ impl Core {
             Body::GetJobByCustomId(name) => {
                 self.get_job(conns, asked, body, JobRef::Custom(name));
             }
-            Body::GetJobs { queue, states, limit, offset } => {
-                self.get_jobs(conns, asked, queue, *states, (*offset, *limit));
+            Body::GetJobs { queue, states, limit, offset, newest_first } => {
+                let listing = Listing::new(queue, states_of(*states), *offset, *limit as usize);
+                self.get_jobs(conns, asked, listing.newest_first(*newest_first));
             }
             Body::Update { job, data } => self.update(conns, asked, body, (*job, *data), fetched),
             Body::GetProgress(job) => self.get_progress(conns, asked, body, *job, fetched),
-            Body::GetLogs(job) => self.get_logs(conns, asked, body, *job, fetched),
+            Body::GetLogs { job, start, end } => {
+                self.get_logs(conns, asked, body, (*job, *start, *end), fetched);
+            }
             Body::GetCountsPerPriority(queue) => self.priority_counts(conns, asked, queue),
             Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
             Body::GetState(job) => self.get_state(conns, asked, body, *job),
             Body::Dlq { queue, count } => self.dead_letters(conns, asked, queue, *count),
             Body::GetJobCounts(queue) => self.job_counts(conns, asked, queue),
+            Body::GetDeduplicationJobId { queue, key } => {
+                let holder = self.engine.shard.holder_of(self.now_ms, queue, key);
+                self.respond(conns, asked.origin, |engine, pen| {
+                    write_data(pen, asked.req_id, "jobId", |writer| match holder {
+                        Some(job) => write_id(writer, &engine.shard.view(job)),
+                        None => writer.nil(),
+                    });
+                });
+            }
+            Body::GetQueueLimits { queue, jobs } => self.queue_limits(conns, asked, queue, *jobs),
+            Body::QueueMetrics { queue, failed, start, end } => {
+                let range = (*start, end.unwrap_or(u64::MAX));
+                self.queue_metrics(conns, asked, (queue, *failed), range);
+            }
             Body::Count(queue) => {
                 let count = self.engine.shard.queue(queue).map_or(0, Queue::total);
                 self.write_count(conns, asked.origin, asked.req_id, count);
@@ -241,7 +261,7 @@ impl Core {
     }
 }
 
-fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
+pub(super) fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
     match job {
         JobRef::Id(id) => writer.uuid(id.0),
         JobRef::Custom(name) => writer.str(name),

@@ -47,7 +47,8 @@ impl Slots {
         (fnv1a(name) >> 17) as usize % self.shards
     }
 
-    fn of_slot(&self, slot: Slot) -> usize {
+    /// The shard that owns the queues of a slot.
+    pub fn of_slot(&self, slot: Slot) -> usize {
         usize::from(self.table[slot.index()])
     }
 }
@@ -85,6 +86,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::Hello { .. }
         | Body::Auth { .. }
         | Body::Ping
+        | Body::SubscribeEvents(_)
+        | Body::UnsubscribeEvents
         | Body::RegisterWorker(RegisterWorker { worker_id: None, .. }) => Route::Here,
         Body::RegisterWorker(RegisterWorker { worker_id: Some(id), .. })
         | Body::UnregisterWorker(id)
@@ -95,8 +98,14 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::PushBatch { queue, .. }
         | Body::Dlq { queue, .. }
         | Body::RetryDlq { queue, job: None, .. }
+        | Body::PromoteJobs { queue, .. }
+        | Body::GetDeduplicationJobId { queue, .. }
+        | Body::RemoveDeduplicationKey { queue, .. }
         | Body::GetJobs { queue, .. }
-        | Body::RetryCompleted { queue, job: None }
+        | Body::RetryCompleted { queue, job: None, .. }
+        | Body::GetQueueLimits { queue, .. }
+        | Body::TrimEvents(queue)
+        | Body::QueueMetrics { queue, .. }
         | Body::RateLimit { queue, .. }
         | Body::RateLimitClear(queue)
         | Body::SetConcurrency { queue, .. }
@@ -113,7 +122,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::IsPaused(queue) => Route::Queue(queue),
         Body::Pull(pull) | Body::PullBatch(pull) => Route::Queue(pull.queue),
         Body::RetryDlq { queue, job: Some(job), .. }
-        | Body::RetryCompleted { queue, job: Some(job) } => Route::JobInQueue(queue, *job),
+        | Body::RemoveDlqJob { queue, job }
+        | Body::RetryCompleted { queue, job: Some(job), .. } => Route::JobInQueue(queue, *job),
         Body::Ack(ack) => Route::Job(ack.job),
         Body::Fail(fail) => Route::Job(fail.job),
         Body::JobHeartbeat { job, .. }
@@ -121,7 +131,12 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::GetState(job)
         | Body::GetResult(job)
         | Body::GetProgress(job)
-        | Body::GetLogs(job)
+        | Body::GetLogs { job, .. }
+        | Body::ExtendLock { job, .. }
+        | Body::MoveToWait { job, .. }
+        | Body::ChangeDelay { job, .. }
+        | Body::ClearLogs { job, .. }
+        | Body::RemoveJobDeduplicationKey(job)
         | Body::Cancel(job)
         | Body::Update { job, .. }
         | Body::ChangePriority { job, .. }
@@ -132,9 +147,13 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::AddLog { job, .. }
         | Body::WaitJob { job, .. } => Route::Job(*job),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
-        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) => Route::Jobs(&batch.ids),
+        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
+            Route::Jobs(&batch.ids)
+        }
         Body::Cron(_)
         | Body::CronDelete(_)
+        | Body::CronGet(_)
+        | Body::SetWebhookEnabled { .. }
         | Body::AddWebhook(_)
         | Body::RemoveWebhook(_)
         | Body::ListWebhooks => Route::Keeper,

@@ -50,6 +50,8 @@ pub struct Session {
     pub speech: Speech,
     /// Received and not yet handled.
     pub pending: Vec<u8>,
+    /// What it holds of a frame or message that is not there yet, as it is counted.
+    pub held_bytes: usize,
     /// Whether it may give commands.
     pub trusted: bool,
     /// Commands that are not answered yet.
@@ -85,6 +87,7 @@ impl Session {
             client: client_of(me, conn),
             speech,
             pending: Vec::new(),
+            held_bytes: 0,
             trusted,
             in_flight: 0,
             seen_elsewhere: false,

@@ -4,22 +4,25 @@ use super::auth::Guard;
 use super::book::Book;
 use super::core::{Core, Fittings};
 use super::deliveries;
+use super::door::Door;
 use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
+use super::pace::Pace;
 use super::post::Post;
+use super::recover::{Ascent, open_log, shard_config};
+use super::reshard::{Halt, Progress, reshard};
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
 use super::webhooks::Webhooks;
 use crate::config::{Config, Durability, RequestsMax};
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host, HostError};
-use corq_io::log::{DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Recovery};
+use corq_io::log::{DataDir, Leftover};
 use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Reactor};
 use corq_io::runtime::{self, Shards};
-use corq_io::signal::{self, Signals};
-use corq_io::store::Store;
+use corq_io::signal::{self, Signal, Signals};
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -82,7 +85,21 @@ struct Common {
     ending: Arc<Ending>,
     /// Of the data directory.
     log_id: u64,
+    /// What is not there of the logs is missing.
+    is_begun: bool,
     webhooks: Feed,
+    ascent: Ascent,
+}
+
+/// How the beginning of the shards went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Begun {
+    /// All of them are there.
+    Ready,
+    /// One has ended by itself.
+    Failed,
+    /// The end was wanted before.
+    Stopped(Signal),
 }
 
 /// Runs the server until SIGTERM or SIGINT.
@@ -90,12 +107,22 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let signals = Signals::block().map_err(|error| other("cannot block signals", error))?;
     let host = host::probe().map_err(StartError::Host)?;
     let shards = config.shards.map_or(host.cpus.len(), usize::from);
-    let data = match config.data_path() {
+    config.check(shards).map_err(StartError::Other)?;
+    let mut data = match config.data_path() {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
-    config.check(shards).map_err(StartError::Other)?;
     let (sockets, addresses) = bind(&config, shards)?;
+    let door = open_door(&config, &sockets).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
+    let slots = Slots::new(shards);
+    if let Some(data) = &mut data
+        && let Err(halt) = fit(&config, data, &slots, &signals, &door)
+    {
+        return match halt {
+            Halt::Stopped => Ok(()),
+            Halt::Failed(reason) => Err(StartError::Other(reason)),
+        };
+    }
     let mesh = Mesh::<Batch>::new(shards).map_err(|error| other("cannot make the mesh", error))?;
     let wakers: Vec<Waker> = mesh.iter().map(Endpoint::waker).collect();
     let guard = Guard::new(config.tokens())
@@ -103,19 +130,36 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let ending = Arc::new(Ending::default());
     let pool = deliveries::start(&config).map_err(|e| other("cannot start the webhooks", e))?;
     let common = Arc::new(Common {
-        slots: Slots::new(shards),
+        slots,
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
         log_id: data.as_ref().map_or(0, DataDir::id),
+        is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
+        ascent: Ascent::new(data.as_ref().map(DataDir::path), shards),
         config,
     });
     let (running, ready) = spawn(&host, &common, mesh, sockets)?;
-    let failed = announce(&common, &ready, addresses, shards);
-    if !failed {
-        // An error here would mean that the set of signals is not one.
-        let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
-        tracing::info!("stopping on {signal:?}");
+    match await_shards(&common, &ready, &signals, &door) {
+        Begun::Ready => {
+            if let Some(data) = &mut data {
+                data.set_begun(true).map_err(|error| other("data path", error))?;
+            }
+            door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
+            ending.open.store(true, Ordering::Release);
+            wakers.iter().for_each(Waker::wake);
+            announce(&common, addresses);
+            // An error here would mean that the set of signals is not one.
+            let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
+            tracing::info!("stopping on {signal:?}");
+        }
+        Begun::Failed => {}
+        Begun::Stopped(signal) => {
+            tracing::info!("stopping on {signal:?}, before all shards had read their logs");
+            // Those that have read theirs would wait for the others.
+            ending.failed.store(true, Ordering::Release);
+            common.ascent.give_up();
+        }
     }
     let give_up = Instant::now() + Duration::from_millis(common.config.shutdown_timeout_ms);
     ending.wanted.store(true, Ordering::Release);
@@ -127,6 +171,68 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         tracing::info!("stopped");
     }
     outcome
+}
+
+/// Puts somebody at the HTTP port until the shards are there.
+fn open_door(config: &Config, sockets: &[(TcpListener, TcpListener)]) -> std::io::Result<Door> {
+    let https: Result<Vec<_>, _> = sockets.iter().map(|(_, http)| http.try_clone()).collect();
+    let door = Door::open(https?, &config.cors_allow_origin)?;
+    door.tell("at the beginning".into());
+    Ok(door)
+}
+
+/// Makes the data directory one of as many shards as there are.
+fn fit(
+    config: &Config,
+    data: &mut DataDir,
+    slots: &Slots,
+    signals: &Signals,
+    door: &Door,
+) -> Result<(), Halt> {
+    match data.leftover() {
+        None => {}
+        Some(Leftover::Discarded) => tracing::info!(
+            "removed what a start had left that was broken off while it changed the number of shards"
+        ),
+        Some(Leftover::Moved) => {
+            tracing::info!("ended a change to {} shards that had been broken off", data.shards());
+        }
+    }
+    let (before, after) = (usize::from(data.shards()), slots.shards());
+    if before == after {
+        return Ok(());
+    }
+    let path = data.path().display().to_string();
+    tracing::info!("{path} was made for {before} shards: changing it to {after}");
+    let began = Instant::now();
+    let mut pace = Pace::default();
+    let mut watch = |progress: &Progress| {
+        if !pace.is_due() {
+            return true;
+        }
+        door.tell(format!("changing from {before} shards to {after}: {progress}"));
+        if pace.tells() {
+            tracing::info!("changing from {before} shards to {after}: {progress}");
+        }
+        match signals.wait_for(Duration::ZERO) {
+            Ok(Some(signal)) => {
+                tracing::info!(
+                    "stopping on {signal:?} in the middle of the change, which the next start begins anew \
+                     or ends"
+                );
+                false
+            }
+            // An error here would mean that the set of signals is not one.
+            Ok(None) | Err(_) => true,
+        }
+    };
+    let contents = reshard(config, data, slots, &mut watch)?;
+    tracing::info!(
+        "changed {path} from {before} shards to {after}: {} jobs in {} ms",
+        contents.jobs_in_all(),
+        began.elapsed().as_millis(),
+    );
+    Ok(())
 }
 
 /// Sockets of every shard on both ports.
@@ -196,22 +302,35 @@ fn spawn(
     Ok((shards.map_err(|error| other("cannot start the shards", error))?, is_ready))
 }
 
-/// Says where the server listens, once it does. True if it never will.
-fn announce(
-    common: &Common,
-    ready: &Receiver<()>,
-    (tcp, http): (SocketAddr, SocketAddr),
-    shards: usize,
-) -> bool {
-    for _ in 0..shards {
+/// Waits until all shards have read their logs and know of each other.
+fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: &Door) -> Begun {
+    let mut waiting = common.slots.shards();
+    let mut pace = Pace::default();
+    while waiting > 0 {
+        match ready.recv_timeout(READY_PAUSE) {
+            Ok(()) => waiting -= 1,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Begun::Failed,
+        }
+        // An error here would mean that the set of signals is not one.
+        let signal = signals.wait_for(Duration::ZERO).ok().flatten();
         // A shard that fails at its start is waited for by the others, who are never ready then.
-        while let Err(waited) = ready.recv_timeout(READY_PAUSE) {
-            let failed = common.ending.failed.load(Ordering::Acquire);
-            if failed || waited == RecvTimeoutError::Disconnected {
-                return true;
-            }
+        if common.ending.failed.load(Ordering::Acquire) {
+            return Begun::Failed;
+        }
+        if let Some(signal) = signal {
+            return Begun::Stopped(signal);
+        }
+        door.tell(common.ascent.to_string());
+        if pace.tells() {
+            tracing::info!("recovering: {}", common.ascent);
         }
     }
+    Begun::Ready
+}
+
+/// Says where the server listens.
+fn announce(common: &Common, (tcp, http): (SocketAddr, SocketAddr)) {
     let config = &common.config;
     if config.is_open_to_strangers() {
         tracing::warn!(
@@ -228,25 +347,23 @@ fn announce(
         (Some(_), Durability::Synced) => "synced".to_string(),
     };
     let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
+    let shards = common.slots.shards();
     tracing::info!(
         "corq {} serves tcp {tcp}, http {http}; {shards} shards; durability {durability}; data {data}",
         env!("CARGO_PKG_VERSION"),
     );
-    false
 }
 
 async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), String> {
     let config = &common.config;
     let shards = common.slots.shards();
     let mut clock = Clock::new();
-    let mut shard = Shard::new(corq_shards::Config {
-        completed_max: config.completed_max,
-        completed_retention_ms: config.completed_retention_ms,
-        span_bits: (config.segment_mb << 20).trailing_zeros(),
-        chore_slice: corq_shards::SLICE,
-        seed: seed.chance,
-    });
-    let log = open_log(common, index, shards, &mut shard)?;
+    let mut shard = Shard::new(shard_config(config, seed.chance));
+    let kept = (common.log_id, common.is_begun);
+    let log = match open_log(config, kept, index, &common.ascent, &mut shard) {
+        Err(_) if common.ascent.is_given_up() => return Ok(()),
+        opened => opened?,
+    };
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
@@ -282,64 +399,5 @@ fn http_settings(config: &Config) -> Settings {
         cleanup_ms: config.rate_limit_cleanup_ms,
         frame_rule: rule(config.tcp_rate_limit_max_requests),
         metrics_are_guarded: config.require_auth_for_metrics,
-    }
-}
-
-fn open_log(
-    common: &Common,
-    index: usize,
-    shards: usize,
-    shard: &mut Shard,
-) -> Result<Log<Store>, String> {
-    let config = &common.config;
-    let mode = match config.durability {
-        Durability::Written => Mode::Written,
-        Durability::Synced => Mode::Synced,
-    };
-    let store = match config.data_path() {
-        None => Store::Memory(MemoryDisk::new()),
-        Some(path) => Store::Files(
-            FileDisk::open(&path, index as u16, mode)
-                .map_err(|error| format!("cannot open its directory: {error}"))?,
-        ),
-    };
-    let settings = LogConfig {
-        log_id: common.log_id,
-        segment_bytes: config.segment_mb << 20,
-        cache_bytes: config.cache_bytes(shards),
-        fsync_interval_ms: config.fsync_interval_ms,
-        bytes_max: config.data_bytes_max(shards),
-        // What the jobs need is known once they are.
-        reserve_bytes: 2 * (config.segment_mb << 20),
-        ..LogConfig::new(index as u16, mode)
-    };
-    let began = Instant::now();
-    let replay = |position: corq_io::log::Position, record: &[u8]| shard.replay(position.0, record);
-    let (log, recovery) =
-        Log::open(&settings, store, replay).map_err(|error: OpenError| error.to_string())?;
-    report(index, &recovery, began, shard);
-    Ok(log)
-}
-
-fn report(index: usize, recovery: &Recovery, began: Instant, shard: &Shard) {
-    if recovery.records > 0 {
-        tracing::info!(
-            "shard {index} recovered {} jobs from {} records in {} segments ({} MB) in {} ms",
-            shard.holdings().jobs,
-            recovery.records,
-            recovery.segments,
-            recovery.bytes >> 20,
-            began.elapsed().as_millis(),
-        );
-    }
-    if let Some(dropped) = &recovery.dropped {
-        tracing::warn!(
-            "shard {index} dropped {} bytes from byte {} of {} on: {}; the torn tail of a crash, \
-             never acknowledged as synced",
-            dropped.bytes,
-            dropped.offset,
-            dropped.file,
-            dropped.reason,
-        );
     }
 }

@@ -1,4 +1,4 @@
-//! The clients of this shard that listen to events, over SSE or WebSocket: what each of them gets, and
+//! The clients of this shard that listen to events, over SSE, WebSocket or TCP: what each of them gets, and
 //! that it stays connected.
 //!
 //! Those that listen to the same in the same form share a lane, which holds what they have not all got
@@ -6,12 +6,13 @@
 //! too long, its oldest events are gone. Nobody waits for it. An idle stream is a place in two tables.
 
 use super::core::Core;
+use super::dispatch::Asked;
 use super::events::EventMail;
 use super::lane::{Form, LANE_BYTES_MAX, LANE_BYTES_MIN, LANES_BYTES_MAX, Lane, Place};
 use super::message::Message;
 use super::session::Speech;
 use super::websocket::Incoming;
-use crate::protocol::{sse, websocket};
+use crate::protocol::{reply, sse, websocket};
 use corq_io::net::{ConnId, Connections};
 use slab::Slab;
 use std::collections::HashMap;
@@ -30,15 +31,21 @@ const PACE_MS: u64 = 5;
 /// streams has its turn.
 const BEATS: usize = 15;
 
+/// What a client is told that subscribes on a connection of another kind.
+const NOT_FRAMES: &str = "Subscriptions are for connections over TCP";
+
 /// How often in a row a WebSocket client may leave a ping unanswered.
 const MISSED_MAX: u8 = 2;
+
+/// In how many forms events go out.
+const FORMS: usize = 3;
 
 /// Clients that listen to the same.
 #[derive(Debug)]
 struct Scope {
     /// To which queue; none means all.
     queue: Option<Box<str>>,
-    sides: [Side; 2],
+    sides: [Side; FORMS],
     dirty: bool,
 }
 
@@ -54,7 +61,7 @@ struct Side {
 impl Scope {
     fn new(queue: Option<&str>) -> Self {
         let side = |form| Side { lane: Lane::new(form), listeners: Vec::new(), behind: 0 };
-        let sides = [side(Form::Sse), side(Form::WebSocket)];
+        let sides = [side(Form::Sse), side(Form::WebSocket), side(Form::Frames)];
         Self { queue: queue.map(Into::into), sides, dirty: false }
     }
 }
@@ -82,6 +89,8 @@ pub(super) struct Listener {
 #[derive(Debug)]
 struct Opening {
     unheard: usize,
+    /// Number of the time that somebody here has begun to listen.
+    time: u64,
     hello: Vec<u8>,
 }
 
@@ -110,6 +119,8 @@ pub struct Streams {
     /// Scopes with new events.
     dirty: Vec<u32>,
     next_feed_ms: u64,
+    /// How often somebody has begun to listen.
+    times: u64,
     /// Bytes of all lanes.
     lane_bytes: usize,
     /// Connections by the beat at which they are looked at. Those that are gone stay until then.
@@ -129,6 +140,7 @@ impl Default for Streams {
             queues: HashMap::new(),
             dirty: Vec::new(),
             next_feed_ms: 0,
+            times: 0,
             lane_bytes: 0,
             beats: std::array::from_fn(|_| Vec::new()),
             beat: 0,
@@ -152,6 +164,13 @@ impl Streams {
 
     pub(super) fn listener(&mut self, key: u32) -> Option<&mut Listener> {
         self.listeners.get_mut(key as usize)
+    }
+
+    /// What has come of a message whose last part is missing.
+    pub(super) fn incoming_bytes(&self, key: u32) -> usize {
+        let listener = self.listeners.get(key as usize);
+        let incoming = listener.and_then(|listener| listener.incoming.as_ref());
+        incoming.map_or(0, |incoming| incoming.bytes.capacity())
     }
 
     /// Whether a client is still to be told that it is connected.
@@ -211,6 +230,7 @@ impl Streams {
         match form {
             Form::Sse => self.counts.sse += 1,
             Form::WebSocket => self.counts.websocket += 1,
+            Form::Frames => {}
         }
         let beat = (self.beat + BEATS - 1) % BEATS;
         self.beats[beat].push(conn);
@@ -229,6 +249,7 @@ impl Streams {
         match gone.form {
             Form::Sse => self.counts.sse -= 1,
             Form::WebSocket => self.counts.websocket -= 1,
+            Form::Frames => {}
         }
         side.behind -= usize::from(gone.behind);
         if side.behind == 0 && !scope.dirty || side.listeners.is_empty() {
@@ -294,7 +315,9 @@ impl Core {
     ) {
         let others = self.shards_of(queue).filter(|&shard| shard != self.me);
         let others: Vec<usize> = others.collect();
-        let opening = Opening { unheard: others.len(), hello };
+        self.streams.times += 1;
+        let time = self.streams.times;
+        let opening = Opening { unheard: others.len(), hello, time };
         let key = self.streams.insert(conn, form, queue, opening);
         if self.streams.listeners.len() == 1 {
             self.streams.next_beat_ms = self.now_ms + self.beat_ms();
@@ -303,11 +326,12 @@ impl Core {
         session.stream = Some(key);
         // Who asked has shown that he may.
         session.trusted = true;
-        let speech = match form {
-            Form::Sse => Speech::Events,
-            Form::WebSocket => Speech::WebSocket,
-        };
-        self.sessions.respeak(conn, speech);
+        match form {
+            Form::Sse => self.sessions.respeak(conn, Speech::Events),
+            Form::WebSocket => self.sessions.respeak(conn, Speech::WebSocket),
+            // It goes on giving commands.
+            Form::Frames => {}
+        }
         let shard = self.me as u16;
         if self.shards_of(queue).any(|shard| shard == self.me) {
             self.listen(shard, queue);
@@ -315,7 +339,7 @@ impl Core {
         for dest in others {
             let batch = self.post.ask(dest);
             let queue = queue.map(|queue| batch.keep(queue.as_bytes()));
-            batch.messages.push(Message::Events(EventMail::Listen { shard, queue, conn }));
+            batch.messages.push(Message::Events(EventMail::Listen { shard, queue, conn, time }));
         }
         self.open_if_heard(conns, key);
     }
@@ -332,9 +356,11 @@ impl Core {
     }
 
     /// Another shard knows of a client.
-    pub(super) fn heard(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(super) fn heard(&mut self, conns: &mut Connections, conn: ConnId, time: u64) {
         let Some(key) = self.sessions.get(conn).and_then(|session| session.stream) else { return };
-        if let Some(Listener { opening: Some(opening), .. }) = self.streams.listener(key) {
+        if let Some(Listener { opening: Some(opening), .. }) = self.streams.listener(key)
+            && opening.time == time
+        {
             opening.unheard -= 1;
             self.open_if_heard(conns, key);
         }
@@ -345,15 +371,63 @@ impl Core {
         let Some(opening) = listener.opening.take_if(|opening| opening.unheard == 0) else {
             return;
         };
-        let conn = listener.conn;
+        let (conn, form) = (listener.conn, listener.form);
         let scope = &self.streams.scopes[listener.scope as usize];
         listener.place = scope.sides[listener.form as usize].lane.end();
         if let Some(out) = conns.output(conn) {
             out.extend_from_slice(&opening.hello);
             self.touch(conn);
         }
+        if form == Form::Frames {
+            // The hello was the answer to its command.
+            let origin = self.origin(conn);
+            self.answered(origin);
+            return;
+        }
         // What it has sent meanwhile.
         self.unblocked.push(conn);
+    }
+
+    /// `SubscribeEvents`: the answer comes once all that happens from then on is told. One queue per
+    /// connection: another subscription ends the one before.
+    pub(super) fn subscribe(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+        let conn = asked.origin.conn;
+        if self.sessions.speech(conn) != Some(Speech::Frames) {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
+            return;
+        }
+        self.end_subscription(conns, conn);
+        self.deferred(asked.origin);
+        let mut hello = Vec::new();
+        reply::ok(&mut hello, asked.req_id);
+        self.open_stream(conns, conn, Form::Frames, Some(queue), hello);
+    }
+
+    /// `UnsubscribeEvents`.
+    pub(super) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        if self.sessions.speech(asked.origin.conn) != Some(Speech::Frames) {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
+            return;
+        }
+        self.end_subscription(conns, asked.origin.conn);
+        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+    }
+
+    fn end_subscription(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(key) = self.sessions.get(conn).and_then(|session| session.stream.take()) else {
+            return;
+        };
+        let opening = self.streams.listener(key).and_then(|listener| listener.opening.take());
+        if let Some(opening) = opening {
+            // It did not wait for the answer, and gets it all the same.
+            if let Some(out) = conns.output(conn) {
+                out.extend_from_slice(&opening.hello);
+                self.touch(conn);
+            }
+            let origin = self.origin(conn);
+            self.answered(origin);
+        }
+        self.close_stream(key);
     }
 
     /// A connection that was a stream is gone, or is to be closed.
@@ -382,7 +456,7 @@ impl Core {
         self.streams.next_feed_ms = self.now_ms + PACE_MS;
         for scope in std::mem::take(&mut self.streams.dirty) {
             self.streams.scopes[scope as usize].dirty = false;
-            for side in 0..2 {
+            for side in 0..FORMS {
                 let listeners =
                     std::mem::take(&mut self.streams.scopes[scope as usize].sides[side].listeners);
                 for &key in &listeners {
@@ -483,6 +557,8 @@ impl Core {
                     self.touch(conn);
                 }
             }
+            // Its own pings tell it that it is connected.
+            Form::Frames => {}
             // The time is a beat's: a little less is meant as a ping's.
             Form::WebSocket if now_ms + ping_ms / 4 < listener.pinged_at_ms + ping_ms => {}
             Form::WebSocket => {
@@ -515,7 +591,9 @@ impl Core {
             match form {
                 Form::Sse => self.finish_connection(conns, conn),
                 // It does not read: the end must not wait for it.
-                Form::WebSocket if behind => self.ended(conns, conn),
+                Form::WebSocket | Form::Frames if behind => self.ended(conns, conn),
+                // Its commands are answered, as those of any other.
+                Form::Frames => {}
                 Form::WebSocket => self.say_goodbye_if_answered(conns, conn),
             }
         }

@@ -68,6 +68,8 @@ pub struct Jobs {
     pub refused: Option<(usize, corq_shards::effect::Refusal)>,
     /// Jobs renewed so far.
     pub count: u64,
+    /// Places of those whose attempt was over already.
+    pub late: Vec<usize>,
 }
 
 /// The steps of a command on many jobs.

@@ -66,9 +66,11 @@ fn micros_since(earlier: Instant, clock: &Clock) -> u64 {
     clock.instant().saturating_duration_since(earlier).as_micros() as u64
 }
 
-/// How the shards of a process end together.
+/// How the shards of a process begin and end together.
 #[derive(Debug, Default)]
 pub struct Ending {
+    /// All have recovered, and nobody else answers at the doors any more: connections may come.
+    pub open: AtomicBool,
     /// Somebody wants it.
     pub wanted: AtomicBool,
     /// A shard has ended by itself: nobody waits for it.
@@ -108,7 +110,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A loop around `core`. `ready` is told when connections are taken.
+    /// A loop around `core`. `ready` is told when connections could be taken.
     pub fn new(
         core: Core,
         reactor: Reactor,
@@ -147,7 +149,10 @@ impl Turn {
         loop {
             let next_ms = self.turn()?;
             if self.core.closed_shards == 0 {
-                self.open_doors();
+                self.tell_ready();
+                if self.ending.open.load(Ordering::Acquire) {
+                    self.open_doors();
+                }
             }
             if self.ending.wanted.load(Ordering::Acquire) {
                 if give_up_ms == u64::MAX {
@@ -329,14 +334,18 @@ impl Turn {
         Ok(woken?)
     }
 
-    /// Takes connections, now that every custom id is known to its directory.
-    fn open_doors(&mut self) {
-        for (socket, tag) in self.listeners.drain(..) {
-            self.reactor.add_listener(socket, tag);
-        }
+    /// Every custom id is known to its directory.
+    fn tell_ready(&mut self) {
         if let Some(ready) = self.ready.take() {
             // Whoever waited for it may have given up because another shard failed.
             let _ = ready.send(());
+        }
+    }
+
+    /// Takes connections.
+    fn open_doors(&mut self) {
+        for (socket, tag) in self.listeners.drain(..) {
+            self.reactor.add_listener(socket, tag);
         }
     }
 

@@ -44,6 +44,17 @@ pub enum WebhookMail {
         hook: Arc<Hook>,
         /// Only of events of this queue.
         queue: Option<Box<str>>,
+        /// Whether it is told.
+        enabled: bool,
+    },
+    /// A webhook is told of nothing for now, or is again.
+    Enabled {
+        /// Who waits until the receiver knows it.
+        step: Step,
+        /// Which.
+        id: u128,
+        /// Whether it is told.
+        enabled: bool,
     },
     /// A webhook is gone.
     Gone {
@@ -106,8 +117,9 @@ impl Webhooks {
 
     /// Puts those together anew that watch `queue`, a queue of this shard, or all.
     fn renew(&mut self, queue: Option<&str>) {
-        let same = self.known.values().filter(|(_, other)| other.as_deref() == queue);
-        let hooks: Arc<[Arc<Hook>]> = same.map(|(hook, _)| Arc::clone(hook)).collect();
+        let same = |known: &&Known| known.enabled && known.queue.as_deref() == queue;
+        let same = self.known.values().filter(same);
+        let hooks: Arc<[Arc<Hook>]> = same.map(|known| Arc::clone(&known.hook)).collect();
         let wants = hooks.iter().fold(0, |all, hook| all | hook.wants());
         let watchers = Watchers { wants, hooks };
         match queue {
@@ -135,12 +147,22 @@ impl Webhooks {
     }
 }
 
-/// A webhook as all shards know it, and the queue that it watches.
-type Known = (Arc<Hook>, Option<Box<str>>);
+/// A webhook as all shards know it.
+#[derive(Clone)]
+struct Known {
+    hook: Arc<Hook>,
+    /// The queue that it watches, if it is one.
+    queue: Option<Box<str>>,
+    /// Whether it is told of anything.
+    enabled: bool,
+}
 
 /// The bits of what a webhook asks for: one that names nothing asks for everything.
 fn wants(events: Triggers) -> u32 {
-    if events == Triggers::default() { u32::MAX } else { events.bits() }
+    match events.named_bits() {
+        0 => u32::MAX,
+        bits => bits,
+    }
 }
 
 /// The keeper's part.
@@ -155,6 +177,9 @@ impl Core {
         let refused = match body {
             Body::AddWebhook(webhook) => self.add_webhook(conns, asked, webhook),
             Body::RemoveWebhook(id) => self.remove_webhook(conns, asked, id),
+            Body::SetWebhookEnabled { id, enabled } => {
+                self.enable_webhook(conns, asked, id, *enabled)
+            }
             _ => {
                 self.list_webhooks(conns, asked);
                 Ok(())
@@ -186,8 +211,8 @@ impl Core {
         let frame = frame_of(asked.req_id, |writer| write_added(writer, webhook));
         let known = Self::known_webhook(webhook)?;
         self.tell_all_of_change(asked.origin, frame, |step| {
-            let (hook, queue) = known.clone();
-            WebhookMail::Known { step: Some(step), hook, queue }
+            let Known { hook, queue, enabled } = known.clone();
+            WebhookMail::Known { step: Some(step), hook, queue, enabled }
         });
         Ok(())
     }
@@ -212,13 +237,33 @@ impl Core {
         Ok(())
     }
 
+    fn enable_webhook(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        id: &str,
+        enabled: bool,
+    ) -> Result<(), String> {
+        let id = uuid_text::parse(id).ok_or(NOT_FOUND)?;
+        self.apply(conns, Self::caller(&asked), &Command::EnableWebhook { id, enabled });
+        if self.own_reply() == Some(Reply::Count(0)) {
+            return Err(NOT_FOUND.into());
+        }
+        let mut frame = Vec::new();
+        reply::ok(&mut frame, asked.req_id);
+        let mail = |step| WebhookMail::Enabled { step, id, enabled };
+        self.tell_all_of_change(asked.origin, frame.into(), mail);
+        Ok(())
+    }
+
     /// A webhook as the other shards are to know it. One that was let in under other rules than those
     /// of now is known as well: those of now are applied to each connection.
     fn known_webhook(webhook: &Webhook) -> Result<Known, String> {
         let target = Target::parse(&webhook.url, true).map_err(|refusal| refusal.0)?;
         let secret = webhook.secret.as_ref().map(|secret| &*secret.0);
         let hook = Hook::new(webhook.id, target, secret, wants(webhook.events));
-        Ok((Arc::new(hook), webhook.queue.clone()))
+        let (hook, queue) = (Arc::new(hook), webhook.queue.clone());
+        Ok(Known { hook, queue, enabled: webhook.is_enabled() })
     }
 
     /// Tells all shards, and the client once they know.
@@ -265,10 +310,10 @@ impl Core {
                 ),
             }
         }
-        for (hook, queue) in found {
+        for known in found {
             for dest in 0..self.slots.shards() {
-                let (hook, queue) = (Arc::clone(&hook), queue.clone());
-                let known = WebhookMail::Known { step: None, hook, queue };
+                let Known { hook, queue, enabled } = known.clone();
+                let known = WebhookMail::Known { step: None, hook, queue, enabled };
                 self.post.tell(dest).messages.push(Message::Webhook(known));
             }
         }
@@ -277,7 +322,7 @@ impl Core {
     fn list_webhooks(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         let counts = |id: u128| {
             let known = self.webhooks.known.get(&id);
-            known.map(|(hook, _)| hook.counts()).unwrap_or_default()
+            known.map(|known| known.hook.counts()).unwrap_or_default()
         };
         let counts: Vec<Counts> =
             self.engine.shard.webhooks().map(|webhook| counts(webhook.id)).collect();
@@ -292,10 +337,11 @@ impl Core {
                     write_listed(&mut writer, webhook, *counts);
                 }
                 writer.str("stats");
+                let enabled = engine.shard.webhooks().filter(|webhook| webhook.is_enabled());
                 writer.map(2);
-                for name in ["total", "enabled"] {
+                for (name, number) in [("total", counts.len()), ("enabled", enabled.count())] {
                     writer.str(name);
-                    writer.uint(counts.len() as u64);
+                    writer.uint(number as u64);
                 }
             });
         });
@@ -326,14 +372,21 @@ impl Core {
     /// Reads mail about webhooks.
     pub(super) fn read_webhook_mail(&mut self, conns: &mut Connections, mail: &WebhookMail) {
         let (step, queue) = match mail {
-            WebhookMail::Known { step, hook, queue } => {
-                self.webhooks.known.insert(hook.id(), (Arc::clone(hook), queue.clone()));
-                (*step, queue.clone())
+            WebhookMail::Known { step, hook, queue, enabled } => {
+                let (hook, queue) = (Arc::clone(hook), queue.clone());
+                let known = Known { hook, queue: queue.clone(), enabled: *enabled };
+                self.webhooks.known.insert(known.hook.id(), known);
+                (*step, queue)
+            }
+            WebhookMail::Enabled { step, id, enabled } => {
+                let Some(known) = self.webhooks.known.get_mut(id) else { return };
+                known.enabled = *enabled;
+                (Some(*step), known.queue.clone())
             }
             WebhookMail::Gone { step, id } => {
-                let Some((hook, queue)) = self.webhooks.known.remove(id) else { return };
-                hook.remove();
-                (Some(*step), queue)
+                let Some(known) = self.webhooks.known.remove(id) else { return };
+                known.hook.remove();
+                (Some(*step), known.queue)
             }
             WebhookMail::Noted { step } => {
                 self.webhook_noted(conns, *step);
@@ -398,7 +451,7 @@ fn write_listed(writer: &mut Writer<'_>, webhook: &Webhook, counts: Counts) {
     writer.str("failureCount");
     writer.uint(counts.failed);
     writer.str("enabled");
-    writer.bool(true);
+    writer.bool(webhook.is_enabled());
 }
 
 #[cfg(test)]
@@ -426,7 +479,8 @@ mod tests {
     fn know(webhooks: &mut Webhooks, id: u128, events: u32, queue: Option<&str>) {
         let target = Target::parse("https://example.com", false).unwrap();
         let hook = Arc::new(Hook::new(id, target, None, wants(Triggers::of_bits(events))));
-        webhooks.known.insert(id, (hook, queue.map(Into::into)));
+        let known = Known { hook, queue: queue.map(Into::into), enabled: true };
+        webhooks.known.insert(id, known);
         webhooks.renew(queue);
     }
 

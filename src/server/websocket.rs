@@ -15,7 +15,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Incoming {
     text: bool,
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Where messages are turned from one form to the other.

@@ -18,13 +18,14 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use corq_io::log::{Damage, DataDir, Inspection, Position, Seen, Subject, inspect, segment_file};
+use corq_io::log::{
+    About, Damage, DataDir, Inspection, Position, Seen, Subject, inspect, segment_file,
+};
 
 use super::place::{Fault, Place, at, sync};
 
 /// The file that makes a directory a backup: what is in it, written last.
 pub const MARKER: &str = "BACKUP";
-const MANIFEST: &str = "MANIFEST";
 const LOCK: &str = "LOCK";
 /// Where segments are pinned if the copy goes to another file system.
 const PINS: &str = "backup-pins";
@@ -117,6 +118,15 @@ pub(super) fn copy_file(from: &Path, to: &Path, bytes: u64) -> Result<(), Fault>
         return Err(Fault(format!("{} is shorter than it should be", from.display())));
     }
     copy.sync_all().map_err(at(to))
+}
+
+/// Makes a file longer by zeros that take no room, durably: the last file of a log has its full length.
+pub(super) fn lengthen(path: &Path, bytes: u64) -> Result<(), Fault> {
+    let longer = OpenOptions::new().write(true).open(path).and_then(|file| {
+        file.set_len(bytes)?;
+        file.sync_all()
+    });
+    longer.map_err(at(path))
 }
 
 impl<'a> Making<'a> {
@@ -214,9 +224,8 @@ impl<'a> Making<'a> {
             // Writing to a string cannot fail.
             let _ = writeln!(marker, "end-{shard} = {:016x}", end.0);
         }
-        let (from, manifest) = (self.place.path.join(MANIFEST), self.draft.join(MANIFEST));
-        let text = fs::read(&from).map_err(at(&from))?;
-        write_file(&manifest, &text)?;
+        let Place { shards, id, is_begun, .. } = *self.place;
+        DataDir::describe_copy(&self.draft, About { shards, id, is_begun }).map_err(Fault::from)?;
         write_file(&self.draft.join(MARKER), marker.as_bytes())?;
         let lock = self.draft.join(LOCK);
         fs::remove_file(&lock).map_err(at(&lock))?;
@@ -238,7 +247,7 @@ impl<'a> Making<'a> {
         progress: &dyn Fn(u64),
     ) -> Result<(Inspection, Vec<u64>), Unfinished> {
         let directory = DataDir::shard_path(&self.pins, shard);
-        let subject = Subject { directory: &directory, shard, log_id: self.place.id, until };
+        let subject = Subject { until, ..self.place.subject(shard, &directory) };
         let looked = inspect(subject, |seen| {
             if let Seen::Block(bytes) = seen {
                 progress(bytes);
@@ -259,9 +268,7 @@ impl<'a> Making<'a> {
         if live && damage.is_none_or(Damage::is_missing) {
             return Err(Unfinished::Again);
         }
-        let place = damage.map_or(String::new(), |damage| {
-            format!(": {} at byte {}: {}", damage.file, damage.offset, damage.reason)
-        });
+        let place = damage.map_or(String::new(), |damage| format!(": {damage}"));
         Err(Unfinished::Fault(Fault(format!(
             "the log of shard {shard} is damaged{place}; see 'corq log verify'"
         ))))
@@ -294,6 +301,9 @@ impl<'a> Making<'a> {
             if is_last || self.copies {
                 let copy = draft.join("copy.tmp");
                 copy_file(&pin, &copy, bytes)?;
+                if is_last {
+                    lengthen(&copy, inspection.segment_bytes)?;
+                }
                 fs::rename(&copy, &place).map_err(at(&place))?;
                 if pin != place {
                     fs::remove_file(&pin).map_err(at(&pin))?;

@@ -6,8 +6,9 @@
 use corq_shards::changed::Changed;
 use corq_shards::command::{Limit, NewJob, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
+use corq_shards::extras::{Extras, Growth};
 use corq_shards::id::JobId;
-use corq_shards::job::Stored;
+use corq_shards::job::{Stored, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
 use corq_shards::webhook_record::WebhookAdded;
@@ -203,8 +204,14 @@ impl<'o> Pen<'o> {
             Record::Changed(changed) => self.changed(changed),
             Record::Limited { queue, limit } => {
                 self.text("queue", queue);
-                let (Limit::PerSecond(limit) | Limit::Active(limit)) = limit;
+                let rate = if let Limit::Rate(rate) = limit { *rate } else { None };
+                let limit = if let Limit::Active(limit) = limit { *limit } else { None };
+                let limit = limit.or(rate.map(|rate| rate.jobs));
                 self.key("limit").uint_or_nil(limit.map(u64::from));
+                if let Some(rate) = rate {
+                    self.uint("duration", u64::from(rate.span_ms));
+                    self.some_uint("until", Some(rate.until_ms).filter(|&until_ms| until_ms > 0));
+                }
             }
             Record::Paused { queue, paused } => {
                 self.text("queue", queue);
@@ -251,6 +258,12 @@ impl<'o> Pen<'o> {
         self.id("id", pushed.id);
         self.text("queue", pushed.queue);
         self.uint("runAt", pushed.run_at_ms);
+        self.asked(job);
+    }
+
+    /// What a job is pushed with.
+    fn asked(&mut self, job: &NewJob<'_>) {
+        self.some_text("name", job.name);
         self.uint("delay", job.delay_ms);
         self.key("priority").int(i64::from(job.priority));
         self.uint("maxAttempts", u64::from(job.max_attempts));
@@ -284,7 +297,28 @@ impl<'o> Pen<'o> {
         self.flag("removeOnComplete", job.remove_on_complete);
         self.flag("removeOnFail", job.remove_on_fail);
         self.flag("durable", job.durable);
+        if let Some(extras) = &job.extras {
+            self.extras(extras);
+        }
         self.value("data", job.data);
+    }
+
+    fn extras(&mut self, extras: &Extras) {
+        self.flag("fixedBackoff", extras.backoff == Some(Growth::Fixed));
+        self.some_uint("maxBackoff", extras.backoff_max_ms.map(u64::from));
+        self.some_uint("stallTimeout", extras.stall_timeout_ms.map(u64::from));
+        self.some_uint("keepLogs", extras.keep_logs.map(u64::from));
+        self.some_uint("sizeLimit", extras.size_limit.map(u64::from));
+        self.some_uint("stackTraceLimit", extras.stack_lines_max.map(u64::from));
+        self.some_uint("timestamp", extras.made_at_ms);
+        if let Some(dedup) = extras.dedup {
+            self.nested("dedup", |pen| {
+                pen.uint("ttl", dedup.ttl_ms);
+                pen.flag("extend", dedup.extend);
+                pen.flag("replace", dedup.replace);
+                pen.uint("until", dedup.until_ms);
+            });
+        }
     }
 
     fn ended(&mut self, ended: &Ended<'_>) {
@@ -316,6 +350,14 @@ impl<'o> Pen<'o> {
                 self.key("priority").int(i64::from(*priority));
             }
             Changed::Promoted { at_ms, .. } => self.uint("at", *at_ms),
+            Changed::Flagged { flag, .. } => {
+                self.flag("lifo", flag & flags::LIFO != 0);
+                self.flag("removeOnComplete", flag & flags::REMOVE_ON_COMPLETE != 0);
+                self.flag("removeOnFail", flag & flags::REMOVE_ON_FAIL != 0);
+            }
+            Changed::KeyFreed { .. } => {}
+            Changed::KeyExtended { until_ms, .. } => self.uint("until", *until_ms),
+            Changed::LogCut { keep, .. } => self.uint("keepLogs", u64::from(*keep)),
             Changed::PutOff { at_ms, run_at_ms, .. } => {
                 self.uint("at", *at_ms);
                 self.uint("runAt", *run_at_ms);
@@ -343,6 +385,9 @@ impl<'o> Pen<'o> {
         self.uint("executions", set.executions);
         self.uint("version", set.version);
         self.uint("nextRun", set.next_run_ms);
+        if !set.template.is_empty() {
+            self.nested("job", |pen| pen.asked(&set.job()));
+        }
         self.value("data", set.data);
     }
 
@@ -357,6 +402,7 @@ impl<'o> Pen<'o> {
             writer.str(event.name());
         }
         self.some_text("queue", added.queue);
+        self.flag("disabled", !added.events.is_enabled());
         // What it is stays in the log.
         self.flag("hasSecret", added.secret.is_some());
     }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    DataDir, InspectError, Inspection, LockError, Position, Seen, Subject, inspect,
+    About, DataDir, InspectError, Inspection, LockError, Position, Seen, Subject, inspect,
 };
 
 /// How often a look begins again because the server gave up what was being looked at.
@@ -54,13 +54,15 @@ pub struct Place {
     pub shards: u16,
     /// What tells it from all others.
     pub id: u64,
+    /// All its shards have begun their logs.
+    pub is_begun: bool,
 }
 
 impl Place {
     /// Reads what its manifest says.
     pub fn of(path: &Path) -> Result<Self, Fault> {
-        let (shards, id) = DataDir::about(path)?;
-        Ok(Self { path: path.into(), shards, id })
+        let About { shards, id, is_begun } = DataDir::about(path)?;
+        Ok(Self { path: path.into(), shards, id, is_begun })
     }
 
     /// Whether a server uses it at the moment.
@@ -73,8 +75,7 @@ impl Place {
         DataDir::shard_path(&self.path, shard)
     }
 
-    /// Looks at the log of a shard, up to `until` if that is given. A shard without a directory has an
-    /// empty log. Fails with `Moved` if the server gave up a part of it meanwhile.
+    /// Looks at the log of a shard, up to `until` if that is given. Fails with `Moved` if the server gave up a part of it meanwhile.
     pub fn look_once(
         &self,
         shard: u16,
@@ -82,10 +83,13 @@ impl Place {
         visit: impl FnMut(Seen<'_>) -> ControlFlow<()>,
     ) -> Result<Inspection, InspectError> {
         let directory = self.shard_path(shard);
-        if !directory.exists() {
-            return Ok(Inspection::default());
-        }
-        inspect(Subject { directory: &directory, shard, log_id: self.id, until }, visit)
+        inspect(Subject { until, ..self.subject(shard, &directory) }, visit)
+    }
+
+    /// All of the log of a shard, which lies in `directory`.
+    pub fn subject<'a>(&self, shard: u16, directory: &'a Path) -> Subject<'a> {
+        let Self { id: log_id, is_begun, .. } = *self;
+        Subject { directory, shard, log_id, is_begun, until: None }
     }
 
     /// The same, beginning again with a fresh state when a server gave up a part of the log meanwhile.

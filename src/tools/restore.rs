@@ -7,7 +7,7 @@ use std::path::Path;
 use corq_io::log::{Position, Seen, Segment};
 
 use super::backup::{
-    MARKER, Summary, VERSION, copy_file, draft_of, is_free, own_directory, write_file,
+    MARKER, Summary, VERSION, copy_file, draft_of, is_free, lengthen, own_directory, write_file,
 };
 use super::place::{Fault, Place, at, sync};
 use super::replay::Replay;
@@ -94,22 +94,36 @@ fn fill(
     for shard in 0..source.shards {
         let (from, to) = (source.shard_path(shard), copy.shard_path(shard));
         fs::create_dir(&to).map_err(at(&to))?;
+        let end = marker.ends[usize::from(shard)];
         for entry in fs::read_dir(&from).map_err(at(&from))? {
             let entry = entry.map_err(at(&from))?;
-            let (path, name) = (entry.path(), entry.file_name());
+            let (path, copy) = (entry.path(), to.join(entry.file_name()));
             let bytes = entry.metadata().map_err(at(&path))?.len();
-            copy_file(&path, &to.join(&name), bytes)?;
+            let used = used_bytes(&path, bytes, end);
+            copy_file(&path, &copy, used)?;
+            if used < bytes {
+                lengthen(&copy, bytes)?;
+            }
             progress(bytes);
             summary.segments += 1;
-            summary.bytes += bytes;
+            summary.bytes += used;
         }
         sync(&to)?;
-        check(&copy, shard, Position(marker.ends[usize::from(shard)]), progress)?;
+        check(&copy, shard, Position(end), progress)?;
     }
     let manifest = source.path.join("MANIFEST");
     let text = fs::read(&manifest).map_err(at(&manifest))?;
     write_file(&draft.join("MANIFEST"), &text)?;
     Ok(summary)
+}
+
+/// Bytes of a file up to where the log ends, if it ends in this file, which has its full length then.
+fn used_bytes(path: &Path, bytes: u64, end: u64) -> u64 {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    match u64::from_str_radix(&stem, 16) {
+        Ok(number) if bytes > 0 && end / bytes == number => end % bytes,
+        _ => bytes,
+    }
 }
 
 /// Whether a start would take a shard's log, and find in it what the backup had.
@@ -127,7 +141,7 @@ fn check(copy: &Place, shard: u16, end: Position, progress: &dyn Fn(u64)) -> Res
         )))
     };
     if let Some(damage) = inspection.damages.first() {
-        return broken(&damage.file, damage.offset, &damage.reason);
+        return Err(Fault(format!("the backup is damaged: shard-{shard:04}/{damage}")));
     }
     if let Some(tail) = &inspection.tail {
         return broken(&tail.file, tail.offset, &tail.reason);

@@ -1,6 +1,6 @@
 //! Other people's clients of this protocol, unmodified, against the real server: the crate
-//! `bunqueue-client` here, the package of the same name for Python in `python/`, WebSocket and SSE
-//! clients in `streams`, a browser, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
+//! `bunqueue-client` here, the package of the same name for Python in `python/`, the one of npm at its last
+//! releases for version 2 and 3 of the protocol in `bun/`, WebSocket and SSE clients in `streams`, a browser, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
 //! the metrics. The fear: a server that only our own
 //! tests can talk to.
 #![allow(clippy::unwrap_used)]
@@ -9,6 +9,7 @@
 mod support;
 
 mod browser;
+mod bun;
 mod openapi;
 mod promtool;
 mod python;
@@ -22,8 +23,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bunqueue_client::{
-    Backoff, BulkEntry, Connection, ConnectionOptions, Error, JobOptions, ProcessError, Queue,
-    Value, Worker, WorkerOptions,
+    Backoff, BulkEntry, Connection, ConnectionOptions, Deduplication, Error, JobOptions,
+    ProcessError, Queue, SchedulerRepeat, SchedulerTemplate, Value, Worker, WorkerOptions,
 };
 
 use support::{Server, Start, until};
@@ -288,4 +289,112 @@ fn workers_survive_a_kill_of_the_server_and_no_job_is_missing() {
         assert_eq!(read(&queue.get_result(id).unwrap(), "n"), Some(n as u64));
     }
     assert_eq!(queue.count().unwrap(), JOBS as i64);
+}
+
+#[test]
+fn jobs_are_handled_one_by_one() {
+    let server = Server::start_default();
+    let queue = Queue::new("handled", options(&server));
+    let later = |n| {
+        let options = JobOptions { delay: Some(3_600_000), ..Default::default() };
+        queue.add("later", number(n), options).unwrap().id()
+    };
+    let id = later(1);
+    queue.change_delay(&id, 7_200_000).unwrap();
+    assert_eq!(queue.get_state(&id).unwrap(), "delayed");
+    queue.retry_job(&id).unwrap();
+    assert_eq!(queue.get_state(&id).unwrap(), "waiting");
+    let (seen, told) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (looked, locked) = (seen.clone(), told.clone());
+    let worker = Worker::new(
+        "handled",
+        move |job| {
+            looked.fetch_add(1, Ordering::SeqCst);
+            job.log("begun", Some("warn")).map_err(retryable)?;
+            job.extend_lock(60_000).map_err(retryable)?;
+            locked.fetch_add(1, Ordering::SeqCst);
+            Err(ProcessError::unrecoverable("never again"))
+        },
+        worker_options(&server),
+    );
+    assert_eq!(worker.run_once().unwrap(), 1);
+    worker.close();
+    assert_eq!((seen.load(Ordering::SeqCst), told.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!(queue.get_state(&id).unwrap(), "failed");
+    // This release takes lines that are strings; the protocol has maps, which the others read.
+    assert!(queue.get_job_logs(&id).unwrap().is_empty());
+    assert_eq!(queue.clean(0, 10, "failed").unwrap(), [id]);
+    let keyed = |key: &str| {
+        let key = Deduplication { id: key.into(), ..Default::default() };
+        let options = JobOptions { deduplication: Some(key), ..Default::default() };
+        queue.add("once", number(1), options).unwrap().id()
+    };
+    assert_eq!(keyed("k"), keyed("k"));
+    assert_ne!(keyed("k"), keyed("other"));
+}
+
+#[test]
+fn waits_between_attempts_grow_as_a_strategy_says() {
+    let server = Server::start_default();
+    let queue = Queue::new("strategies", options(&server));
+    let add = |kind: &str, delay, max_delay| {
+        let backoff = Backoff::Strategy { kind: kind.into(), delay, max_delay };
+        let options =
+            JobOptions { attempts: Some(3), backoff: Some(backoff), ..Default::default() };
+        queue.add("job", number(1), options).unwrap().id()
+    };
+    let ids = [add("fixed", 1, None), add("exponential", 3_600_000, Some(1))];
+    let worker =
+        Worker::new("strategies", |_| Err(ProcessError::retryable("no")), worker_options(&server));
+    let running = Running::start(worker);
+    for id in &ids {
+        until("its last attempt", || (queue.get_state(id).ok()? == "failed").then_some(()));
+    }
+    drop(running);
+}
+
+#[test]
+fn schedules_bring_jobs_on_their_cadence() {
+    let server = Server::start_default();
+    let queue = Queue::new("clock", options(&server));
+    let repeat = SchedulerRepeat { every_ms: Some(50), ..Default::default() };
+    let template = SchedulerTemplate { name: Some("tick".into()), ..Default::default() };
+    queue.upsert_job_scheduler("rust-tick", repeat, template).unwrap();
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let seen = names.clone();
+    let worker = Worker::new(
+        "clock",
+        move |job| {
+            seen.lock().unwrap().push(job.name());
+            Ok(Value::Nil)
+        },
+        worker_options(&server),
+    );
+    let running = Running::start(worker);
+    until("three ticks", || (names.lock().unwrap().len() >= 3).then_some(()));
+    drop(running);
+    assert!(names.lock().unwrap().iter().all(|name| name == "tick"));
+    assert!(queue.get_job_scheduler("rust-tick").unwrap().is_some());
+    queue.remove_job_scheduler("rust-tick").unwrap();
+    assert!(queue.get_job_scheduler("rust-tick").unwrap().is_none());
+}
+
+#[test]
+fn the_rate_of_a_queue_is_limited() {
+    let server = Server::start_default();
+    let queue = Queue::new("limited", options(&server));
+    queue.set_rate_limit(2, Some(1000), None).unwrap();
+    for n in 0..4 {
+        queue.add("job", number(n), JobOptions::default()).unwrap();
+    }
+    let start = Instant::now();
+    let running =
+        Running::start(Worker::new("limited", |_| Ok(Value::Nil), worker_options(&server)));
+    until("four jobs", || {
+        (queue.get_job_counts().ok()?.get("completed") == Some(&4)).then_some(())
+    });
+    assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
+    drop(running);
+    queue.clear_rate_limit().unwrap();
+    assert_eq!(queue.purge_dlq().unwrap(), 0);
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::Server;
+use crate::support::{Server, Start};
 
 /// The interpreter that has the client, or `None` where Python is switched off.
 fn interpreter() -> Option<String> {
@@ -59,4 +59,13 @@ fn python_workers_survive_a_kill_of_the_server_and_no_job_is_missing() {
     }
     assert!(child.wait().unwrap().success());
     assert_eq!(last, "done");
+}
+
+#[test]
+fn a_token_opens_a_guarded_server_to_the_python_client_and_a_wrong_one_does_not() {
+    let Some(python) = interpreter() else { return };
+    let server = Start::new().env("AUTH_TOKENS", "secret").start();
+    let output = suite(&python, server.tcp).arg("wrong").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
 }

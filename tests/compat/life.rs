@@ -9,11 +9,12 @@ use corq_io::log::{DataDir, Disk, Log, LogConfig, MemoryDisk, Mode, Scan, segmen
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
-    Ack, AddWebhook, ClientId, Command, Fail, Limit, NewJob, Pull, Repeat, RequestId, SetCron,
-    Stack, Token,
+    Ack, AddWebhook, ClientId, Command, Fail, Limit, NewJob, PerSpan, Pull, Repeat, RequestId,
+    SetCron, Stack, Token,
 };
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
+use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{JobId, Slot};
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
@@ -206,11 +207,13 @@ impl Life {
     }
 
     fn ack(&mut self, (job, token): (JobId, Token), result: &[u8]) {
-        self.done(&Command::Ack { acks: &[Ack { job, token: Some(token), result }] });
+        let ack = Ack { job, token: Some(token), result, remove: false };
+        self.done(&Command::Ack { acks: &[ack] });
     }
 
     fn fail(&mut self, (job, token): (JobId, Token), error: &str, stack: Stack<'_>) {
-        let fail = Fail { job, token: Some(token), error, stack, unrecoverable: false };
+        let (unrecoverable, remove) = (false, false);
+        let fail = Fail { job, token: Some(token), error, stack, unrecoverable, remove };
         self.done(&Command::Fail(fail));
     }
 
@@ -250,6 +253,7 @@ impl Life {
         self.jobs_with_workers(round);
         self.jobs_that_are_changed(round);
         self.jobs_that_repeat(round);
+        self.jobs_with_rules(round);
         self.settings(round);
         self.schedules(round);
         self.webhooks(round);
@@ -387,13 +391,66 @@ impl Life {
         }
     }
 
+    fn jobs_with_rules(&mut self, round: &str) {
+        let queue = self.queue(&format!("{round}.ruled"));
+        let named = NewJob { data: b"\x01", name: Some("named"), ..NewJob::default() };
+        self.push(&queue, named.clone());
+        let dedup = Dedup { ttl_ms: YEAR_MS, extend: true, replace: false, until_ms: 0 };
+        let all = Extras {
+            backoff: Some(Growth::Fixed),
+            backoff_max_ms: Some(9000),
+            stall_timeout_ms: Some(4000),
+            keep_logs: Some(2),
+            size_limit: Some(100),
+            stack_lines_max: Some(3),
+            made_at_ms: Some(START_MS - DAY_MS),
+            dedup: Some(dedup),
+        };
+        let replacing = Dedup { replace: true, extend: false, ..dedup };
+        let grows = Extras {
+            backoff: Some(Growth::Exponential),
+            dedup: Some(replacing),
+            ..Extras::default()
+        };
+        let keys = [("extended", all), ("replaced", grows)];
+        for (key, extras) in keys {
+            let extras = Some(Box::new(extras));
+            let job = NewJob { data: b"\x02", unique_key: Some(key), extras, ..named.clone() };
+            for _ in 0..2 {
+                self.pass(1000);
+                self.push(&queue, job.clone());
+            }
+        }
+        let keyed = NewJob { unique_key: Some("freed"), ..named };
+        self.push(&queue, keyed);
+        self.done(&Command::FreeKey { queue: &queue, key: "freed" });
+        let queue = self.queue(&format!("{round}.handled"));
+        let logged = self.simple(&queue, b"\x03");
+        for message in ["one", "two", "three"] {
+            self.change(logged, Change::Log { level: Level::Info, message });
+        }
+        self.change(logged, Change::CutLog(1));
+        let (job, token) = self.pull(1, &queue, 60_000);
+        let (token, remove) = (Some(token), true);
+        let (error, stack) = ("it goes", Stack::default());
+        let fail = Fail { job, token, error, stack, unrecoverable: false, remove };
+        self.done(&Command::Fail(fail));
+    }
+
     fn settings(&mut self, round: &str) {
         let queue = self.queue(&format!("{round}.settings"));
         self.simple(&queue, b"\x01");
         for paused in [true, false, true] {
             self.done(&Command::Pause { queue: &queue, paused });
         }
-        for limit in [Limit::PerSecond(Some(7)), Limit::Active(None), Limit::Active(Some(5))] {
+        let rate = Limit::Rate(Some(PerSpan::per_second(7)));
+        for limit in [rate, Limit::Active(None), Limit::Active(Some(5))] {
+            self.done(&Command::Limit { queue: &queue, limit });
+        }
+        for (name, until_ms) in [("spanned", 0), ("limited-for-long", START_MS + YEAR_MS)] {
+            let queue = self.queue(&format!("{round}.{name}"));
+            self.simple(&queue, b"\x01");
+            let limit = Limit::Rate(Some(PerSpan { jobs: 9, span_ms: 60_000, until_ms }));
             self.done(&Command::Limit { queue: &queue, limit });
         }
     }
@@ -408,6 +465,11 @@ impl Life {
                 (Some(expression), _) => Plan::at(expression, timezone),
                 (None, every) => Plan::every(every, None),
             };
+            let job = name.contains("named").then(|| NewJob {
+                name: Some("a tick"),
+                max_attempts: 5,
+                ..NewJob::default()
+            });
             let cron = SetCron {
                 name,
                 queue: &queue,
@@ -417,12 +479,14 @@ impl Life {
                 timezone,
                 priority: 4,
                 runs_max,
+                job: job.as_ref(),
                 plan: plan.unwrap(),
                 moved: None,
             };
             life.done(&Command::SetCron(&cron));
         };
         set(self, &name("daily", number), DAY_MS, None, Some(400));
+        set(self, &name("named", number), 5000, None, Some(400));
         set(self, &name("monthly", number), 0, Some("0 3 1 * *"), None);
         set(self, &name("often", number), 5000, None, None);
         set(self, &name("last", number), 5000, None, Some(1));
@@ -450,5 +514,6 @@ impl Life {
             self.done(&Command::AddWebhook(&AddWebhook { id, url, events, queue, secret }));
         }
         self.done(&Command::RemoveWebhook { id: first + 2 });
+        self.done(&Command::EnableWebhook { id: first, enabled: false });
     }
 }

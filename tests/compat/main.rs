@@ -134,6 +134,7 @@ fn a_server_starts_from_every_log_ever_written_and_serves_what_is_in_it() {
                 let kept = if job[field].is_null() { &absent } else { &job[field] };
                 assert_eq!(&shown[field], kept, "{field} of {job}");
             }
+            assert_eq!(shown["name"], job["name"], "{job}");
             assert_eq!(shown["createdAt"].as_f64(), job["createdAt"].as_f64(), "{job}");
             let state = client.state(id);
             match job["state"].as_str().unwrap() {

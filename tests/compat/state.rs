@@ -11,6 +11,7 @@ use corq::tools::replay::Replay;
 use corq_io::log::Seen;
 use corq_shards::Limits;
 use corq_shards::dependency::Standing;
+use corq_shards::extras::Growth;
 use corq_shards::id::JobId;
 use corq_shards::job::{Job, Options, State, Stored, flags};
 use corq_shards::record::{Pushed, Record};
@@ -96,24 +97,33 @@ impl Seat {
         let crons: Vec<Json> = shard
             .crons()
             .map(|cron| {
-                json!({
+                let mut facts = json!({
                     "name": cron.name, "queue": cron.queue, "data": value(&cron.data),
                     "schedule": cron.schedule, "repeatEvery": cron.repeat_every_ms,
                     "timezone": cron.timezone, "priority": cron.priority,
                     "maxLimit": cron.runs_max, "executions": cron.executions,
                     "version": cron.version, "nextRun": cron.next_run_ms,
-                })
+                });
+                let pushes = cron.job();
+                if let Some(name) = pushes.name {
+                    facts["job"] = json!({"name": name, "maxAttempts": pushes.max_attempts});
+                }
+                facts
             })
             .collect();
         let webhooks: Vec<Json> = shard
             .webhooks()
             .map(|hook| {
                 let events: Vec<&str> = hook.events.iter().map(Trigger::name).collect();
-                json!({
+                let mut facts = json!({
                     "id": name(JobId(hook.id)), "url": hook.url, "events": events,
                     "queue": hook.queue, "secret": hook.secret.as_ref().map(|it| &*it.0),
                     "createdAt": hook.created_at_ms,
-                })
+                });
+                if !hook.is_enabled() {
+                    facts["enabled"] = false.into();
+                }
+                facts
             })
             .collect();
         json!({
@@ -133,11 +143,16 @@ impl Seat {
                 failed.into_iter().map(|index| name(shard.view(index).job.id)).collect();
             let about = shard.queue(&queue).unwrap();
             let limits = about.limits.as_deref();
-            queues.push(json!({
+            let rate = limits.and_then(Limits::rate);
+            let mut facts = json!({
                 "name": queue, "paused": about.is_paused(), "failed": failed,
-                "perSecond": limits.and_then(Limits::per_second),
+                "perSecond": rate.map(|rate| rate.jobs),
                 "active": limits.and_then(Limits::active_max),
-            }));
+            });
+            if let Some(rate) = rate.filter(|rate| rate.span_ms != 1000 || rate.until_ms > 0) {
+                facts["rate"] = json!({"duration": rate.span_ms, "until": rate.until_ms});
+            }
+            queues.push(facts);
         }
         sorted(queues)
     }
@@ -176,7 +191,7 @@ impl Seat {
         let mut all = json!({
             "id": name(job.id), "queue": view.queue, "state": standing(job.state),
             "data": value(self.payload(view.data)),
-            "createdAt": job.id.made_at_ms(), "runAt": job.run_at_ms, "priority": job.priority,
+            "createdAt": view.created_at_ms(), "runAt": job.run_at_ms, "priority": job.priority,
             "attempts": job.attempts, "maxAttempts": job.max_attempts, "backoff": job.backoff_ms,
             "stalls": job.stalls, "lifo": job.has(flags::LIFO),
             "removeOnComplete": job.has(flags::REMOVE_ON_COMPLETE),
@@ -209,6 +224,9 @@ impl Seat {
         if let Some(options) = view.options {
             self.options(options, fields);
         }
+        if let Some(name) = view.name {
+            fields.insert("name".into(), name.into());
+        }
         all
     }
 
@@ -228,6 +246,24 @@ impl Seat {
         }
         let unmet = options.unmet.iter().map(|one| json!({"id": name(one.id), "name": one.name}));
         put("unmet", unmet.collect());
+        if let Some(rules) = options.extras.as_deref() {
+            let dedup = rules.dedup.map(|dedup| {
+                json!({
+                    "ttl": dedup.ttl_ms, "extend": dedup.extend, "replace": dedup.replace,
+                    "until": dedup.until_ms,
+                })
+            });
+            put(
+                "rules",
+                json!({
+                    "fixed": rules.backoff.map(|growth| growth == Growth::Fixed),
+                    "backoffMax": rules.backoff_max_ms, "stallTimeout": rules.stall_timeout_ms,
+                    "keepLogs": rules.keep_logs, "sizeLimit": rules.size_limit,
+                    "stackTraceLimit": rules.stack_lines_max, "timestamp": rules.made_at_ms,
+                    "dedup": dedup,
+                }),
+            );
+        }
         if let Some(series) = &options.series {
             put(
                 "repeat",

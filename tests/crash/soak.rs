@@ -122,8 +122,14 @@ fn suffer(
             }
             Fault::Full | Fault::FullAndKill => {
                 let other = fill_up(place);
-                let refusals = ledger.lock().unwrap().refusals;
-                load.wait_until("a push to be refused", |ledger| ledger.refusals > refusals + 10);
+                // What was there may be enough, as what ends makes room for what comes.
+                let (refusals, goal) = {
+                    let ledger = ledger.lock().unwrap();
+                    (ledger.refusals + 10, ledger.answers + 10 * ANSWERS_MAX)
+                };
+                load.wait_until("a push to be refused", |ledger| {
+                    ledger.refusals > refusals || ledger.answers > goal
+                });
                 load.wait_for_answers(answers);
                 if fault == Fault::FullAndKill {
                     server.kill();

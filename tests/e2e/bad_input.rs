@@ -98,7 +98,7 @@ impl Witness {
             _ => &self.active,
         };
         let value = |field: &FieldSpec| match (spec.op, field.name, &field.kind) {
-            (Op::RemoveWebhook, ..) => text(&self.webhook),
+            (Op::RemoveWebhook, ..) | (Op::SetWebhookEnabled, "id", _) => text(&self.webhook),
             (Op::Heartbeat, ..) | (_, "queue" | "name" | "workerId", _) => text("witness"),
             (Op::GetJobByCustomId, ..) => text("waits"),
             (Op::AddWebhook, "url", _) => text(RECEIVER),
@@ -240,9 +240,10 @@ fn every_value_just_inside_the_bounds_is_taken() {
 fn is_taken(spec: &CommandSpec, field: &FieldSpec, reply: &Json) -> bool {
     let Some(error) = reply["error"].as_str() else { return reply["ok"] == true };
     let about_the_world: &[&str] = match spec.op {
-        Op::CronDelete => &["Cron not found"],
+        Op::CronDelete | Op::CronGet => &["Cron not found"],
         Op::Heartbeat | Op::UnregisterWorker => &["Worker not found"],
-        Op::RemoveWebhook => &["Webhook not found"],
+        Op::RemoveWebhook | Op::SetWebhookEnabled => &["Webhook not found"],
+        Op::ExtendLocks => &["durations must have the same length as ids"],
         Op::Push | Op::PushBatch => &["Dependency job not found"],
         Op::Cron | Op::AddWebhook => &[],
         _ => &["Job not found", "Lock token required", "Invalid or expired lock token"],

@@ -2,7 +2,7 @@
 //! there are, and who judges the answers, is not known here.
 
 use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX};
-use corq::api::spec::{BACKOFF_FIELDS, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS};
+use corq::api::spec::{BACKOFF_FIELDS, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS};
 use rmpv::Value;
 
 /// One value as it stands on the wire.
@@ -98,13 +98,15 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::JobIds
         | Kind::Tokens
         | Kind::Results
+        | Kind::Flags
+        | Kind::Integers { .. }
         | Kind::Jobs => of_type == "list",
         Kind::Choices(_) => matches!(of_type, "text" | "list"),
         Kind::Integer { .. } => of_type == "integer",
         Kind::Number { .. } => matches!(of_type, "integer" | "fraction"),
         Kind::Flag => of_type == "flag",
         Kind::Backoff => matches!(of_type, "integer" | "map"),
-        Kind::Repeat => of_type == "map",
+        Kind::Repeat | Kind::Dedup => of_type == "map",
     }
 }
 
@@ -167,6 +169,7 @@ fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
         Kind::Jobs => JOB_FIELDS,
         Kind::Backoff => BACKOFF_FIELDS,
         Kind::Repeat => REPEAT_FIELDS,
+        Kind::Dedup => DEDUP_FIELDS,
         _ => &[],
     }
 }
@@ -267,6 +270,22 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             wrong.extend(with_item("", vec![pack(&7.into()), garbled(), nested(200)]));
             wrong
         }
+        Kind::Flags => {
+            let mut wrong = outside_of(too_many(&pack(&true.into()), BATCH_MAX));
+            for item in [pack(&7.into()), text("true"), list(&[])] {
+                wrong.push((list(&[pack(&true.into()), item]), field.wrong_item(1)));
+            }
+            wrong
+        }
+        Kind::Integers { min, max } => {
+            let mut wrong = outside_of(too_many(&pack(&(*min).into()), BATCH_MAX));
+            let items =
+                [vec![pack(&1.5.into()), text("7"), pack(&Value::Nil)], outside(*min, *max)];
+            for item in items.concat() {
+                wrong.push((list(&[pack(&(*min).into()), item]), field.wrong_item(1)));
+            }
+            wrong
+        }
         Kind::Results => {
             let mut wrong = outside_of(too_many(&pack(&7.into()), BATCH_MAX));
             let items = vec![serialized(PAYLOAD_BYTES_MAX + 1), garbled(), nested(129)];
@@ -296,7 +315,7 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             wrong.extend(outside_of(right_outside.map(|it| pack(&it.into())).to_vec()));
             wrong
         }
-        Kind::Flag | Kind::Repeat => Vec::new(),
+        Kind::Flag | Kind::Repeat | Kind::Dedup => Vec::new(),
     }
 }
 
@@ -343,10 +362,17 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
         Kind::Number { min, max } => numbers(i64::from(*min), i64::from(*max)),
         Kind::Flag => vec![pack(&false.into()), pack(&true.into())],
         Kind::Backoff => {
-            let objects = numbers(0, DAY_MS).into_iter().map(|it| object(&[("delay", it)]));
+            let inner = BACKOFF_FIELDS
+                .iter()
+                .flat_map(|inner| right(inner).into_iter().map(|value| (inner.name, value)));
+            let objects = inner.map(|(name, value)| holding(&field.kind, name, value));
             numbers(0, DAY_MS).into_iter().chain(objects).collect()
         }
-        Kind::Repeat => REPEAT_FIELDS
+        Kind::Flags => vec![list(&[pack(&true.into())]), list(&[pack(&Value::Nil)])],
+        Kind::Integers { min, max } => {
+            numbers(*min, *max).into_iter().map(|number| list(&[number])).collect()
+        }
+        Kind::Repeat | Kind::Dedup => inner_fields(&field.kind)
             .iter()
             .flat_map(|inner| right(inner).into_iter().map(|value| (inner.name, value)))
             .map(|(name, value)| holding(&field.kind, name, value))

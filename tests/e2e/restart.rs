@@ -106,7 +106,6 @@ fn many_restarts_change_nothing() {
 }
 
 #[test]
-#[ignore = "a data directory keeps its number of shards for now"]
 fn another_number_of_shards_finds_every_job() {
     let mut server = Start::new().env("SHARDS", 1).start();
     fill(&mut server.client());

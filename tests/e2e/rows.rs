@@ -93,6 +93,15 @@ fn every_command_answers_with_exactly_the_fields_of_its_row() {
         ("GetLogs", json!({"id": active}), "data"),
         ("JobHeartbeat", json!({"id": active}), "data"),
         ("JobHeartbeatB", json!({"ids": [active]}), "data"),
+        ("ExtendLock", json!({"id": active, "duration": 60_000}), ""),
+        ("ExtendLocks", json!({"ids": [active], "durations": [60_000]}), "count"),
+        ("ClearLogs", json!({"id": active}), ""),
+        ("RemoveJobDeduplicationKey", json!({"id": waiting}), "data"),
+        ("GetDeduplicationJobId", json!({"queue": "waiting", "deduplicationId": "k"}), "data"),
+        ("RemoveDeduplicationKey", json!({"queue": "waiting", "deduplicationId": "k"}), "data"),
+        ("PromoteJobs", json!({"queue": "waiting"}), "count"),
+        ("MoveToWait", json!({"id": waiting}), ""),
+        ("ChangeDelay", json!({"id": delayed, "delay": 3_600_000}), ""),
         ("Update", json!({"id": waiting, "data": 2}), ""),
         ("ChangePriority", json!({"id": waiting, "priority": 5}), ""),
         ("Promote", json!({"id": delayed}), ""),
@@ -106,6 +115,10 @@ fn every_command_answers_with_exactly_the_fields_of_its_row() {
         ("RetryDlq", json!({"queue": "failed", "jobId": failed}), "count"),
         ("PurgeDlq", json!({"queue": "failed"}), "count"),
         ("RetryCompleted", json!({"queue": "completed"}), "count"),
+        ("RemoveDlqJob", json!({"queue": "failed", "jobId": failed}), "data"),
+        ("GetQueueLimits", json!({"queue": "failed"}), "data"),
+        ("TrimEvents", json!({"queue": "failed", "maxLength": 5}), "data"),
+        ("Metrics", json!({"queue": "failed"}), "data"),
         ("Discard", json!({"id": failed}), ""),
         ("Cancel", json!({"id": waiting}), ""),
         ("Drain", json!({"queue": "delayed"}), "count"),
@@ -113,8 +126,11 @@ fn every_command_answers_with_exactly_the_fields_of_its_row() {
         ("Obliterate", json!({"queue": "q"}), ""),
         ("Cron", json!({"name": "c", "queue": "q", "data": 1, "repeatEvery": 3_600_000}), "cron"),
         ("CronList", json!({}), "crons"),
+        ("CronGet", json!({"name": "c"}), "cron"),
         ("CronDelete", json!({"name": "c"}), ""),
         ("Ping", json!({}), "data"),
+        ("SubscribeEvents", json!({"queue": "silent"}), ""),
+        ("UnsubscribeEvents", json!({}), ""),
         ("Stats", json!({}), "stats"),
         ("Metrics", json!({}), "metrics"),
         ("Prometheus", json!({}), "data"),
@@ -147,6 +163,9 @@ fn every_command_answers_with_exactly_the_fields_of_its_row() {
     has(&listed["data"], "webhooks stats");
     let fields = "id url events queue createdAt lastTriggered successCount failureCount enabled";
     has(&listed["data"]["webhooks"][0], fields);
+    let disabled = json!({"id": added["data"]["webhookId"], "enabled": false});
+    has(&c.ok("SetWebhookEnabled", disabled), "");
+    seen.push("SetWebhookEnabled");
     let removed = c.ok("RemoveWebhook", json!({"webhookId": added["data"]["webhookId"]}));
     has(&removed, "data");
     has(&removed["data"], "removed");

@@ -94,6 +94,24 @@ fn a_request_id_of_any_type_comes_back_exactly_as_sent() {
 }
 
 #[test]
+fn a_request_id_has_at_most_4096_bytes() {
+    let mut client = client();
+    // A text of so many bytes has three more that say so.
+    for (bytes, taken) in [(4093, true), (4094, false), (1 << 20, false)] {
+        let id = "r".repeat(bytes);
+        client.send_value(&encode(&json!({"cmd": "Ping", "reqId": id}))).unwrap();
+        let reply = client.recv().unwrap();
+        if taken {
+            assert_eq!((&reply["ok"], &reply["reqId"]), (&json!(true), &json!(id)));
+        } else {
+            let refused = json!({"ok": false, "error": "reqId must have at most 4096 bytes"});
+            assert_eq!(reply, refused);
+        }
+    }
+    client.ok("Ping", json!({}));
+}
+
+#[test]
 fn a_reply_to_a_command_without_request_id_has_none() {
     let mut client = client();
     client.send_value(&encode(&json!({"cmd": "Ping"}))).unwrap();

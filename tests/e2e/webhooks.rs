@@ -524,3 +524,13 @@ fn webhooks_have_a_limit() {
     client.ok("AddWebhook", fields);
     assert_eq!(sample(&mut client, "corq_webhooks "), 1000);
 }
+
+#[test]
+fn a_url_with_control_characters_is_refused() {
+    let server = Server::start_default();
+    let mut client = server.client();
+    for url in ["https://example.com/a\tb", "https://exam\nple.com/", "https://example.com/\r\n"] {
+        let fields = json!({"url": url, "events": ["job.completed"]});
+        assert_eq!(client.refused("AddWebhook", fields), "url must contain no control characters");
+    }
+}

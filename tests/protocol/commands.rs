@@ -5,8 +5,8 @@ use corq::api::request::{
 };
 use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
-use corq_shards::command::Stack;
 use corq_shards::command::Token;
+use corq_shards::command::{NewJob, Stack};
 use corq_shards::id::JobId;
 use rmpv::Value;
 
@@ -30,15 +30,17 @@ fn means(name: &str, fields: &[(&str, Value)], expected: &Body<'_>) {
 fn the_table_is_the_interface() {
     // Required fields end in `!`; integers show their bounds, then their default.
     let expected = "\
-PUSH queue! data! priority[-1000000..1000000]=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3 \
+PUSH queue! data! name priority[-1000000..1000000]=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3 \
 backoff=1000 ttl[0..31536000000] timeout[0..86400000] uniqueKey jobId customId tags groupId lifo \
-removeOnComplete removeOnFail durable dependsOn repeat
-ACK id! result token
+removeOnComplete removeOnFail durable dependsOn repeat dedup stallTimeout[0..86400000] debounceId \
+debounceTtl[0..31536000000] stackTraceLimit[0..1000000] keepLogs[0..1000000] \
+sizeLimit[0..9007199254740991] timestamp[0..9007199254740991]
+ACK id! result token removeOnComplete
 PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
 PUSHB queue! jobs!
 PULLB queue! count![1..1000] timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
-ACKB ids! results tokens
-FAIL id! error token unrecoverable stack
+ACKB ids! results tokens removeOnCompletes
+FAIL id! error token unrecoverable stack removeOnFail
 JobHeartbeat id! token
 JobHeartbeatB ids! tokens
 Progress id! progress! message
@@ -50,9 +52,9 @@ GetJob id!
 GetState id!
 GetResult id!
 GetProgress id!
-GetLogs id!
+GetLogs id! start[0..9007199254740991]=0 end[-1..9007199254740991]=-1
 GetJobByCustomId customId!
-GetJobs queue! state limit[0..1000]=100 offset[0..9007199254740991]=0
+GetJobs queue! state limit[0..1000]=100 offset[0..9007199254740991]=0 asc
 GetJobCounts queue!
 GetCountsPerPriority queue!
 Count queue!
@@ -62,6 +64,15 @@ ChangePriority id! priority![-1000000..1000000]
 Promote id!
 MoveToDelayed id! delay![0..31536000000]
 Discard id!
+ExtendLock id! token duration![1..86400000]
+ExtendLocks ids! tokens durations!
+MoveToWait id! token
+ChangeDelay id! delay![0..31536000000] token
+ClearLogs id! keepLogs[0..1000000]=0
+RemoveJobDeduplicationKey id!
+GetDeduplicationJobId queue! deduplicationId!
+RemoveDeduplicationKey queue! deduplicationId!
+PromoteJobs queue! count[0..9007199254740991]
 Pause queue!
 Resume queue!
 IsPaused queue!
@@ -72,13 +83,15 @@ ListQueues
 Dlq queue! count[0..1000]=100
 RetryDlq queue! jobId count[0..9007199254740991]
 PurgeDlq queue!
-RetryCompleted queue! id
+RetryCompleted queue! id count[0..9007199254740991] timestamp[0..9007199254740991]
+RemoveDlqJob queue! jobId!
 Cron name! queue! data! schedule repeatEvery[1..9007199254740991] priority[-1000000..1000000]=0 \
-maxLimit[1..9007199254740991] timezone
+maxLimit[1..9007199254740991] timezone jobName
 CronDelete name!
+CronGet name!
 CronList
 Stats
-Metrics
+Metrics queue type start[0..9007199254740991]=0 end[-1..9007199254740991]=-1
 Prometheus
 BackupPoint
 RegisterWorker name! queues! workerId
@@ -86,11 +99,16 @@ UnregisterWorker workerId!
 ListWorkers
 AddWebhook url! events! queue secret
 RemoveWebhook webhookId!
+SetWebhookEnabled id! enabled!
 ListWebhooks
-RateLimit queue! limit![1..4294967295]
+RateLimit queue! limit![1..4294967295] duration[1..86400000]=1000 ttl[1..31536000000]
 RateLimitClear queue!
 SetConcurrency queue! limit![1..4294967295]
 ClearConcurrency queue!
+GetQueueLimits queue! maxJobs[1..4294967295]=1
+TrimEvents queue! maxLength![0..9007199254740991]
+SubscribeEvents queue!
+UnsubscribeEvents
 Hello protocolVersion![1..9007199254740991] capabilities
 Auth token!
 ";
@@ -144,12 +162,11 @@ fn commands_on_one_queue_carry_its_name() {
 #[test]
 fn commands_on_one_job_carry_its_id_or_the_clients_own() {
     type Make = fn(JobRef<'static>) -> Body<'static>;
-    let expected: [(&str, Make); 8] = [
+    let expected: [(&str, Make); 7] = [
         ("GetJob", Body::GetJob),
         ("GetState", Body::GetState),
         ("GetResult", Body::GetResult),
         ("GetProgress", Body::GetProgress),
-        ("GetLogs", Body::GetLogs),
         ("Cancel", Body::Cancel),
         ("Promote", Body::Promote),
         ("Discard", Body::Discard),
@@ -228,12 +245,21 @@ fn pulls_with_an_owner_are_locked() {
 
 #[test]
 fn acks_carry_result_and_token() {
-    means("ACK", &[("id", JOB_ID.into())], &Body::Ack(Ack { job: JOB, token: None, result: &[] }));
+    means(
+        "ACK",
+        &[("id", JOB_ID.into())],
+        &Body::Ack(Ack { job: JOB, token: None, result: &[], remove: false }),
+    );
     let result = map(&[("n", 1.into())]);
     means(
         "ACK",
         &[("id", "c".into()), ("token", TOKEN_TEXT.into()), ("result", result.clone())],
-        &Body::Ack(Ack { job: JobRef::Custom("c"), token: Some(TOKEN), result: &pack(&result) }),
+        &Body::Ack(Ack {
+            job: JobRef::Custom("c"),
+            token: Some(TOKEN),
+            result: &pack(&result),
+            remove: false,
+        }),
     );
     for (text, token) in [
         ("", None),
@@ -254,6 +280,7 @@ fn failures_keep_the_front_of_a_long_error() {
         "FAIL",
         &[("id", JOB_ID.into()), ("stack", strings(&["at x"])), ("unrecoverable", true.into())],
         &Body::Fail(Fail {
+            remove: false,
             job: JOB,
             token: None,
             error: "",
@@ -294,9 +321,9 @@ fn batches_keep_tokens_and_results_with_their_ids() {
     assert_eq!(
         acks,
         [
-            Ack { job: JOB, token: Some(TOKEN), result: &[] },
-            Ack { job: JobRef::Custom("b"), token: None, result: &[7] },
-            Ack { job: JobRef::Custom("c"), token: None, result: &[] },
+            Ack { job: JOB, token: Some(TOKEN), result: &[], remove: false },
+            Ack { job: JobRef::Custom("b"), token: None, result: &[7], remove: false },
+            Ack { job: JobRef::Custom("c"), token: None, result: &[], remove: false },
         ]
     );
     let ids = ("ids", strings(&["a"]));
@@ -350,7 +377,7 @@ fn commands_with_numbers_carry_them() {
     means(
         "RateLimit",
         &[queue.clone(), ("limit", 10.into())],
-        &Body::RateLimit { queue: "q", limit: 10 },
+        &Body::RateLimit { queue: "q", limit: 10, span_ms: 1000, ttl_ms: None },
     );
     means(
         "SetConcurrency",
@@ -365,7 +392,7 @@ fn commands_with_numbers_carry_them() {
     means(
         "RetryCompleted",
         &[queue, ("id", JOB_ID.into())],
-        &Body::RetryCompleted { queue: "q", job: Some(JOB) },
+        &Body::RetryCompleted { queue: "q", job: Some(JOB), count: None, until_ms: None },
     );
     means(
         "Hello",
@@ -394,7 +421,7 @@ fn states_come_alone_or_as_a_list() {
         means(
             "GetJobs",
             &[queue.clone(), ("state", state.clone())],
-            &Body::GetJobs { queue: "q", states, limit: 100, offset: 0 },
+            &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, newest_first: false },
         );
         means(
             "Clean",
@@ -438,10 +465,11 @@ fn schedules_have_exactly_one_cadence() {
         priority: 0,
         runs_max: None,
         timezone: None,
+        job: None,
     };
     let mut fields = base.to_vec();
     fields.push(("schedule", "0 3 * * *".into()));
-    means("Cron", &fields, &Body::Cron(expected));
+    means("Cron", &fields, &Body::Cron(expected.clone()));
     fields.push(("repeatEvery", 5.into()));
     assert_eq!(
         refused(&command("Cron", &fields)),
@@ -453,8 +481,11 @@ fn schedules_have_exactly_one_cadence() {
         ("priority", 2.into()),
         ("maxLimit", 9.into()),
         ("timezone", "Europe/Berlin".into()),
+        ("jobName", "report".into()),
     ]);
+    let job = NewJob { name: Some("report"), ..NewJob::default() };
     let interval = Cron {
+        job: Some(Box::new(job)),
         every: Cadence::Interval(5),
         priority: 2,
         runs_max: Some(9),

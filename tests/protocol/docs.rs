@@ -1,8 +1,8 @@
 //! The protocol's page says what the table says: every command, every field, every bound.
 
 use corq::api::spec::{
-    COMMANDS, FieldSpec, JOB_FIELDS, Kind, LOG_LEVELS, Op, Preset, REPEAT_FIELDS, STATES,
-    WEBHOOK_EVENTS,
+    COMMANDS, DEDUP_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
+    REPEAT_FIELDS, STATES, WEBHOOK_EVENTS,
 };
 
 const PAGE: &str = include_str!("../../docs/protocol.md");
@@ -58,7 +58,7 @@ fn long(kind: Kind) -> String {
             format!("list of at most {items_max} strings of 1 to {chars_max} characters")
         }
         Kind::Flag => "boolean".to_owned(),
-        Kind::Repeat => "object, see below".to_owned(),
+        Kind::Repeat | Kind::Dedup => "object, see below".to_owned(),
         other => panic!("no words for {other:?}"),
     }
 }
@@ -99,17 +99,22 @@ fn every_field_of_a_job_has_a_row_with_bounds_and_default() {
         let expected = if field.required { "required".to_owned() } else { default(field.default) };
         assert_eq!(row[2], expected, "{}", field.name);
     }
-    for field in REPEAT_FIELDS {
-        let row = row("Jobs", &format!("repeat.{}", field.name));
-        assert_eq!(row[1], long(field.kind));
-        let expected = if field.required { "required".to_owned() } else { default(field.default) };
-        assert_eq!(row[2], expected, "{}", field.name);
+    for (object, fields) in [("repeat", REPEAT_FIELDS), ("dedup", DEDUP_FIELDS)] {
+        for field in fields {
+            let row = row("Jobs", &format!("{object}.{}", field.name));
+            assert_eq!(row[1], long(field.kind));
+            let expected =
+                if field.required { "required".to_owned() } else { default(field.default) };
+            assert_eq!(row[2], expected, "{}", field.name);
+        }
     }
 }
 
 #[test]
 fn every_choice_is_named() {
-    for choice in STATES.iter().chain(LOG_LEVELS).chain(WEBHOOK_EVENTS) {
+    for choice in
+        STATES.iter().chain(LOG_LEVELS).chain(GROWTHS).chain(METRICS).chain(WEBHOOK_EVENTS)
+    {
         assert!(PAGE.contains(&format!("`{choice}`")), "{choice}");
     }
 }

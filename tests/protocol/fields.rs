@@ -1,7 +1,8 @@
 //! Every field of every command, driven by the table: missing, of another type, at its bounds.
 
 use corq::api::spec::{
-    BACKOFF_FIELDS, COMMANDS, CommandSpec, FIELDS_MAX, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS,
+    BACKOFF_FIELDS, COMMANDS, CommandSpec, DEDUP_FIELDS, FIELDS_MAX, FieldSpec, JOB_FIELDS, Kind,
+    REPEAT_FIELDS,
 };
 use rmpv::Value;
 
@@ -24,6 +25,9 @@ fn sample(kind: &Kind) -> Value {
         Kind::JobId | Kind::Token => JOB_ID.into(),
         Kind::JobIds | Kind::Tokens => strings(&[JOB_ID]),
         Kind::Results => Value::Array(vec![1.into()]),
+        Kind::Flags => Value::Array(vec![true.into()]),
+        Kind::Integers { min, .. } => Value::Array(vec![(*min).into()]),
+        Kind::Dedup => map(&[("ttl", 5.into())]),
         Kind::Jobs => Value::Array(vec![map(&[("data", 1.into())])]),
     }
 }
@@ -128,9 +132,11 @@ fn another_type_is_refused_in_every_field_and_named() {
             }
             Kind::Number { .. } => vec!["1".into(), f64::NAN.into(), true.into()],
             Kind::Backoff => vec!["1".into(), 1.5.into(), true.into()],
-            Kind::Repeat => vec!["1".into(), 1.into(), strings(&["a"])],
+            Kind::Repeat | Kind::Dedup => vec!["1".into(), 1.into(), strings(&["a"])],
             Kind::Jobs
             | Kind::Results
+            | Kind::Flags
+            | Kind::Integers { .. }
             | Kind::JobIds
             | Kind::Tokens
             | Kind::Texts { .. }
@@ -214,10 +220,12 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
             let inner = Value::from("x".repeat(bytes_max as usize - 5));
             (vec![inner], vec!["x".repeat(bytes_max as usize - 4).into()])
         }
-        Kind::JobIds | Kind::Tokens | Kind::Results => (vec![], vec![list(100_001, "a")]),
+        Kind::JobIds | Kind::Tokens | Kind::Results | Kind::Flags | Kind::Integers { .. } => {
+            (vec![], vec![list(100_001, "a")])
+        }
         Kind::Jobs => (vec![list(0, "")], vec![list(100_001, "a")]),
         Kind::Flag => (vec![true.into(), false.into()], vec![]),
-        Kind::Repeat | Kind::Token => (vec![], vec![]),
+        Kind::Repeat | Kind::Dedup | Kind::Token => (vec![], vec![]),
     }
 }
 
@@ -270,7 +278,7 @@ fn unknown_fields_and_keys_that_are_no_strings_are_ignored() {
         let plain = format!("{:?}", accepted(&crate::pack(&Value::Map(entries.clone()))));
         entries.insert(1, (Value::from(7), strings(&["seven"])));
         entries.push((Value::from("stackLines"), strings(&["at line 1"])));
-        entries.push((Value::from("failParentOnFailure"), true.into()));
+        entries.push((Value::from("notAField"), true.into()));
         entries.push((Value::Nil, map(&[("deep", strings(&["x"]))])));
         entries.push((strings(&["a", "list"]), 1.into()));
         let more = crate::pack(&Value::Map(entries));
@@ -283,7 +291,7 @@ fn the_table_names_each_command_and_field_once_and_fits_the_decoder() {
     for (at, spec) in COMMANDS.iter().enumerate() {
         assert!(COMMANDS[..at].iter().all(|other| other.name != spec.name && other.op != spec.op));
     }
-    let objects = [JOB_FIELDS, BACKOFF_FIELDS, REPEAT_FIELDS];
+    let objects = [JOB_FIELDS, BACKOFF_FIELDS, DEDUP_FIELDS, REPEAT_FIELDS];
     for fields in COMMANDS.iter().map(|spec| spec.fields).chain(objects) {
         assert!(fields.len() <= FIELDS_MAX);
         for (at, field) in fields.iter().enumerate() {

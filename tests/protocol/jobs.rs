@@ -3,6 +3,7 @@
 use corq::api::request::Body;
 use corq_shards::command::{NewJob, Repeat};
 use corq_shards::dependency::Unmet;
+use corq_shards::extras::{Dedup, Extras, Growth};
 use rmpv::Value;
 
 use crate::{accepted, command, map, pack, refused, strings, undefined};
@@ -25,6 +26,7 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
     let data = pack(&map(&[("n", 1.into())]));
     let job = NewJob {
         data: &data,
+        name: None,
         priority: 0,
         delay_ms: 0,
         max_attempts: 3,
@@ -42,6 +44,7 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
         remove_on_complete: false,
         remove_on_fail: false,
         durable: false,
+        extras: None,
     };
     assert_eq!(pushed(&[]), format!("{job:?}"));
     let nothing: Vec<_> =
@@ -57,6 +60,7 @@ fn every_field_of_a_job_arrives() {
     let (tags, depends_on) = (pack(&strings(&["x", "y"])), pack(&strings(&["a"])));
     let job = NewJob {
         data: &data,
+        name: Some("send"),
         priority: -7,
         delay_ms: 31_536_000_000,
         max_attempts: 1000,
@@ -74,9 +78,20 @@ fn every_field_of_a_job_arrives() {
         remove_on_complete: true,
         remove_on_fail: true,
         durable: true,
+        extras: Some(Box::new(Extras {
+            backoff: None,
+            backoff_max_ms: None,
+            stall_timeout_ms: Some(7),
+            keep_logs: Some(8),
+            size_limit: Some(900),
+            stack_lines_max: Some(10),
+            made_at_ms: Some(11),
+            dedup: Some(Dedup { ttl_ms: 12, extend: true, replace: true, until_ms: 0 }),
+        })),
     };
     let repeat = map(&[("every", 10.0.into()), ("limit", 4.into()), ("count", 1.into())]);
     let options = [
+        ("name", "send".into()),
         ("priority", (-7).into()),
         ("delay", 31_536_000_000_f64.into()),
         ("maxAttempts", 1000.into()),
@@ -93,6 +108,12 @@ fn every_field_of_a_job_arrives() {
         ("durable", true.into()),
         ("dependsOn", strings(&["a"])),
         ("repeat", repeat),
+        ("stallTimeout", 7.into()),
+        ("keepLogs", 8.into()),
+        ("sizeLimit", 900.into()),
+        ("stackTraceLimit", 10.into()),
+        ("timestamp", 11.into()),
+        ("dedup", map(&[("ttl", 12.into()), ("extend", true.into()), ("replace", true.into())])),
     ];
     assert_eq!(pushed(&options), format!("{job:?}"));
 
@@ -280,4 +301,65 @@ fn text_that_is_not_utf8_is_refused_by_the_name_of_its_field() {
     assert_eq!(refused(&frame("unknown", &broken)), "Invalid frame: a string is not valid UTF-8");
     // Binary is no text and may hold anything.
     accepted(&frame("data", &[0xc4, 2, 0xc3, 0x28]));
+}
+
+fn extras_of(options: &[(&str, Value)]) -> Option<Extras> {
+    let frame = push(options);
+    let Body::Push { job, .. } = accepted(&frame) else { panic!() };
+    job.extras.map(|extras| *extras)
+}
+
+#[test]
+fn a_backoff_may_be_an_object_with_growth_and_ceiling() {
+    let backoff = |fields: &[(&str, Value)]| [("backoff", map(fields))];
+    let expected = |backoff, backoff_max_ms| {
+        Some(Extras { backoff: Some(backoff), backoff_max_ms, ..Extras::default() })
+    };
+    assert_eq!(extras_of(&backoff(&[])), expected(Growth::Exponential, None));
+    let fixed = backoff(&[("type", "fixed".into()), ("delay", 5.into())]);
+    assert_eq!(extras_of(&fixed), expected(Growth::Fixed, None));
+    let capped = backoff(&[("type", "exponential".into()), ("maxDelay", 9.into())]);
+    assert_eq!(extras_of(&capped), expected(Growth::Exponential, Some(9)));
+    assert_eq!(extras_of(&[("backoff", 5.into())]), None);
+    let wrong = push(&backoff(&[("type", "linear".into())]));
+    assert_eq!(refused(&wrong), "backoff.type must be one of exponential, fixed");
+}
+
+#[test]
+fn a_debounce_is_a_key_with_a_time_unless_there_is_a_key() {
+    let frame = push(&[("debounceId", "d".into()), ("debounceTtl", 5.into())]);
+    let Body::Push { job, .. } = accepted(&frame) else { panic!() };
+    assert_eq!(job.unique_key, Some("d"));
+    let dedup = job.extras.and_then(|extras| extras.dedup);
+    assert_eq!(dedup, Some(Dedup { ttl_ms: 5, ..Dedup::default() }));
+    let frame = push(&[("debounceId", "d".into()), ("uniqueKey", "u".into())]);
+    let Body::Push { job, .. } = accepted(&frame) else { panic!() };
+    assert_eq!((job.unique_key, job.extras), (Some("u"), None));
+    assert_eq!(extras_of(&[("dedup", map(&[("ttl", 5.into())]))]), None, "there is no key");
+}
+
+#[test]
+fn rules_of_one_job_of_a_batch_are_not_those_of_the_next() {
+    let fixed = map(&[("type", "fixed".into())]);
+    let jobs = [
+        map(&[("data", 1.into()), ("backoff", fixed), ("keepLogs", 1.into())]),
+        map(&[("data", 2.into()), ("backoff", 5.into())]),
+    ];
+    let batch = [("queue", "q".into()), ("jobs", Value::Array(jobs.into()))];
+    let batch = command("PUSHB", &batch);
+    let Body::PushBatch { jobs, .. } = accepted(&batch) else { panic!() };
+    assert!(jobs[0].extras.is_some() && jobs[1].extras.is_none(), "{jobs:?}");
+}
+
+#[test]
+fn a_payload_beyond_its_own_limit_is_refused() {
+    let text = |chars: usize| Value::from("x".repeat(chars));
+    let with = |chars, limit: i64| {
+        command(
+            "PUSH",
+            &[("queue", "q".into()), ("data", text(chars)), ("sizeLimit", limit.into())],
+        )
+    };
+    accepted(&with(30, 31));
+    assert_eq!(refused(&with(31, 31)), "data must be at most 31 bytes, as sizeLimit says");
 }

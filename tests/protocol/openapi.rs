@@ -2,7 +2,7 @@
 //! `src/server/http/endpoint.rs`; that it describes every answer, an outside judge says (`tests/clients`).
 
 use corq::api::spec::{
-    BACKOFF_FIELDS, CommandSpec, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
+    BACKOFF_FIELDS, CommandSpec, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
 };
 use serde_json::{Value, json};
 
@@ -78,6 +78,12 @@ fn agrees(document: &Value, field: &FieldSpec, schema: &Value, nullable: bool) {
             object_agrees(document, BACKOFF_FIELDS, &schema["oneOf"][1]);
         }
         Kind::Repeat => object_agrees(document, REPEAT_FIELDS, schema),
+        Kind::Dedup => object_agrees(document, DEDUP_FIELDS, schema),
+        Kind::Choice(choices) => {
+            let mut named: Vec<Value> = choices.iter().map(|&choice| choice.into()).collect();
+            named.extend(nullable.then_some(Value::Null));
+            has("/enum", named.into());
+        }
         other => panic!("{name}: no rule for {other:?}"),
     }
 }

@@ -44,7 +44,8 @@ impl Model {
             let limits = self.limits.get(&*queue.name);
             let model = limits.map(|has| (has.per_second, has.active_max)).unwrap_or_default();
             let limits = queue.limits.as_deref();
-            let found = limits.map(|has| (has.per_second(), has.active_max())).unwrap_or_default();
+            let found = limits.map(|has| (has.rate().map(|rate| rate.jobs), has.active_max()));
+            let found = found.unwrap_or_default();
             self.must(Check::State, model == found, || {
                 format!("{} has the limits {found:?}, not {model:?}", queue.name)
             });

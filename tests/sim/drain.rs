@@ -37,7 +37,7 @@ impl World {
         for queue in QUEUES {
             let shard = self.shard_of_queue(queue);
             self.send(0, shard, Pause { queue: (*queue).into(), paused: false });
-            for limit in [command::Limit::PerSecond(None), command::Limit::Active(None)] {
+            for limit in [command::Limit::Rate(None), command::Limit::Active(None)] {
                 self.send(0, shard, Limit { queue: (*queue).into(), limit });
             }
         }

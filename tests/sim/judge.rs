@@ -43,6 +43,13 @@ impl<'a> Moment<'a> {
 impl Model {
     /// Whether `token` entitles to speak for a job.
     pub fn held(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
+        self.judge_hold(now_ms, id, token).map_err(|refusal| {
+            let late = token.is_some() && self.retired.get(&id) == token.as_ref();
+            if late { Refusal::TooLate } else { refusal }
+        })
+    }
+
+    fn judge_hold(&self, now_ms: u64, id: JobId, token: Option<Token>) -> Result<(), Refusal> {
         let known = self.jobs.get(&id).filter(|job| !job.is_detached());
         let Some(State::Active(lease)) = known.map(|job| &job.state) else {
             return Err(Refusal::NotActive);
@@ -334,6 +341,9 @@ impl Model {
                 State::Active(lease) => {
                     let timed_out = lease.timeout_at_ms.is_some_and(|end| end <= at.now_ms);
                     if timed_out {
+                        if let Some(token) = lease.token {
+                            self.retired.insert(id, token);
+                        }
                         self.fail_attempt(at, id);
                     } else if lease.expires_at_ms <= at.now_ms {
                         self.stall(at.now_ms, id);

@@ -3,7 +3,7 @@
 
 use super::model::{Job, Model, Old, State};
 use corq_shards::Shard;
-use corq_shards::command::Limit;
+use corq_shards::command::{Limit, PerSpan};
 
 /// What one token counts: a millisecond brings as many of these as tokens come in a second.
 const TOKEN: u64 = 1000;
@@ -27,7 +27,8 @@ impl Limits {
     fn set(&mut self, now_ms: u64, limit: Limit) {
         match limit {
             Limit::Active(max) => self.active_max = max,
-            Limit::PerSecond(rate) => {
+            Limit::Rate(rate) => {
+                let rate = rate.map(|rate| rate.jobs);
                 let most = u64::from(rate.unwrap_or(0)) * TOKEN;
                 let old = self.per_second.map_or(u64::MAX, |_| self.level(now_ms));
                 (self.per_second, self.level, self.at_ms) = (rate, old.min(most), now_ms);
@@ -38,7 +39,7 @@ impl Limits {
     /// What is to be done to have one of these limits again.
     fn undoing(&self, limit: Limit) -> Limit {
         match limit {
-            Limit::PerSecond(_) => Limit::PerSecond(self.per_second),
+            Limit::Rate(_) => Limit::Rate(self.per_second.map(PerSpan::per_second)),
             Limit::Active(_) => Limit::Active(self.active_max),
         }
     }
@@ -56,16 +57,14 @@ impl Model {
     pub fn undo_limit(&mut self, queue: &str, old: Limit, cut: bool, shard: &Shard) {
         let found = shard.queues().find(|q| *q.name == *queue).and_then(|q| q.limits.as_deref());
         let found = match old {
-            Limit::PerSecond(_) => {
-                Limit::PerSecond(found.and_then(corq_shards::Limits::per_second))
-            }
+            Limit::Rate(_) => Limit::Rate(found.and_then(corq_shards::Limits::rate)),
             Limit::Active(_) => Limit::Active(found.and_then(corq_shards::Limits::active_max)),
         };
         if !cut || found == old {
             let limits = self.limits.entry(queue.into()).or_default();
             // How full the bucket is, the restart decides.
             match old {
-                Limit::PerSecond(rate) => limits.per_second = rate,
+                Limit::Rate(rate) => limits.per_second = rate.map(|rate| rate.jobs),
                 Limit::Active(max) => limits.active_max = max,
             }
         }

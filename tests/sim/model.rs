@@ -209,6 +209,8 @@ pub struct Model {
     /// Jobs that became ready in this call, and since when if it was by their time.
     pub fresh: BTreeMap<JobId, Option<u64>>,
     pub tokens: BTreeSet<u128>,
+    /// The last token of each job whose attempt took too long.
+    pub retired: BTreeMap<JobId, Token>,
     /// Jobs are delivered in this call before all of it is done, as room for them comes.
     pub in_steps: bool,
     /// Queues whose dead-letter queue was tried anew: a key may have two holders there.
@@ -243,6 +245,7 @@ impl Model {
             ever_completed: BTreeSet::new(),
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
+            retired: BTreeMap::new(),
             revived: BTreeSet::new(),
             reopened: BTreeSet::new(),
             history: Vec::new(),
@@ -387,6 +390,7 @@ impl Model {
     /// The process has started again: locks live once more, what had none waits.
     pub fn restart(&mut self, now_ms: u64) {
         self.fill_buckets(now_ms);
+        self.retired.clear();
         for job in self.jobs.values_mut() {
             if job.is_detached() {
                 // What is left of it is there again, and its keys may have other holders by now.

@@ -260,6 +260,7 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
     let id = |index: u32| shard.view(index).job.id;
     let answer = |reply: &Reply| match reply {
         Reply::Done => Answer::Done,
+        Reply::Late(places) => Answer::Late(places.to_vec()),
         Reply::Refused { place, refusal } => Answer::Refused { place: *place, refusal: *refusal },
         Reply::Pushed(range) => {
             Answer::Pushed(effects.pushed[range.clone()].iter().map(|&one| id(one)).collect())

@@ -149,11 +149,20 @@ impl Server {
 
     /// Starts the program again on the same data directory and ports.
     pub(crate) fn start(&mut self) {
+        self.launch();
+        self.await_service();
+    }
+
+    /// Starts the program again, and does not wait until it serves.
+    pub(crate) fn launch(&mut self) {
         assert!(self.child.is_none(), "the server is running");
         let log = self.log();
         let child = self.start.spawn(self.tcp, self.http, &self.data, &log);
         self.watchdog = Some(watchdog(child.id(), self.dir.path()));
         self.child = Some(child);
+    }
+
+    fn await_service(&mut self) {
         let start = Instant::now();
         while !self.serves() {
             let child = self.child.as_mut().expect("it was put there above");
@@ -166,8 +175,13 @@ impl Server {
 
     /// As `start`, with a setting changed.
     pub(crate) fn start_with(&mut self, name: &str, value: impl ToString) {
-        self.start = self.start.clone().env(name, value);
+        self.set(name, value);
         self.start();
+    }
+
+    /// Changes a setting for the next start.
+    pub(crate) fn set(&mut self, name: &str, value: impl ToString) {
+        self.start = self.start.clone().env(name, value);
     }
 
     /// SIGKILL, and wait until the process is gone.
@@ -208,8 +222,10 @@ impl Server {
         self.dir.path().join("server.log")
     }
 
-    fn serves(&self) -> bool {
-        get(self.http, "/healthz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    pub(crate) fn serves(&self) -> bool {
+        // It is not ready on a full disk, either, and yet it serves.
+        get(self.http, "/ready")
+            .is_some_and(|answer| answer.starts_with("HTTP/1.1") && !answer.contains("recovering"))
     }
 
     fn call_off_watchdog(&mut self) {

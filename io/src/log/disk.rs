@@ -60,8 +60,11 @@ pub trait Disk {
     /// Blocking sync of a segment and of the directory.
     fn settle(&mut self, segment: u64) -> io::Result<()>;
 
-    /// Cuts a segment to `bytes`, durably.
+    /// Makes a segment `bytes` long, durably: cuts it, or puts zeros behind it that take no room.
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()>;
+
+    /// Writes zeros over some bytes of a segment, durably.
+    fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()>;
 
     /// Removes a segment, durably.
     fn remove(&mut self, segment: u64) -> io::Result<()>;

@@ -24,7 +24,7 @@ pub enum OpenError {
         /// What the file system said.
         source: io::Error,
     },
-    /// Bytes that had been synced are not what was written.
+    /// Bytes that had been synced are not what was written, or are not there.
     Damaged {
         /// The segment's file name.
         file: String,
@@ -33,11 +33,13 @@ pub enum OpenError {
         /// What is wrong there.
         reason: String,
     },
-    /// A segment between two others, or the first one, is gone.
+    /// A segment is gone of which another one tells.
     MissingSegment {
         /// The file name of the missing segment.
         file: String,
     },
+    /// No segment is there, though the log has been begun.
+    Nothing,
     /// A file is named like a segment but cannot be one.
     ForeignFile(String),
     /// The segment belongs to another shard.
@@ -89,12 +91,11 @@ impl fmt::Display for OpenError {
                 "the disk is full: a start needs room for a file of {} MB: {source}",
                 bytes >> 20
             ),
-            Self::Damaged { file, offset, reason } => write!(
-                f,
-                "{file} is damaged at byte {offset}: {reason}; later blocks say that this place had \
-                 been synced, so it is not the torn tail of a power loss"
-            ),
+            Self::Damaged { file, offset, reason } => {
+                write!(f, "{file} is damaged at byte {offset}: {reason}")
+            }
             Self::MissingSegment { file } => write!(f, "segment {file} is missing"),
+            Self::Nothing => f.write_str("all segments of the log are missing"),
             Self::ForeignFile(name) => {
                 write!(
                     f,

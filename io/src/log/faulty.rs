@@ -52,6 +52,8 @@ struct Content {
     kept: Vec<u8>,
     /// Sectors in which the two may differ.
     dirty: BTreeSet<usize>,
+    /// When what the disk has of a sector had been written: no sync that began before brings older bytes back.
+    kept_at: BTreeMap<usize, u64>,
     /// Whether the directory on the disk names it.
     named: bool,
     /// The segment that a file was before it was set aside.
@@ -62,6 +64,7 @@ struct Content {
 struct Pending {
     tag: u64,
     result: i32,
+    began: u64,
     /// What is on the disk once this is done.
     keeps: Sectors,
     names: Vec<u64>,
@@ -79,6 +82,8 @@ pub struct FaultyDisk {
     /// May be changed at any time.
     pub faults: Faults,
     state: u64,
+    /// Operations begun.
+    begun: u64,
 }
 
 impl FaultyDisk {
@@ -102,7 +107,7 @@ impl FaultyDisk {
     /// When fewer are in flight.
     pub fn finish(&mut self, index: usize) -> (u64, i32) {
         let done = self.pending.remove(index);
-        self.keep(done.keeps, &done.names);
+        self.keep(done.keeps, &done.names, done.began);
         (done.tag, done.result)
     }
 
@@ -175,6 +180,7 @@ impl FaultyDisk {
             pending: Vec::new(),
             faults: self.faults,
             state: self.state,
+            begun: self.begun,
         }
     }
 
@@ -200,10 +206,15 @@ impl FaultyDisk {
         odds > 0 && self.below(odds) == 0
     }
 
-    fn keep(&mut self, keeps: Sectors, names: &[u64]) {
+    fn keep(&mut self, keeps: Sectors, names: &[u64], began: u64) {
         for ((segment, sector), bytes) in keeps {
             let Some(content) = self.segments.get_mut(&segment) else { continue };
             let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+            let kept_at = content.kept_at.entry(sector).or_default();
+            if *kept_at > began {
+                continue;
+            }
+            *kept_at = began;
             content.kept[range.clone()].copy_from_slice(&bytes);
             if content.now[range] == bytes {
                 content.dirty.remove(&sector);
@@ -224,12 +235,14 @@ impl FaultyDisk {
         sectors.map(|sector| ((segment, sector), bytes(sector))).collect()
     }
 
-    fn end(&mut self, late: bool, pending: Pending) -> Started {
+    fn end(&mut self, late: bool, mut pending: Pending) -> Started {
+        self.begun += 1;
+        pending.began = self.begun;
         if late {
             self.pending.push(pending);
             return Started::Pending;
         }
-        self.keep(pending.keeps, &pending.names);
+        self.keep(pending.keeps, &pending.names, pending.began);
         Started::Done(pending.result)
     }
 
@@ -282,7 +295,7 @@ impl Disk for FaultyDisk {
         let mut now = kept.clone();
         now[..header.len()].copy_from_slice(header);
         let dirty = (0..header.len().div_ceil(SECTOR_BYTES)).collect();
-        self.segments.insert(segment, Content { now, kept, dirty, named: false, was: None });
+        self.segments.insert(segment, Content { now, kept, dirty, ..Content::default() });
         Ok(())
     }
 
@@ -331,7 +344,7 @@ impl Disk for FaultyDisk {
             content.kept.clone_from(&content.now);
             content.dirty.clear();
         }
-        self.keep(Sectors::new(), &self.names());
+        self.keep(Sectors::new(), &self.names(), self.begun);
         Ok(())
     }
 
@@ -339,6 +352,14 @@ impl Disk for FaultyDisk {
         let Some(content) = self.segments.get_mut(&segment) else { return Self::missing() };
         content.now.resize(bytes as usize, 0);
         // Whole sectors below, so that no later sync reaches behind the end.
+        content.kept.clone_from(&content.now);
+        content.dirty.clear();
+        Ok(())
+    }
+
+    fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
+        let Some(content) = self.segments.get_mut(&segment) else { return Self::missing() };
+        content.now[offset as usize..offset as usize + bytes].fill(0);
         content.kept.clone_from(&content.now);
         content.dirty.clear();
         Ok(())
@@ -382,13 +403,14 @@ impl Disk for FaultyDisk {
         } else {
             Sectors::new()
         };
-        self.end(late, Pending { tag, result, keeps, names: Vec::new() })
+        self.end(late, Pending { tag, result, began: 0, keeps, names: Vec::new() })
     }
 
     fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
         let failed = Self::countdown(&mut self.faults.fail_sync);
         let result = if failed { -self.faults.errno } else { 0 };
-        let mut pending = Pending { tag, result, keeps: Sectors::new(), names: Vec::new() };
+        let (keeps, names) = (Sectors::new(), Vec::new());
+        let mut pending = Pending { tag, result, began: 0, keeps, names };
         match target {
             _ if failed || self.faults.lying => {}
             SyncTarget::Directory => pending.names = self.names(),
@@ -414,7 +436,7 @@ impl Disk for FaultyDisk {
             read.map_or(-libc::EIO, |bytes| bytes as i32)
         };
         let (keeps, names) = (Sectors::new(), Vec::new());
-        self.end(self.faults.late, Pending { tag, result, keeps, names })
+        self.end(self.faults.late, Pending { tag, result, began: 0, keeps, names })
     }
 
     fn seal(&mut self, _segment: u64) {}

@@ -55,6 +55,14 @@ impl FileDisk {
         into.append(&mut self.ops);
     }
 
+    /// Makes earlier writes durable before it returns.
+    pub(super) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
+        match target {
+            SyncTarget::Directory => self.directory.sync_all(),
+            SyncTarget::Segment(segment) => self.file(segment)?.buffered.sync_data(),
+        }
+    }
+
     fn new_spare(&mut self) -> String {
         self.next_spare += 1;
         format!("{:016x}{SPARE}", self.next_spare)
@@ -267,6 +275,12 @@ impl Disk for FileDisk {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         let file = self.file(segment)?;
         file.buffered.set_len(bytes)?;
+        file.buffered.sync_all()
+    }
+
+    fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
+        let file = self.file(segment)?;
+        file.buffered.write_all_at(&vec![0; bytes], offset)?;
         file.buffered.sync_all()
     }
 

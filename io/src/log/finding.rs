@@ -7,6 +7,7 @@ use super::block::{BLOCK_HEADER_BYTES, HeaderFault};
 use super::error::OpenError;
 use super::files::SPARE;
 use super::inspect::{Damage, InspectError, Inspection, Kind, Subject};
+use super::onward::{Found, ONWARD_BYTES, Onward};
 use super::reading::Source;
 use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
 use std::fs::{self, File};
@@ -54,13 +55,6 @@ impl Files {
     }
 }
 
-/// A segment that is there, and what its header says.
-pub(super) struct Found {
-    pub(super) number: u64,
-    pub(super) file_bytes: u64,
-    pub(super) header: Result<SegmentHeader, HeaderFault>,
-}
-
 fn failed(what: &Path, source: io::Error) -> InspectError {
     InspectError::from(OpenError::Io { what: what.display().to_string(), source })
 }
@@ -73,7 +67,15 @@ pub(super) fn find(
 ) -> Result<Vec<Found>, InspectError> {
     let mut found = Vec::new();
     let here = |source| failed(subject.directory, source);
-    for entry in fs::read_dir(subject.directory).map_err(here)? {
+    let entries = match fs::read_dir(subject.directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            out.damages.extend(subject.is_begun.then(|| nothing("the directory is missing")));
+            return Ok(Vec::new());
+        }
+        Err(source) => return Err(here(source)),
+    };
+    for entry in entries {
         let entry = entry.map_err(here)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let bytes = match entry.metadata() {
@@ -95,6 +97,9 @@ pub(super) fn find(
         }
     }
     found.sort_unstable();
+    if found.is_empty() && subject.is_begun {
+        out.damages.push(nothing("all segments are missing"));
+    }
     let mut segments = Vec::with_capacity(found.len());
     for (number, file_bytes) in found {
         let mut page = [0; BLOCK_HEADER_BYTES];
@@ -124,9 +129,26 @@ pub(super) fn find(
             }
             out.segment_bytes = header.segment_bytes;
         }
-        segments.push(Found { number, file_bytes, header });
+        segments.push(Found { number, file_bytes, header, next: None });
+    }
+    let at = out.segment_bytes.saturating_sub(ONWARD_BYTES as u64);
+    for segment in &mut segments {
+        let mut bytes = [0; ONWARD_BYTES];
+        let read = match files.read_at(segment.number, at, &mut bytes) {
+            Ok(read) => read,
+            // Found out by whoever reads the blocks.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(failed(Path::new(&file_name(segment.number)), source)),
+        };
+        let Subject { shard, log_id, .. } = subject;
+        segment.next = Onward::next_of(&bytes[..read], shard, log_id, segment.number);
     }
     Ok(segments)
+}
+
+fn nothing(reason: &str) -> Damage {
+    let (file, reason) = (String::new(), reason.to_owned());
+    Damage { file, offset: 0, reason, blocks: None, kind: Kind::Nothing }
 }
 
 /// Why an intact header is not of this log.

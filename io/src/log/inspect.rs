@@ -7,7 +7,8 @@
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
 use super::error::OpenError;
-use super::finding::{Files, Found, find};
+use super::finding::{Files, find};
+use super::onward::{Found, Missed, missed};
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
 use super::recovery::Dropped;
@@ -25,6 +26,8 @@ pub struct Subject<'a> {
     pub shard: u16,
     /// Of the data directory, see [`DataDir::id`](super::DataDir::id).
     pub log_id: u64,
+    /// It is known to have been begun, see [`DataDir::is_begun`](super::DataDir::is_begun).
+    pub is_begun: bool,
     /// Where to end, though the log may go on: the end of a block.
     pub until: Option<Position>,
 }
@@ -74,7 +77,7 @@ impl Segment {
 /// What is wrong at one place.
 #[derive(Clone, Debug)]
 pub struct Damage {
-    /// The file.
+    /// The file; empty if it is the directory.
     pub file: String,
     /// Byte offset in the file.
     pub offset: u64,
@@ -85,10 +88,25 @@ pub struct Damage {
     pub(super) kind: Kind,
 }
 
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, reason, .. } = self;
+        match self.kind {
+            Kind::Nothing if file.is_empty() => f.write_str(reason),
+            _ => write!(f, "{file} at byte {offset}: {reason}"),
+        }
+    }
+}
+
 impl Damage {
+    /// Whether nothing of the log is left, so that it can only begin anew.
+    pub fn is_all_lost(&self) -> bool {
+        matches!(self.kind, Kind::Nothing)
+    }
+
     /// Whether something is not there, rather than wrong.
     pub fn is_missing(&self) -> bool {
-        matches!(self.kind, Kind::Missing { .. } | Kind::End { .. })
+        matches!(self.kind, Kind::Missing { .. } | Kind::End { .. } | Kind::Nothing)
     }
 }
 
@@ -103,6 +121,8 @@ pub(super) enum Kind {
     Header { number: u64, predecessor: Option<u64> },
     /// A whole file.
     Missing { number: u64, predecessor: Option<u64> },
+    /// All of the log.
+    Nothing,
     /// A file that is not of this log, or of a newer version: nothing to be mended.
     Foreign,
 }
@@ -169,7 +189,7 @@ impl Inspection {
         self.damages.iter().any(|damage| match &damage.kind {
             Kind::Gap(gap) => (gap.from..gap.next.position).contains(&position),
             Kind::End { end, .. } => position >= *end,
-            Kind::Header { .. } | Kind::Missing { .. } | Kind::Foreign => false,
+            Kind::Header { .. } | Kind::Missing { .. } | Kind::Nothing | Kind::Foreign => false,
         })
     }
 }
@@ -222,6 +242,7 @@ pub fn inspect(
     let whole = matches!(&first.header, Ok(header) if header.predecessor.is_none());
     let walk = Walk {
         until: subject.until.unwrap_or(Position(u64::MAX)),
+        subject,
         reader: BlockReader::new(geometry, subject.shard),
         mark: whole.then_some(Mark { end: start, sequence: 0, prev: 0 }),
         at: start,
@@ -237,8 +258,9 @@ pub fn inspect(
     walk.run()
 }
 
-struct Walk<F> {
+struct Walk<'a, F> {
     until: Position,
+    subject: Subject<'a>,
     files: Files,
     reader: BlockReader,
     found: Vec<Found>,
@@ -261,7 +283,7 @@ enum Step {
     End,
 }
 
-impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
+impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
     fn run(mut self) -> Result<Inspection, InspectError> {
         while let Step::On = self.step()? {}
         let last = self.found[self.index].number;
@@ -344,7 +366,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
 
     /// The log goes on in this segment.
     fn enter(&mut self, index: usize) -> Result<(), InspectError> {
-        let Found { number, file_bytes, header } = &self.found[index];
+        let Found { number, file_bytes, header, .. } = &self.found[index];
         let known = self.out.segments.last().map(|segment| segment.number);
         if known == Some(*number) {
             return Ok(());
@@ -413,6 +435,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
             let next = self.found.get(self.index + 1).and_then(|next| next.header.as_ref().ok());
             let before = next.and_then(|next| next.predecessor).filter(|&before| before != number);
             self.out.damages.extend(before.map(|before| missing(before, Some(number))));
+            self.find_missing_end(end)?;
             return Ok(Step::End);
         }
         let Some((index, at, header)) = self.search()? else {
@@ -444,7 +467,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
     /// Where people should look for what is wrong: here, or at the beginning of the next segment.
     fn place(&self, fault: &Fault, next: Option<&Found>) -> (String, u64, String) {
         match next {
-            Some(next) if fault.empty => {
+            Some(next) if fault.empty && !self.is_cut_before(next) => {
                 let (offset, reason) = match &next.header {
                     Ok(_) => (SEGMENT_HEADER_BYTES, "no block there continues the log".to_owned()),
                     Err(fault) => (0, format!("segment header: {fault}")),
@@ -458,6 +481,11 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
         }
     }
 
+    fn is_cut_before(&self, next: &Found) -> bool {
+        let end = self.mark.map_or(self.at, |mark| mark.end);
+        self.found[self.index].is_cut_wrongly(next, end, self.reader.geometry)
+    }
+
     /// The highest position that is said to be synced from here on, and how much was written.
     fn survey(&mut self) -> Result<(Position, u64), InspectError> {
         let (mut claim, mut bytes) = (Position(0), 0);
@@ -468,8 +496,8 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
             }
             let start = geometry.start_of(segment.number);
             let from = if place == 0 { self.at.0 - start.0 } else { SEGMENT_HEADER_BYTES };
-            let stale = segment.header.as_ref().map_or(true, |header| header.recycled);
-            let behind = self.reader.survey(&mut self.files, segment.number, from, stale)?;
+            let (to, stale) = (segment.data_bytes(geometry), segment.is_stale());
+            let behind = self.reader.survey(&mut self.files, segment.number, from, to, stale)?;
             claim = claim.max(behind.claim);
             bytes += behind.bytes;
         }
@@ -507,6 +535,37 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<F> {
             }
         }
         Ok(None)
+    }
+
+    /// The files say that there is more than there is.
+    fn find_missing_end(&mut self, end: Position) -> Result<(), InspectError> {
+        let known = self.out.damages.last().is_some_and(Damage::is_missing);
+        if self.subject.until.is_some() || known {
+            return Ok(());
+        }
+        let (number, geometry) = (self.number(), self.reader.geometry);
+        let all_lost = self.found.iter().all(|segment| segment.header.is_err());
+        if let (true, true, Err(fault)) = (self.subject.is_begun, all_lost, self.found[0].header) {
+            let (file, reason) =
+                (file_name(self.found[0].number), format!("segment header: {fault}"));
+            let kind = Kind::Nothing;
+            self.out.damages.push(Damage { file, offset: 0, reason, blocks: None, kind });
+            return Ok(());
+        }
+        if missed(&self.found[self.index..], end, geometry).is_none() {
+            return Ok(());
+        }
+        // A server may have gone on while this look began.
+        let now = find(self.subject, &mut self.files, &mut Inspection::default())?;
+        let rest = now.iter().position(|segment| segment.number == number).map(|at| &now[at..]);
+        let Some(missed) = rest.and_then(|rest| missed(rest, end, geometry)) else {
+            return Err(InspectError::Moved);
+        };
+        let Missed { file, offset, reason, .. } = missed;
+        self.out.tail = None;
+        let kind = Kind::End { end, segment: number };
+        self.out.damages.push(Damage { file, offset, reason, blocks: None, kind });
+        Ok(())
     }
 
     /// The log says that it begins before the first segment there is.

@@ -2,24 +2,44 @@
 //!
 //! Knows two small files, `LOCK` and `MANIFEST`; nothing of the segments beside them.
 
+use super::manifest::{DIRECTORY_VERSION, Manifest};
+use super::segment::EXTENSION;
+use super::succession::{self, Moving};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::{error, fmt, process};
 
-/// The layout of the data directory that this build writes, and the newest it reads.
-const DIRECTORY_VERSION: u32 = 1;
-const MANIFEST: &str = "MANIFEST";
 const LOCK: &str = "LOCK";
 
 /// A data directory that belongs to this process as long as the value lives.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    shards: u16,
-    id: u64,
+    manifest: Manifest,
+    leftover: Option<Leftover>,
     /// The kernel lets go of the lock with the file, however the process ends.
     _lock: File,
+}
+
+/// What a start has left that was broken off while it changed the number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// New shards that were not complete were removed.
+    Discarded,
+    /// New shards that were complete were moved to their places.
+    Moved,
+}
+
+/// What a data directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// How many shards share it.
+    pub shards: u16,
+    /// What tells it from all others: every segment bears it.
+    pub id: u64,
+    /// All its shards have begun their logs: what is not there is missing.
+    pub is_begun: bool,
 }
 
 /// Why a data directory cannot be used.
@@ -58,14 +78,17 @@ pub enum LockError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// Made for another number of shards.
-    ShardCount {
+    /// What one of its shards has begun is not there.
+    Lost {
+        /// The shard's directory.
+        path: PathBuf,
+        /// What of it.
+        what: &'static str,
+    },
+    /// A change of its number of shards was broken off, and only a start of the server ends that.
+    Unfinished {
         /// The data directory.
         path: PathBuf,
-        /// The number it was made for.
-        found: u16,
-        /// The number asked for.
-        configured: u16,
     },
 }
 
@@ -89,10 +112,16 @@ impl fmt::Display for LockError {
             Self::Missing { path } => {
                 write!(f, "{} is no data directory: it has no MANIFEST", path.display())
             }
-            Self::ShardCount { path, found, configured } => write!(
+            Self::Lost { path, what } => write!(
                 f,
-                "data directory {} was made for {found} shards and cannot be opened with \
-                 {configured}; start with {found} shards",
+                "{}: {what}, and the MANIFEST says that this shard has been begun: its jobs are lost; \
+                 restore a backup, or see 'corq log repair'",
+                path.display()
+            ),
+            Self::Unfinished { path } => write!(
+                f,
+                "data directory {} is in the middle of a change of its number of shards: start the server \
+                 on it once, which ends that",
                 path.display()
             ),
         }
@@ -109,36 +138,47 @@ impl error::Error for LockError {
 }
 
 impl DataDir {
-    /// Takes the directory for a server of `shards` shards, making it if it does not exist.
+    /// Takes the directory, making it for `shards` shards if it does not exist. One that was made for
+    /// another number keeps that number: see [`DataDir::shards`] and [`DataDir::begin_next`].
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
         fs::create_dir_all(path).map_err(|source| io_error(path, source))?;
         let lock = take_lock(path)?;
-        let mut directory = Self { path: path.into(), shards, id: 0, _lock: lock };
-        match read_manifest(path)? {
+        let (manifest, leftover) = match Manifest::read(path)? {
             None => {
-                directory.id = new_id().map_err(|source| io_error(path, source))?;
-                write_manifest(path, shards, directory.id)?;
+                let id = new_id().map_err(|source| io_error(path, source))?;
+                let manifest = Manifest { shards, id, moving: false, begun: false };
+                manifest.write(path)?;
+                (manifest, None)
             }
-            Some((found, id)) if found == shards => directory.id = id,
-            Some((found, _)) => {
-                let path = path.into();
-                return Err(LockError::ShardCount { path, found, configured: shards });
+            Some(manifest) if manifest.moving => {
+                let mut moving = Moving::new(path, manifest);
+                while moving.step()? {}
+                (Manifest { moving: false, ..manifest }, Some(Leftover::Moved))
             }
-        }
-        Ok(directory)
+            Some(manifest) => (manifest, succession::discard(path)?.then_some(Leftover::Discarded)),
+        };
+        check_shards(path, manifest)?;
+        Ok(Self { path: path.into(), manifest, leftover, _lock: lock })
     }
 
     /// Takes a directory that is there, of however many shards.
     pub fn take(path: &Path) -> Result<Self, LockError> {
-        let (shards, id) = Self::about(path)?;
+        settled(path)?;
         let lock = take_lock(path)?;
-        Ok(Self { path: path.into(), shards, id, _lock: lock })
+        let manifest = settled(path)?;
+        Ok(Self { path: path.into(), manifest, leftover: None, _lock: lock })
     }
 
-    /// What the manifest of a directory says: how many shards share it, and its id. Takes nothing.
-    pub fn about(path: &Path) -> Result<(u16, u64), LockError> {
-        let missing = || LockError::Missing { path: path.into() };
-        read_manifest(path)?.ok_or_else(missing)
+    /// What the manifest of a directory says. Takes nothing.
+    pub fn about(path: &Path) -> Result<About, LockError> {
+        let Manifest { shards, id, begun: is_begun, .. } = settled(path)?;
+        Ok(About { shards, id, is_begun })
+    }
+
+    /// Gives `path` the manifest of a copy, of which a shard may be empty.
+    pub fn describe_copy(path: &Path, about: About) -> Result<(), LockError> {
+        let About { shards, id, .. } = about;
+        Manifest { shards, id, moving: false, begun: false }.write(path)
     }
 
     /// Whether somebody has the directory at the moment.
@@ -168,64 +208,80 @@ impl DataDir {
 
     /// What tells it from all others: every segment bears it.
     pub fn id(&self) -> u64 {
-        self.id
+        self.manifest.id
     }
 
     /// How many shards share it.
     pub fn shards(&self) -> u16 {
-        self.shards
+        self.manifest.shards
+    }
+
+    /// All its shards have begun their logs: one that has none has lost it.
+    pub fn is_begun(&self) -> bool {
+        self.manifest.begun
+    }
+
+    /// From now on all shards are known to have begun their logs, or any of them may not have.
+    pub fn set_begun(&mut self, begun: bool) -> Result<(), LockError> {
+        if self.manifest.begun != begun {
+            let manifest = Manifest { begun, ..self.manifest };
+            manifest.write(&self.path)?;
+            self.manifest = manifest;
+        }
+        Ok(())
+    }
+
+    /// What an earlier start had left, and was put right when it was opened.
+    pub fn leftover(&self) -> Option<Leftover> {
+        self.leftover
+    }
+
+    /// It is another manifest's from now on.
+    pub(super) fn adopt(&mut self, manifest: Manifest) {
+        self.manifest = manifest;
     }
 }
 
-/// The number of shards, and the id.
-fn read_manifest(directory: &Path) -> Result<Option<(u16, u64)>, LockError> {
-    let path = directory.join(MANIFEST);
-    let text = match fs::read(&path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(io_error(&path, source)),
-    };
-    let value = |key: &str| {
-        let mut lines = text.lines().filter_map(|line| line.split_once('='));
-        lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
-    };
-    let bad = |key: &str| LockError::Manifest {
-        path: path.clone(),
-        reason: format!("no usable `{key}` in the manifest"),
-    };
-    let version = value("version").and_then(|text| text.parse().ok());
-    match version.ok_or_else(|| bad("version"))? {
-        DIRECTORY_VERSION => {}
-        found => return Err(LockError::Version { path, found }),
+/// The manifest of a directory whose shards are in their places.
+fn settled(path: &Path) -> Result<Manifest, LockError> {
+    match Manifest::read(path)? {
+        None => Err(LockError::Missing { path: path.into() }),
+        Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
+        Some(manifest) => Ok(manifest),
     }
-    let shards = value("shards").and_then(|text| text.parse().ok());
-    let id = value("id").and_then(|text| u64::from_str_radix(text, 16).ok());
-    Ok(Some((shards.ok_or_else(|| bad("shards"))?, id.ok_or_else(|| bad("id"))?)))
 }
 
-/// Whole or not at all, whenever the power goes.
-fn write_manifest(directory: &Path, shards: u16, id: u64) -> Result<(), LockError> {
-    let path = directory.join(MANIFEST);
-    let draft = directory.join("MANIFEST.new");
-    let text = format!("version = {DIRECTORY_VERSION}\nshards = {shards}\nid = {id:016x}\n");
-    let write = || {
-        let mut file = File::create(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, &path)?;
-        File::open(directory)?.sync_all()
-    };
-    write().map_err(|source| io_error(&path, source))
+/// Whether all shards that have been begun are there, with a segment at least.
+fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
+    for shard in (0..manifest.shards).filter(|_| manifest.begun) {
+        let path = DataDir::shard_path(directory, shard);
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(LockError::Lost { path, what: "the directory is missing" });
+            }
+            Err(source) => return Err(io_error(&path, source)),
+        };
+        let mut has_segment = false;
+        for entry in entries {
+            let name = entry.map_err(|source| io_error(&path, source))?.file_name();
+            has_segment |= name.to_string_lossy().ends_with(EXTENSION);
+        }
+        if !has_segment {
+            return Err(LockError::Lost { path, what: "all segments are missing" });
+        }
+    }
+    Ok(())
 }
 
 /// A number that no other directory has.
-fn new_id() -> io::Result<u64> {
+pub(super) fn new_id() -> io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn io_error(path: &Path, source: io::Error) -> LockError {
+pub(super) fn io_error(path: &Path, source: io::Error) -> LockError {
     LockError::Io { path: path.into(), source }
 }
 
@@ -275,12 +331,45 @@ mod tests {
     }
 
     #[test]
-    fn another_shard_count_is_refused() {
+    fn a_directory_keeps_its_number_of_shards() {
         let dir = tempfile::tempdir().unwrap();
         drop(DataDir::open(dir.path(), 4).unwrap());
-        let error = DataDir::open(dir.path(), 8).unwrap_err();
-        assert!(matches!(error, LockError::ShardCount { found: 4, configured: 8, .. }), "{error}");
-        assert_eq!(DataDir::open(dir.path(), 4).unwrap().shards(), 4);
+        let data = DataDir::open(dir.path(), 8).unwrap();
+        assert_eq!((data.shards(), data.leftover()), (4, None));
+    }
+
+    #[test]
+    fn what_a_shard_has_begun_must_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let mut data = DataDir::open(path, 2).unwrap();
+        assert!(!data.is_begun());
+        drop(data);
+        // A first start may end anywhere.
+        fs::create_dir(DataDir::shard_path(path, 1)).unwrap();
+        data = DataDir::open(path, 2).unwrap();
+        fs::create_dir(DataDir::shard_path(path, 0)).unwrap();
+        let segments = [0, 1].map(|shard| DataDir::shard_path(path, shard).join("0.seg"));
+        segments.iter().for_each(|segment| fs::write(segment, "x").unwrap());
+        data.set_begun(true).unwrap();
+        drop(data);
+        assert!(DataDir::open(path, 2).unwrap().is_begun());
+        for segment in &segments {
+            let shard = segment.parent().unwrap();
+            fs::remove_file(segment).unwrap();
+            fs::write(shard.join("1.spare"), "x").unwrap();
+            let error = DataDir::open(path, 2).unwrap_err();
+            assert!(matches!(&error, LockError::Lost { path, .. } if path == shard), "{error}");
+            fs::remove_dir_all(shard).unwrap();
+            // Another number of shards does not hide it.
+            let error = DataDir::open(path, 1).unwrap_err();
+            assert!(matches!(&error, LockError::Lost { path, .. } if path == shard), "{error}");
+            fs::create_dir(shard).unwrap();
+            fs::write(segment, "x").unwrap();
+        }
+        DataDir::take(path).unwrap().set_begun(false).unwrap();
+        fs::remove_dir_all(DataDir::shard_path(path, 1)).unwrap();
+        assert!(!DataDir::open(path, 2).unwrap().is_begun());
     }
 
     #[test]
@@ -289,26 +378,5 @@ mod tests {
         let id = |dir: &tempfile::TempDir| DataDir::open(dir.path(), 2).unwrap().id();
         assert_eq!(id(&one), id(&one));
         assert_ne!(id(&one), id(&other));
-    }
-
-    #[test]
-    fn a_newer_or_unreadable_manifest_is_refused_by_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let manifest = dir.path().join(MANIFEST);
-        fs::write(&manifest, "version = 2\nshards = 4\n").unwrap();
-        let error = DataDir::open(dir.path(), 4).unwrap_err();
-        assert!(error.to_string().contains("version 2"), "{error}");
-        for text in [
-            "",
-            "version = 1\n",
-            "version = x\nshards = 1\nid = 1\n",
-            "version = 1\nshards = -1\nid = 1\n",
-            "version = 1\nshards = 1\n",
-            "version = 1\nshards = 1\nid = none\n",
-        ] {
-            fs::write(&manifest, text).unwrap();
-            let error = DataDir::open(dir.path(), 4).unwrap_err();
-            assert!(matches!(error, LockError::Manifest { .. }), "{text:?}: {error}");
-        }
     }
 }

@@ -74,7 +74,13 @@ impl Disk for MemoryDisk {
     }
 
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
-        self.segment(segment)?.truncate(bytes as usize);
+        self.segment(segment)?.resize(bytes as usize, 0);
+        Ok(())
+    }
+
+    fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
+        let room = self.segment(segment)?.get_mut(offset as usize..).unwrap_or_default();
+        room.get_mut(..bytes).ok_or(io::ErrorKind::UnexpectedEof)?.fill(0);
         Ok(())
     }
 

@@ -52,6 +52,7 @@ pub fn mend(
             }
             Kind::Gap(gap) => mender.bridge(gap, damage)?,
             Kind::End { end, segment } => mender.cut(*end, *segment)?,
+            Kind::Nothing => mender.begin_anew()?,
         }
     }
     File::open(subject.directory)?.sync_all()?;
@@ -149,6 +150,7 @@ impl Mender<'_> {
                 synced: Position(0),
                 oldest: Position(0),
                 recycled: true,
+                keeps_length: false,
                 log_id: self.subject.log_id,
             })
         };
@@ -236,6 +238,26 @@ impl Mender<'_> {
         all
     }
 
+    /// Takes away what is left of a log without a segment, so that the next start makes one.
+    fn begin_anew(&mut self) -> io::Result<()> {
+        let directory = self.subject.directory;
+        let mut copy = None;
+        if directory.is_dir() {
+            if let Some(above) = self.copies.parent() {
+                fs::create_dir_all(above)?;
+            }
+            fs::rename(directory, self.copies)?;
+            copy = Some(self.copies.to_path_buf());
+        }
+        fs::create_dir(directory)?;
+        if let Some(above) = directory.parent() {
+            File::open(above)?.sync_all()?;
+        }
+        let what = "made its directory anew, without any job".to_owned();
+        self.done.push(Mended { file: String::new(), offset: 0, what, copy });
+        Ok(())
+    }
+
     /// Takes away all from the end on.
     fn cut(&mut self, end: Position, segment: u64) -> io::Result<()> {
         let mut later = Vec::new();
@@ -259,6 +281,8 @@ impl Mender<'_> {
         if file.metadata()?.len() > at {
             file.set_len(at)?;
         }
+        // A last file has its full length. What is behind the end takes no room.
+        file.set_len(self.geometry.segment_bytes)?;
         file.sync_all()?;
         self.note(segment, at, "cut the log here: nothing behind is whole".to_owned(), copy);
         Ok(())

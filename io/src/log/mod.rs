@@ -17,10 +17,12 @@
 //! | `cold` | reading back what has left memory |
 //! | `stock` | the files there are, and how much room they leave |
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
+//! | `onward` | what a file says about those behind it: none goes missing unnoticed |
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
-//! | `lock` | who owns the data directory, and how many shards it has |
+//! | `lock`, `manifest` | who owns the data directory, and how many shards it has |
+//! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
 //!
 //! One turn of the server's loop:
 //!
@@ -32,6 +34,7 @@
 //! ```
 
 mod block;
+mod blocking;
 mod buffer;
 mod cold;
 mod disk;
@@ -43,18 +46,22 @@ mod forget;
 mod inspect;
 mod leaving;
 mod lock;
+mod manifest;
 mod memory;
 mod mend;
+mod onward;
 mod position;
 mod preparation;
 mod reading;
 mod recovery;
 mod segment;
 mod stock;
+mod succession;
 mod tail;
 mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
+pub use blocking::BlockingDisk;
 pub use cold::{ReadDone, ReadError};
 pub use disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
 pub use error::{LogError, OpenError};
@@ -62,20 +69,22 @@ pub use faulty::{Faults, FaultyDisk};
 pub use files::FileDisk;
 pub use forget::{Scan, ScanError};
 pub use inspect::{Damage, InspectError, Inspection, Seen, Segment, Subject, inspect};
-pub use lock::{DataDir, LockError};
+pub use lock::{About, DataDir, Leftover, LockError};
 pub use memory::MemoryDisk;
 pub use mend::{Mended, mend};
 pub use position::{Position, SEGMENT_HEADER_BYTES};
 pub use recovery::{Dropped, Recovery};
 pub use segment::file_name as segment_file;
+pub use succession::{Moving, Next};
 
 use cold::ColdReads;
 use forget::Scanner;
 use position::Geometry;
-use reading::{BLOCK_ALIGN_BYTES, BlockReader};
+use reading::BLOCK_ALIGN_BYTES;
 use recovery::Recoverer;
-use segment::SegmentHeader;
+use segment::{FileName, SegmentHeader, parse_file_name};
 use std::fmt::Display;
+use std::io;
 use stock::{InUse, Stock};
 use tail::{Chain, Tail};
 use writer::{Writer, WriterStart};
@@ -123,6 +132,10 @@ pub struct LogConfig {
     pub cold_reads_max: usize,
     /// Bytes of all files, beyond which no more are made.
     pub bytes_max: u64,
+    /// The log is known to have been begun: one without any segment is refused.
+    pub is_begun: bool,
+    /// The segment that a log without any begins with.
+    pub first_segment: u64,
     /// Room that is kept ready for records, in files made before they are needed. 0: the next segment
     /// is made when the one before is half full.
     pub reserve_bytes: u64,
@@ -142,8 +155,14 @@ impl LogConfig {
             fsync_interval_ms: 10,
             cold_reads_max: 64,
             bytes_max: u64::MAX,
+            is_begun: false,
+            first_segment: 0,
             reserve_bytes: 0,
         }
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { segment_bytes: self.segment_bytes, align_bytes: self.mode.align_bytes() }
     }
 
     fn check(&self) -> Result<(), OpenError> {
@@ -158,7 +177,9 @@ impl LogConfig {
         }
         let block = (BLOCK_HEADER_BYTES + self.record_bytes_max) as u64;
         let room = self.segment_bytes - SEGMENT_HEADER_BYTES;
-        if block.next_multiple_of(self.mode.align_bytes()) > room {
+        // The last unit of a segment is left to its mark.
+        let align_bytes = self.mode.align_bytes();
+        if block.next_multiple_of(align_bytes) + align_bytes > room {
             let (record, segment) = (self.record_bytes_max, self.segment_bytes);
             return refuse(format!(
                 "a record of {record} bytes does not fit a segment of {segment}"
@@ -226,29 +247,20 @@ impl<D: Disk> Log<D> {
         replay: impl FnMut(Position, &[u8]) -> Result<(), E>,
     ) -> Result<(Self, Recovery), OpenError> {
         config.check()?;
-        let align_bytes = config.mode.align_bytes();
-        let geometry = Geometry { segment_bytes: config.segment_bytes, align_bytes };
-        let recoverer = Recoverer {
-            geometry,
-            shard: config.shard,
-            log_id: config.log_id,
-            disk: &mut disk,
-            replay,
-            reader: BlockReader::new(geometry, config.shard),
-            summary: Recovery::default(),
-            oldest: Position(0),
-            claim: Position(0),
-        };
-        let (from, recovery) = recoverer.run()?;
+        let geometry = config.geometry();
+        let recoverer = Recoverer::new(config, &mut disk, replay);
+        let (from, recovery) = recoverer.run(config.first_segment)?;
         let oldest = geometry.start_of(from.oldest.unwrap_or(from.fresh));
         let header = SegmentHeader {
             shard: config.shard,
             segment: from.fresh,
             segment_bytes: config.segment_bytes,
             predecessor: from.last,
-            synced: from.end,
+            // Where nothing is kept, there is no end of a block.
+            synced: if from.segments.is_empty() { Position(0) } else { from.end },
             oldest,
             recycled: false,
+            keeps_length: true,
             log_id: config.log_id,
         };
         let making = |source: std::io::Error| match source.raw_os_error() {
@@ -263,6 +275,8 @@ impl<D: Disk> Log<D> {
         disk.create(from.fresh, config.segment_bytes, &header.encode(), spares > 0)
             .and_then(|()| disk.settle(from.fresh))
             .map_err(making)?;
+        let ending = |source| OpenError::Io { what: "leaving the last segment".into(), source };
+        from.rest.end(&mut disk).map_err(ending)?;
         let mut segments = from.segments;
         let (number, file_bytes) = (from.fresh, config.segment_bytes);
         segments.push_back(InUse { number, file_bytes, end: from.end });
@@ -305,6 +319,29 @@ impl<D: Disk> Log<D> {
             },
         };
         Ok((log, recovery))
+    }
+
+    /// Shows all records in order to `replay`, up to where [`Log::open`] would go on, and changes nothing.
+    /// Blocking.
+    pub fn replay<E: Display>(
+        config: &LogConfig,
+        disk: &mut D,
+        replay: impl FnMut(Position, &[u8]) -> Result<(), E>,
+    ) -> Result<Recovery, OpenError> {
+        config.check()?;
+        Recoverer::new(config, disk, replay).look()
+    }
+
+    /// The number of a segment behind all that are there, whatever is in them.
+    pub fn next_segment(disk: &mut D, segment_bytes: u64) -> io::Result<u64> {
+        let segments_max =
+            Geometry { segment_bytes, align_bytes: BLOCK_ALIGN_BYTES }.segments_max();
+        let names = disk.list()?;
+        let numbers = names.iter().filter_map(|name| match parse_file_name(name, segments_max) {
+            FileName::Segment(number) => Some(number + 1),
+            _ => None,
+        });
+        Ok(numbers.max().unwrap_or(0))
     }
 
     /// Room for one record at the head: its position, and its body to fill completely (it holds

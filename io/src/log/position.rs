@@ -55,6 +55,11 @@ impl Geometry {
         self.start_of(segment).plus(SEGMENT_HEADER_BYTES)
     }
 
+    /// Where the blocks of a segment end at the latest: behind them is room for its mark.
+    pub(super) const fn data_end_of(&self, segment: u64) -> Position {
+        Position(self.start_of(segment + 1).0 - self.align_bytes)
+    }
+
     /// Segment numbers stay below this, so that no position overflows.
     pub(super) const fn segments_max(&self) -> u64 {
         1 << (63 - self.segment_bytes.trailing_zeros())

@@ -1,11 +1,14 @@
 //! Making the next segment before the log reaches it, step by step and never stalling a turn.
 //!
-//! Knows one segment that is being made ready; not what will be written to it.
+//! Knows one segment that is being made ready; not what will be written to it. Once it is on the disk, the
+//! segment before it is given the mark that says so: in that order, so that a mark whose next segment
+//! is not there means a loss, whenever the power went.
 
 use super::Mode;
 use super::buffer::{Buffer, PAGE_BYTES};
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
+use super::onward::{ONWARD_BYTES, Onward};
 use super::position::SEGMENT_HEADER_BYTES;
 use super::segment::file_name;
 
@@ -23,6 +26,8 @@ enum Step {
     Zeroing(u64),
     SyncingFile,
     SyncingDirectory,
+    Marking,
+    SyncingMark,
     Done,
 }
 
@@ -38,23 +43,39 @@ pub(super) struct Preparation {
     in_flight: bool,
     retries: u32,
     zeros: Buffer,
+    /// The segment before it, and the last page of that one, which is zeros and the mark.
+    before: u64,
+    mark: Buffer,
 }
 
 impl Preparation {
-    /// Goes on with a segment just created.
+    /// Goes on with a segment just created, of which `mark` tells.
     /// A `recycled` one has been written before, to its end.
-    pub(super) fn new(segment: u64, segment_bytes: u64, mode: Mode, recycled: bool) -> Self {
+    pub(super) fn new(mark: Onward, segment_bytes: u64, mode: Mode, recycled: bool) -> Self {
+        let (before, segment) = (mark.segment, mark.next);
         let step = match mode {
-            Mode::Written => Step::SyncingDirectory,
-            Mode::Synced if recycled => Step::SyncingFile,
-            Mode::Synced => Step::Zeroing(SEGMENT_HEADER_BYTES),
+            Mode::Synced if !recycled => Step::Zeroing(SEGMENT_HEADER_BYTES),
+            Mode::Written | Mode::Synced => Step::SyncingFile,
         };
+        let mut page = Buffer::new(PAGE_BYTES);
+        page[PAGE_BYTES - ONWARD_BYTES..].copy_from_slice(&mark.encode());
         let zeros = match step {
             Step::Zeroing(_) => Buffer::new(ZERO_BYTES as usize),
             _ => Buffer::empty(),
         };
         let (hurried, in_flight, retries) = (false, false, 0);
-        Self { segment, segment_bytes, step, mode, hurried, in_flight, retries, zeros }
+        Self {
+            segment,
+            segment_bytes,
+            step,
+            mode,
+            hurried,
+            in_flight,
+            retries,
+            zeros,
+            before,
+            mark: page,
+        }
     }
 
     /// Whether blocks may be written to the segment.
@@ -89,6 +110,12 @@ impl Preparation {
                 }
                 Step::SyncingFile => disk.sync(SyncTarget::Segment(self.segment), TAG),
                 Step::SyncingDirectory => disk.sync(SyncTarget::Directory, TAG),
+                Step::Marking => {
+                    let mark = &self.mark[PAGE_BYTES - self.mark_bytes()..];
+                    let offset = self.segment_bytes - mark.len() as u64;
+                    disk.write(self.before, offset, mark, self.mode == Mode::Synced, TAG)
+                }
+                Step::SyncingMark => disk.sync(SyncTarget::Segment(self.before), TAG),
                 Step::Done => return Ok(()),
             };
             match started {
@@ -110,6 +137,7 @@ impl Preparation {
     fn step_done(&mut self, result: i32) -> Result<(), LogError> {
         let failed =
             |operation, errno| LogError { operation, file: file_name(self.segment), errno };
+        let before = || file_name(self.before);
         self.step = match self.step {
             Step::Zeroing(offset) => {
                 self.retries += 1;
@@ -127,17 +155,53 @@ impl Preparation {
                 return Err(failed("fsync of the directory", -result));
             }
             Step::SyncingFile => Step::SyncingDirectory,
-            Step::SyncingDirectory | Step::Done => Step::Done,
+            Step::SyncingDirectory => {
+                self.retries = 0;
+                Step::Marking
+            }
+            Step::Marking => {
+                self.retries += 1;
+                if result == self.mark_bytes() as i32 {
+                    self.after_mark()
+                } else if result < 0 && !is_passing(result) || self.retries > RETRIES_MAX {
+                    let errno = -result.min(0);
+                    return Err(LogError { operation: "marking", file: before(), errno });
+                } else {
+                    Step::Marking
+                }
+            }
+            Step::SyncingMark if result < 0 => {
+                return Err(LogError { operation: "fsync", file: before(), errno: -result });
+            }
+            Step::SyncingMark | Step::Done => Step::Done,
         };
         Ok(())
+    }
+
+    /// What of the last page is written: as little as the way it is written permits.
+    fn mark_bytes(&self) -> usize {
+        match self.mode {
+            Mode::Written => ONWARD_BYTES,
+            Mode::Synced => PAGE_BYTES,
+        }
+    }
+
+    fn after_mark(&self) -> Step {
+        match self.mode {
+            Mode::Written => Step::SyncingMark,
+            // The write was durable.
+            Mode::Synced => Step::Done,
+        }
     }
 }
 
 impl Drop for Preparation {
     fn drop(&mut self) {
         if self.in_flight {
-            // The kernel may still read the zeros.
-            std::mem::forget(std::mem::replace(&mut self.zeros, Buffer::empty()));
+            // The kernel may still read them.
+            for buffer in [&mut self.zeros, &mut self.mark] {
+                std::mem::forget(std::mem::replace(buffer, Buffer::empty()));
+            }
         }
     }
 }

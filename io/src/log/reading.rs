@@ -7,6 +7,7 @@
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, HeaderFault, check_records};
 use super::disk::Disk;
 use super::error::OpenError;
+use super::onward::ONWARD_MAGIC;
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::segment::file_name;
 use std::io;
@@ -99,20 +100,21 @@ impl BlockReader {
         self.window.filled = 0;
     }
 
-    /// Looks at everything in segment `number` from offset `from` on. With `stale` only intact blocks
+    /// Looks at everything in segment `number` from offset `from` to offset `to`. With `stale` only intact blocks
     /// tell what was written: all else may have been there before.
     pub(super) fn survey(
         &mut self,
         source: &mut impl Source,
         number: u64,
         from: u64,
+        to: u64,
         stale: bool,
     ) -> Result<Survey, OpenError> {
         let start = self.geometry.start_of(number);
         let mut claim = Position(0);
         let mut used = from;
         let mut at = from;
-        while at < self.geometry.segment_bytes {
+        while at < to {
             let bytes = self.window.bytes(source, number, at, BLOCK_ALIGN_BYTES as usize)?;
             if bytes.is_empty() {
                 break;
@@ -150,6 +152,9 @@ impl BlockReader {
             return Ok(Err(Fault::new("the segment is full", true)));
         }
         let bytes = self.window.bytes(source, number, offset, BLOCK_HEADER_BYTES)?;
+        if bytes.starts_with(&ONWARD_MAGIC) {
+            return Ok(Err(Fault::new("the segment is full", true)));
+        }
         let empty = bytes.iter().all(|&byte| byte == 0);
         let (header, crc) = match BlockHeader::decode(bytes) {
             Ok(decoded) => decoded,

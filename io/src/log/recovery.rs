@@ -3,9 +3,11 @@
 //!
 //! Knows the format and the blocking half of the disk. No content of any file makes it panic.
 
+use super::LogConfig;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
 use super::disk::Disk;
 use super::error::OpenError;
+use super::onward::{Found, Missed, ONWARD_BYTES, Onward, missed};
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BlockReader, Fault, Mark};
 use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
@@ -58,12 +60,28 @@ pub(super) struct Continuation {
     pub(super) fresh: u64,
     /// The segments that are kept.
     pub(super) segments: VecDeque<InUse>,
+    /// What is left to be done once the fresh segment is on the disk.
+    pub(super) rest: Rest,
 }
 
-/// A segment that is there, and what its header says.
-struct Found {
-    number: u64,
-    header: Result<SegmentHeader, HeaderFault>,
+/// Until the log can go on elsewhere, the last file stays as one that may be the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    Nothing,
+    /// The last segment of the log ends behind so many bytes.
+    Cut(u64, u64),
+    /// A segment has no record, like all there were.
+    Remove(u64),
+}
+
+impl Rest {
+    pub(super) fn end(self, disk: &mut impl Disk) -> io::Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Cut(segment, bytes) => disk.truncate(segment, bytes),
+            Self::Remove(segment) => disk.remove(segment),
+        }
+    }
 }
 
 /// A segment of which at least one block belongs to the log, or the first one.
@@ -87,6 +105,7 @@ pub(super) struct Recoverer<'a, D, F> {
     pub(super) geometry: Geometry,
     pub(super) shard: u16,
     pub(super) log_id: u64,
+    is_begun: bool,
     pub(super) disk: &'a mut D,
     pub(super) replay: F,
     pub(super) reader: BlockReader,
@@ -97,9 +116,41 @@ pub(super) struct Recoverer<'a, D, F> {
     pub(super) claim: Position,
 }
 
-impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'_, D, F> {
-    /// Replays the log, decides where it ends, and removes what lies behind.
-    pub(super) fn run(mut self) -> Result<(Continuation, Recovery), OpenError> {
+impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'a, D, F> {
+    pub(super) fn new(config: &LogConfig, disk: &'a mut D, replay: F) -> Self {
+        let geometry = config.geometry();
+        Self {
+            geometry,
+            shard: config.shard,
+            log_id: config.log_id,
+            is_begun: config.is_begun,
+            disk,
+            replay,
+            reader: BlockReader::new(geometry, config.shard),
+            summary: Recovery::default(),
+            oldest: Position(0),
+            claim: Position(0),
+        }
+    }
+
+    /// Replays the log, decides where it ends, and removes what lies behind but for what must stay until
+    /// the next segment is made. That one is `first_segment` if there is none yet.
+    pub(super) fn run(mut self, first_segment: u64) -> Result<(Continuation, Recovery), OpenError> {
+        let (found, walked) = self.read()?;
+        let continuation = self.cut(&found, &walked, first_segment)?;
+        Ok((continuation, self.summary))
+    }
+
+    /// Replays the log and decides where it ends. Changes nothing.
+    pub(super) fn look(mut self) -> Result<Recovery, OpenError> {
+        let (_, walked) = self.read()?;
+        let kept = kept(&walked);
+        self.summary.segments = kept as u64;
+        self.summary.end = walked[..kept].last().map_or(Position(0), |segment| segment.after.end);
+        Ok(self.summary)
+    }
+
+    fn read(&mut self) -> Result<(Vec<Found>, Vec<Walked>), OpenError> {
         let found = self.find_segments()?;
         let walked = self.walk(&found)?;
         if let Some(last) = walked.last() {
@@ -107,14 +158,16 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             let dropped_bytes = self.survey(rest, last.after.end)?;
             self.judge(last, rest, dropped_bytes)?;
         }
-        if let Some(first) = found.first()
+        if self.is_begun {
+            is_there(&found)?;
+        }
+        if let Some(first) = found.first().filter(|first| first.header.is_ok())
             && self.geometry.start_of(first.number) > self.oldest
         {
             let file = file_name(self.geometry.segment_of(self.oldest));
             return Err(OpenError::MissingSegment { file });
         }
-        let continuation = self.cut(&found, &walked)?;
-        Ok((continuation, self.summary))
+        Ok((found, walked))
     }
 
     /// All segments in order, each with a header that fits its place or none at all.
@@ -132,7 +185,10 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         let mut found = Vec::with_capacity(numbers.len());
         for number in numbers {
             let header = self.read_header(number)?;
-            found.push(Found { number, header });
+            let file_bytes =
+                self.disk.len(number).map_err(|error| failed(&file_name(number), error))?;
+            let next = self.read_mark(number)?;
+            found.push(Found { number, file_bytes, header, next });
         }
         Ok(found)
     }
@@ -163,6 +219,13 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         }
         // A recycled file whose new header never reached the disk holds nothing of this number.
         Ok(if header.segment == number { Ok(header) } else { Err(HeaderFault::NoMagic) })
+    }
+
+    fn read_mark(&mut self, number: u64) -> Result<Option<u64>, OpenError> {
+        let (shard, log_id) = (self.shard, self.log_id);
+        let offset = self.geometry.segment_bytes - ONWARD_BYTES as u64;
+        let bytes = self.bytes(number, offset, ONWARD_BYTES)?;
+        Ok(Onward::next_of(bytes, shard, log_id, number))
     }
 
     /// Replays block after block, segment after segment, until one does not continue the last.
@@ -265,8 +328,8 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             }
             let start = self.geometry.start_of(segment.number);
             let from = if index == 0 { end.0 - start.0 } else { SEGMENT_HEADER_BYTES };
-            let stale = segment.header.as_ref().map_or(true, |header| header.recycled);
-            let behind = self.reader.survey(self.disk, segment.number, from, stale)?;
+            let (to, stale) = (segment.data_bytes(self.geometry), segment.is_stale());
+            let behind = self.reader.survey(self.disk, segment.number, from, to, stale)?;
             self.claim = self.claim.max(behind.claim);
             dropped_bytes += behind.bytes;
         }
@@ -298,7 +361,15 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
             }
         };
         let file = file_name(file);
+        if let Some(missed) = missed(rest, end, self.geometry) {
+            let Missed { file, offset, reason, is_gone } = missed;
+            return Err(match is_gone {
+                true => OpenError::MissingSegment { file },
+                false => OpenError::Damaged { file, offset, reason },
+            });
+        }
         if self.claim > end {
+            let reason = format!("{reason}; {WAS_SYNCED}");
             return Err(OpenError::Damaged { file, offset, reason });
         }
         if dropped_bytes > 0 {
@@ -310,26 +381,36 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
     }
 
     /// Removes what lies behind the end of the log, and makes durable what lies before it.
-    fn cut(&mut self, found: &[Found], walked: &[Walked]) -> Result<Continuation, OpenError> {
-        // A segment at the end without a record has done its part; idle restarts must not pile up.
-        let kept = walked.iter().rposition(|segment| segment.records > 0).map_or(0, |at| at + 1);
-        let fresh = found.last().map_or(0, |last| last.number + 1);
+    fn cut(
+        &mut self,
+        found: &[Found],
+        walked: &[Walked],
+        first_segment: u64,
+    ) -> Result<Continuation, OpenError> {
+        let kept = kept(walked);
+        let fresh = found.last().map_or(first_segment, |last| last.number + 1);
         if fresh >= self.geometry.segments_max() {
             return Err(OpenError::Config("the log's address space is used up".into()));
         }
         let beginning = Mark { end: self.geometry.data_start_of(fresh), sequence: 0, prev: 0 };
         let mark = walked[..kept].last().map_or(beginning, |segment| segment.after);
-        for segment in found[kept..].iter().rev() {
+        // One file stays until the log can go on in the next one: a log that has been begun is never without.
+        let stays = kept.max(1);
+        if let Some(last) = found.get(stays - 1).filter(|_| found.len() > stays) {
+            self.make_last(last).map_err(|error| failed(&file_name(last.number), error))?;
+        }
+        for segment in found[stays.min(found.len())..].iter().rev() {
             let number = segment.number;
             self.disk.remove(number).map_err(|error| failed(&file_name(number), error))?;
         }
         let mut segments = VecDeque::new();
+        let mut rest = found.first().map_or(Rest::Nothing, |first| Rest::Remove(first.number));
         for (index, segment) in walked[..kept].iter().enumerate() {
             let name = file_name(segment.number);
             let mut bytes = self.disk.len(segment.number).map_err(|e| failed(&name, e))?;
             if index + 1 == kept {
                 bytes = segment.after.end.0 - self.geometry.start_of(segment.number).0;
-                self.disk.truncate(segment.number, bytes).map_err(|e| failed(&name, e))?;
+                rest = Rest::Cut(segment.number, bytes);
             }
             if index + 1 == kept || segment.after.end > self.claim {
                 self.disk.settle(segment.number).map_err(|e| failed(&name, e))?;
@@ -340,16 +421,50 @@ impl<D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<
         self.summary.segments = kept as u64;
         self.summary.end = mark.end;
         let (oldest, last) = match walked[..kept] {
-            [] => (None, None),
+            [] => (None, found.first().map(|first| first.number)),
             [ref first, ..] => (Some(first.number), Some(walked[kept - 1].number)),
         };
         let Mark { end, sequence, prev } = mark;
-        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments })
+        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments, rest })
+    }
+
+    /// Nothing says any more that another segment followed this one.
+    fn make_last(&mut self, segment: &Found) -> io::Result<()> {
+        let Found { number, next, .. } = *segment;
+        let bytes = self.geometry.segment_bytes;
+        if segment.is_short(self.geometry) {
+            self.disk.truncate(number, bytes)?;
+        } else if next.is_some() {
+            self.disk.erase(number, bytes - ONWARD_BYTES as u64, ONWARD_BYTES)?;
+        }
+        Ok(())
     }
 
     fn bytes(&mut self, number: u64, offset: u64, bytes: usize) -> Result<&[u8], OpenError> {
         self.reader.bytes(self.disk, number, offset, bytes)
     }
+}
+
+/// What is said of a place that must have been on the disk.
+const WAS_SYNCED: &str = "later blocks say that this place had been synced, so it is not the torn tail of a \
+                          power loss";
+
+/// A log that has been begun has at least a segment.
+fn is_there(found: &[Found]) -> Result<(), OpenError> {
+    let Some(first) = found.first() else { return Err(OpenError::Nothing) };
+    match first.header {
+        Err(fault) if found.iter().all(|segment| segment.header.is_err()) => {
+            let (file, reason) = (file_name(first.number), format!("segment header: {fault}"));
+            Err(OpenError::Damaged { file, offset: 0, reason })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many segments belong to the log. One at the end without a record has done its part; idle restarts
+/// must not pile up.
+fn kept(walked: &[Walked]) -> usize {
+    walked.iter().rposition(|segment| segment.records > 0).map_or(0, |at| at + 1)
 }
 
 fn failed(what: &str, source: io::Error) -> OpenError {

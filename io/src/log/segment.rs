@@ -6,7 +6,7 @@ use super::block::{FORMAT_VERSION, HeaderFault, Put, checked_header, u16_at, u64
 use super::position::{Position, SEGMENT_HEADER_BYTES};
 
 const SEGMENT_MAGIC: [u8; 4] = *b"CQSG";
-const EXTENSION: &str = ".seg";
+pub(super) const EXTENSION: &str = ".seg";
 
 /// The name of a segment's file: `0000000000000003.seg`.
 pub fn file_name(segment: u64) -> String {
@@ -47,6 +47,9 @@ pub(super) struct SegmentHeader {
     pub(super) oldest: Position,
     /// The file was another segment before: behind the blocks of this one lie those of that.
     pub(super) recycled: bool,
+    /// The file is cut only once another one follows it on the disk, and its end is left to its mark.
+    /// Earlier builds did not know of either.
+    pub(super) keeps_length: bool,
     /// The data directory that it was made for.
     pub(super) log_id: u64,
 }
@@ -63,7 +66,7 @@ impl SegmentHeader {
         put.bytes(&self.predecessor.unwrap_or(u64::MAX).to_le_bytes());
         put.bytes(&self.synced.0.to_le_bytes());
         put.bytes(&self.oldest.0.to_le_bytes());
-        put.bytes(&[u8::from(self.recycled), 0, 0, 0]);
+        put.bytes(&[u8::from(self.recycled) | u8::from(self.keeps_length) << 1, 0, 0, 0]);
         put.bytes(&self.log_id.to_le_bytes());
         put.checksum();
         page
@@ -79,6 +82,7 @@ impl SegmentHeader {
             synced: Position(u64_at(bytes, 32)),
             oldest: Position(u64_at(bytes, 40)),
             recycled: bytes[48] & 1 != 0,
+            keeps_length: bytes[48] & 2 != 0,
             log_id: u64_at(bytes, 52),
         })
     }
@@ -110,6 +114,7 @@ mod tests {
                 synced: Position(12345),
                 oldest: Position(678),
                 recycled: predecessor.is_some(),
+                keeps_length: predecessor != Some(0),
                 log_id: 0x0123_4567_89ab_cdef,
             };
             assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));

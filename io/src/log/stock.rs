@@ -73,9 +73,9 @@ impl Stock {
     /// segments that are too small for a large record are not told apart.
     pub(super) fn room_bytes(&self, head: Position) -> u64 {
         let last = self.prepared.unwrap_or(self.current());
-        let end = self.geometry.start_of(last + 1);
-        let spares = self.spares * (self.geometry.segment_bytes - SEGMENT_HEADER_BYTES);
-        (end.0 + spares).saturating_sub(head.0)
+        let end = self.geometry.data_end_of(last);
+        let each = self.geometry.data_end_of(0).0 - SEGMENT_HEADER_BYTES;
+        (end.0 + self.spares * each).saturating_sub(head.0)
     }
 
     /// Makes room for `bytes` behind `head`; false if there is none to be had.

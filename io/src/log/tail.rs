@@ -283,18 +283,14 @@ impl Tail {
     fn open_block(&mut self, bytes: usize) {
         let bytes = self.geometry.align(bytes as u64);
         let segment = self.geometry.segment_of(self.next);
-        let segment_end = self.geometry.start_of(segment + 1);
-        // `next` may be the very end of a segment, which is the start of one without its header.
-        let in_header = self.next < self.geometry.data_start_of(segment);
-        if in_header || segment_end.0 - self.next.0 < bytes {
-            let segment = if in_header { segment } else { segment + 1 };
-            self.next = self.geometry.data_start_of(segment);
+        if self.geometry.data_end_of(segment).0 - self.next.0 < bytes {
+            self.next = self.geometry.data_start_of(segment + 1);
         }
         let contiguous = self.open.end() == self.next;
         if !contiguous || ((self.open.buffer.len() - self.open.used) as u64) < bytes {
             self.open_chunk(bytes as usize);
         }
-        let segment_end = self.geometry.start_of(self.geometry.segment_of(self.next) + 1);
+        let segment_end = self.geometry.data_end_of(self.geometry.segment_of(self.next));
         let room = (segment_end.0 - self.open.start.0).min(self.open.buffer.len() as u64);
         self.block = self.open.used;
         self.fill = self.block + BLOCK_HEADER_BYTES;
@@ -512,14 +508,14 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_fill_a_segment_to_its_last_byte_continue_in_the_next() {
+    fn blocks_that_fill_a_segment_leave_room_for_its_mark_and_continue_in_the_next() {
         let mut tail = tail(4);
-        // 60 blocks of exactly 1024 bytes fill 64 KiB less the segment header.
-        for _ in 0..60 {
-            put(&mut tail, 1024 - 64 - 8, 7);
+        // 60 blocks of 1024 bytes, the last of them less, fill 64 KiB without the header and the mark.
+        for block in 0..60 {
+            put(&mut tail, if block < 59 { 1024 - 64 - 8 } else { 1024 - 128 - 8 }, 7);
             tail.close_block();
         }
-        assert_eq!(tail.head(), Position(1 << 16));
+        assert_eq!(tail.head(), Position((1 << 16) - 64));
         assert_eq!(put(&mut tail, 1, 1), Position((1 << 16) + 4096 + 64));
     }
 }

@@ -7,6 +7,7 @@ use super::block::FLAG_CLOSED;
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
 use super::leaving::Leaving;
+use super::onward::Onward;
 use super::position::{Geometry, Position};
 use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
 use super::segment::{SegmentHeader, file_name};
@@ -86,7 +87,7 @@ pub(super) struct Writer {
     /// The segment that blocks go to.
     segment: u64,
     next: Option<Preparation>,
-    /// The newest segment whose name is durable.
+    /// The newest segment that is on the disk with its name, and told of in the one before it.
     named: u64,
     pub(super) stock: Stock,
     /// Room that is to be had at any time.
@@ -443,6 +444,7 @@ impl Writer {
             synced: self.synced,
             oldest: self.oldest,
             recycled: spare,
+            keeps_length: true,
             log_id: self.log_id,
         };
         let bytes = self.geometry.segment_bytes;
@@ -462,7 +464,9 @@ impl Writer {
         counters.segments += 1;
         counters.recycled += u64::from(spare);
         self.stock.prepared = Some(segment);
-        self.next = Some(Preparation::new(segment, bytes, self.mode, spare));
+        let mark =
+            Onward { shard: self.shard, segment: self.segment, next: segment, log_id: self.log_id };
+        self.next = Some(Preparation::new(mark, bytes, self.mode, spare));
         Ok(true)
     }
 
@@ -493,7 +497,8 @@ impl Writer {
         self.left.front().copied().unwrap_or(current)
     }
 
-    /// While a segment's name is on its way to the disk, nothing in it can become durable.
+    /// While a segment's name is on its way to the disk, nothing in it can become durable; and nothing
+    /// counts as such before its absence would be noticed.
     fn awaits_name(&self) -> bool {
         self.unsynced().segment > self.named
     }

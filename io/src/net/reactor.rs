@@ -40,6 +40,8 @@ pub struct Reactor {
     bell: Option<Bell>,
     listeners: Vec<Option<Listener>>,
     stopped: bool,
+    /// What was being accepted at that moment is taken nevertheless.
+    takes_last: bool,
     /// Some listener has no accept with the kernel.
     listeners_dirty: bool,
     alarm: Option<Arc<Alarm>>,
@@ -73,6 +75,7 @@ impl Reactor {
             bell,
             listeners: Vec::new(),
             stopped: false,
+            takes_last: false,
             listeners_dirty: false,
             alarm: None,
             alarm_armed: false,
@@ -104,6 +107,18 @@ impl Reactor {
                 _ => *place = None,
             }
         }
+    }
+
+    /// Closes all listeners, for somebody else to accept from the same sockets: a connection that is being
+    /// accepted comes as an event still.
+    pub fn leave_listeners(&mut self) {
+        self.takes_last = true;
+        self.stop_accepting();
+    }
+
+    /// Whether connections may still be accepted.
+    pub fn listens(&self) -> bool {
+        self.listeners.iter().any(Option::is_some)
     }
 
     /// Listens to the shard's alarm: from now on a ring of it ends a wait with [`Event::Woken`].
@@ -374,7 +389,7 @@ impl Reactor {
         if result >= 0 {
             // SAFETY: a completed accept gives a new descriptor to us alone.
             let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            if self.stopped || self.conns.len() >= self.config.connections_max {
+            if self.stopped && !self.takes_last || self.conns.len() >= self.config.connections_max {
                 self.counters.rejected += 1;
             } else {
                 self.counters.accepted += 1;

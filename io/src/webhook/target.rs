@@ -28,6 +28,10 @@ impl Target {
     /// here: that is done at each connection.
     pub fn parse(text: &str, allow_private: bool) -> Result<Self, Refusal> {
         let refuse = |why: &str| Err(Refusal(format!("url must {why}")));
+        // The parser drops some of them, and what is listed should be what is called.
+        if text.chars().any(char::is_control) {
+            return refuse("contain no control characters");
+        }
         let Ok(mut url) = Url::parse(text) else {
             return refuse("be an absolute URL");
         };

@@ -167,7 +167,7 @@ fn names(path: &std::path::Path, end: &str) -> usize {
 fn real_files_are_recycled_and_closed() {
     for mode in [Mode::Written, Mode::Synced] {
         let dir = tempfile::tempdir().unwrap();
-        let config = LogConfig { reserve_bytes: 1 << 16, ..config(mode) };
+        let config = LogConfig { reserve_bytes: 1 << 17, ..config(mode) };
         let (mut log, ..) = open_files(&config, dir.path());
         let mut now_ms = 0;
         let mut turn = |log: &mut Log<FileDisk>| {

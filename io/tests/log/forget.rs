@@ -101,7 +101,7 @@ fn whenever_the_process_or_the_power_ends_what_is_needed_is_there() {
             }
             look(&mut log);
         }
-        assert!(ends > 150, "only {ends}");
+        assert!(ends > 140, "only {ends}");
     }
 }
 

@@ -4,6 +4,7 @@
 mod files;
 mod forget;
 mod inspect;
+mod missing;
 mod model;
 mod recovery;
 mod writing;

@@ -75,6 +75,8 @@ impl World {
             ..config(mode)
         };
         let (log, ..) = open(&config, FaultyDisk::new(seed, faults));
+        // From here on it never is without a segment.
+        let config = LogConfig { is_begun: true, ..config };
         let released = log.released();
         Self {
             random,

@@ -1,6 +1,8 @@
 //! A shard with a journal in memory and a clock that stands still until it is moved.
 #![allow(dead_code, clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
+pub mod life;
+
 use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
@@ -17,7 +19,7 @@ pub const START_MS: u64 = 1_700_000_000_000;
 /// Records given up at a time, as a power of two.
 pub const SPAN_BITS: u32 = 4;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Memory {
     pub records: Vec<Vec<u8>>,
     pub syncs: usize,
@@ -76,6 +78,8 @@ pub struct Bed {
     pub now_ms: u64,
     pub client: u64,
     pub request: u64,
+    /// Those that tests use.
+    pub queues: Vec<&'static str>,
 }
 
 impl Bed {
@@ -95,6 +99,7 @@ impl Bed {
             now_ms: START_MS,
             client: 1,
             request: 0,
+            queues: vec!["a", "b", "c"],
         }
     }
 
@@ -196,7 +201,7 @@ impl Bed {
     }
 
     pub fn ack(&mut self, job: JobId, token: Option<Token>) -> Result<(), Refusal> {
-        let acks = [Ack { job, token, result: &[0xc0] }];
+        let acks = [Ack { job, token, result: &[0xc0], remove: false }];
         outcome(self.ask(1, &Command::Ack { acks: &acks }))
     }
 
@@ -206,7 +211,8 @@ impl Bed {
 
     /// Every job of the queues that tests use, oldest first within each.
     pub fn known(&mut self) -> impl Iterator<Item = JobId> {
-        ["a", "b", "c", "q"].into_iter().flat_map(|queue| {
+        let queues: Vec<&str> = self.queues.iter().copied().chain(["q"]).collect();
+        queues.into_iter().flat_map(|queue| {
             let mut listing = Listing::new(queue, States::all(), 0, usize::MAX);
             while !self.shard.look_for(&mut listing) {}
             listing.found()

@@ -61,6 +61,9 @@ impl Trouble {
             Some(blocks) => format!("; {blocks} blocks are lost"),
             None => String::new(),
         };
+        if file.is_empty() {
+            return format!("shard-{shard:04} is lost: {reason}");
+        }
         format!("shard-{shard:04}/{file} is damaged at byte {offset}: {reason}{lost}")
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use corq_io::log::{DataDir, Inspection, Subject, mend};
+use corq_io::log::{Damage, DataDir, Inspection, mend};
 
 use super::{Looked, Trouble, count, look};
 use crate::cli::context::Context;
@@ -32,8 +32,8 @@ pub struct Repair {
 /// Carries it out.
 pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
     // Held until the end: no server starts meanwhile, and none is running.
-    let held = DataDir::take(&repair.data).map_err(Fault::from)?;
-    let place = Place::of(held.path())?;
+    let mut held = DataDir::take(&repair.data).map_err(Fault::from)?;
+    let mut place = Place::of(held.path())?;
     let damages = |looked: &[Looked]| -> Vec<String> {
         looked.iter().flat_map(Looked::troubles).map(|trouble| trouble.line()).collect()
     };
@@ -59,6 +59,11 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
          finished ones can come again",
     )?;
     let copies = copies_path(&place)?;
+    if first.iter().flat_map(|it| &it.inspection.damages).any(Damage::is_all_lost) {
+        // What has lost all of its log may begin one.
+        held.set_begun(false).map_err(Fault::from)?;
+        place.is_begun = false;
+    }
     for round in 0..ROUNDS_MAX {
         let looked = if round == 0 { None } else { Some(look(&place, u32::MAX)?) };
         let looked = looked.as_deref().unwrap_or(&first);
@@ -68,8 +73,7 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
         }
         for Looked { shard, inspection, .. } in broken {
             let directory = place.shard_path(*shard);
-            let subject =
-                Subject { directory: &directory, shard: *shard, log_id: place.id, until: None };
+            let subject = place.subject(*shard, &directory);
             let copies = copies.join(format!("round-{round}")).join(format!("shard-{shard:04}"));
             let done = mend(subject, inspection, &copies)
                 .map_err(|error| Failure::failed(format!("shard-{shard:04}"), &error))?;
@@ -77,10 +81,11 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
                 let copy = it.copy.map_or(String::new(), |copy| {
                     format!("; what was there is in {}", copy.display())
                 });
-                context.out.line(&format!(
-                    "shard-{shard:04}/{} at byte {}: {}{copy}",
-                    it.file, it.offset, it.what
-                ))?;
+                let what = match it.file.as_str() {
+                    "" => it.what,
+                    file => format!("{file} at byte {}: {}", it.offset, it.what),
+                };
+                context.out.line(&format!("shard-{shard:04}/{what}{copy}"))?;
             }
         }
     }

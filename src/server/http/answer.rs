@@ -199,20 +199,25 @@ impl super::Desk {
         let now_s = now_ms / 1000;
         if now_s != self.date_of_s {
             self.date_of_s = now_s;
-            let now = DateTime::from_timestamp_secs(now_s.cast_signed()).unwrap_or_default();
-            self.date = format!(
-                "{}, {:02} {} {} {:02}:{:02}:{:02} GMT",
-                now.weekday(),
-                now.day(),
-                MONTHS[now.month0() as usize],
-                now.year(),
-                now.hour(),
-                now.minute(),
-                now.second(),
-            );
+            self.date = date_of(now_s);
         }
         (&self.standing, &self.date)
     }
+}
+
+/// A time in seconds since the epoch, as the header `Date` has it.
+pub fn date_of(now_s: u64) -> String {
+    let now = DateTime::from_timestamp_secs(now_s.cast_signed()).unwrap_or_default();
+    format!(
+        "{}, {:02} {} {} {:02}:{:02}:{:02} GMT",
+        now.weekday(),
+        now.day(),
+        MONTHS[now.month0() as usize],
+        now.year(),
+        now.hour(),
+        now.minute(),
+        now.second(),
+    )
 }
 
 const MONTHS: [&str; 12] =

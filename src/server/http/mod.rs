@@ -20,6 +20,7 @@ mod toll;
 
 use super::core::Core;
 use super::message::Question;
+use super::partial::Partials;
 use super::session::{CHOKING_BYTES, Session, Speech};
 use crate::protocol::fields::is_queue_name;
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
@@ -29,8 +30,8 @@ use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{Problem, answer::EXPOSITION};
 use crate::protocol::websocket;
 use answer::Stage;
-pub use answer::megabytes;
-use bodies::Bodies;
+pub use answer::{date_of, megabytes};
+use bodies::BODIES_BYTES_MAX;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use endpoint::{Endpoint, Miss};
@@ -88,7 +89,7 @@ pub struct Desk {
     pub limiter: Option<Limiter>,
     standing: Standing,
     /// Bodies that are not there yet.
-    pub bodies: Bodies,
+    pub bodies: Partials,
     date: String,
     date_of_s: u64,
     alarms: Alarms,
@@ -104,7 +105,7 @@ impl Desk {
             standing: Standing::new(&settings.cors_origin),
             limiter: settings.client_rule.map(|rule| Limiter::new(rule, settings.cleanup_ms)),
             counters: HttpCounters::default(),
-            bodies: Bodies::default(),
+            bodies: Partials::new(BODIES_BYTES_MAX),
             date: String::new(),
             date_of_s: u64::MAX,
             alarms: Alarms::default(),

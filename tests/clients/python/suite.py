@@ -1,8 +1,9 @@
 """The Python client of this protocol, unmodified, against the real server.
 
-    suite.py PORT            everything but the restart
+    suite.py PORT            everything but what follows
     suite.py PORT restart    asks, by the line "kill", for the server to be killed and started
                              again under running workers, and reads a line when that is done
+    suite.py PORT wrong      shows a wrong token to a guarded server, then the right one: "secret"
 """
 
 import sys
@@ -11,6 +12,7 @@ import time
 import unittest
 
 from bunqueue import Connection, Queue, UnrecoverableError, Worker
+from bunqueue.errors import BunqueueError
 
 PORT = int(sys.argv[1])
 DEADLINE_S = 30
@@ -137,6 +139,93 @@ class Promises(unittest.TestCase):
         self.assertIsInstance(jobs.get_workers(), list)
 
 
+    def test_jobs_are_handled_one_by_one(self):
+        jobs = queue("py-handled")
+        later = jobs.add("later", {"n": 1}, delay=3_600_000).id
+        jobs.change_job_delay(later, 7_200_000)
+        self.assertEqual(jobs.get_state(later), "delayed")
+        jobs.move_job_to_wait(later)
+        self.assertEqual(jobs.get_state(later), "waiting")
+        for n in range(3):
+            jobs.add_job_log(later, f"line {n}")
+        self.assertEqual(len(jobs.get_job_logs(later, 1, 1)), 1)
+        jobs.clear_job_logs(later, 1)
+        self.assertEqual(len(jobs.get_job_logs(later)), 1)
+        for n in range(4):
+            jobs.add("later", {"n": n}, delay=3_600_000)
+        self.assertEqual(jobs.promote_jobs(3), 3)
+        first = jobs.add("once", {}, deduplication={"id": "k"}).id
+        self.assertEqual(jobs.add("once", {}, deduplication={"id": "k"}).id, first)
+        jobs.discard(first)
+        self.assertEqual(jobs.get_state(first), "failed")
+        self.assertEqual(jobs.clean(0, 10, "failed"), 1)
+        with worker("py-handled", lambda job: job.data):
+            until("four jobs", lambda: jobs.get_completed_count() == 4)
+        self.assertEqual(jobs.retry_completed(later), 1)
+
+    def test_schedules_bring_jobs_on_their_cadence(self):
+        jobs = queue("py-clock")
+        jobs.upsert_job_scheduler("py-tick", {"every": 50}, {"name": "tick", "data": {"n": 1}})
+        names = []
+        with worker("py-clock", lambda job: names.append(job.name)):
+            until("three ticks", lambda: len(names) >= 3)
+        self.assertEqual(set(names), {"tick"})
+        self.assertEqual(jobs.get_job_scheduler("py-tick")["queue"], "py-clock")
+        self.assertEqual(jobs.get_job_schedulers_count(), 1)
+        jobs.remove_job_scheduler("py-tick")
+        self.assertIsNone(jobs.get_job_scheduler("py-tick"))
+
+    def test_the_rate_and_the_number_of_jobs_at_a_time_are_limited(self):
+        jobs = queue("py-limited")
+        jobs.set_global_concurrency(1)
+        jobs.set_global_rate_limit(5)
+        jobs.add_bulk([{"name": "slow", "data": {"n": n}} for n in range(8)])
+        lock = threading.Lock()
+        active, most, done = [0], [0], [0]
+        start = time.monotonic()
+
+        def process(job):
+            with lock:
+                active[0] += 1
+                most[0] = max(most[0], active[0])
+            time.sleep(0.005)
+            with lock:
+                active[0] -= 1
+                done[0] += 1
+
+        with worker("py-limited", process, concurrency=10):
+            until("all of them", lambda: done[0] == 8)
+        self.assertEqual(most[0], 1)
+        self.assertGreaterEqual(time.monotonic() - start, 0.5)
+        jobs.remove_global_concurrency()
+        jobs.remove_global_rate_limit()
+
+    def test_webhooks_are_kept(self):
+        jobs = queue("py-hooked")
+        hook = jobs.add_webhook("https://example.com/hook", ["job.completed"], queue="py-hooked")
+        found = next(one for one in jobs.list_webhooks() if one["id"] == hook)
+        self.assertTrue(found["enabled"])
+        jobs.set_webhook_enabled(hook, False)
+        found = next(one for one in jobs.list_webhooks() if one["id"] == hook)
+        self.assertFalse(found["enabled"])
+        jobs.remove_webhook(hook)
+        self.assertFalse(any(one["id"] == hook for one in jobs.list_webhooks()))
+
+
+def wrong_token():
+    def add(token):
+        with Queue("py-guarded", host="127.0.0.1", port=PORT, token=token) as jobs:
+            return jobs.add("job", {}).id
+
+    for wrong in ("wrong", None):
+        try:
+            add(wrong)
+        except BunqueueError:
+            continue
+        raise AssertionError(f"the token {wrong} opens the server")
+    assert add("secret")
+
+
 def restart():
     """Workers live through kills of the server, and nothing acknowledged is missing."""
     jobs = queue("py-restart")
@@ -174,5 +263,7 @@ def restart():
 if __name__ == "__main__":
     if sys.argv[2:] == ["restart"]:
         restart()
+    elif sys.argv[2:] == ["wrong"]:
+        wrong_token()
     else:
         unittest.main(argv=sys.argv[:1], verbosity=2)

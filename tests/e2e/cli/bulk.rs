@@ -65,6 +65,7 @@ fn lines_may_be_whole_jobs() {
     assert_eq!(job["data"], json!({"a": 2}));
     // Options for all would not say which of both counts.
     tool.fails(2, &["push", &queue, "--bulk", "-", "--jobs", "--priority", "1"]);
+    tool.fails(2, &["push", &queue, "1", "--jobs"]);
 }
 
 #[test]

@@ -109,6 +109,13 @@ fn value(
             ("every".into(), (*u.choose(&[1, 3_600_000, 0])?).into()),
             ("limit".into(), u.int_in_range(0..=3)?.into()),
         ]),
+        (Kind::Flags, _) => list(u, |u| Ok(u.arbitrary::<bool>()?.into()))?,
+        (Kind::Integers { min, max }, name) => list(u, |u| number(u, command, name, *min, *max))?,
+        (Kind::Dedup, _) => Value::Map(vec![
+            ("ttl".into(), u.int_in_range(0..=3000)?.into()),
+            ("extend".into(), u.arbitrary::<bool>()?.into()),
+            ("replace".into(), u.arbitrary::<bool>()?.into()),
+        ]),
         (Kind::Results, _) => list(u, |u| payload(u, 0))?,
         (Kind::Jobs, _) => list(u, |u| Ok(Value::Map(fields(u, known, "PUSHB", JOB_FIELDS)?)))?,
     })

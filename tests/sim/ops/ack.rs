@@ -37,15 +37,33 @@ pub struct Checking {
 
 impl Ack {
     fn verdict(&self, model: &Model, now_ms: u64) -> Answer {
+        let mut late = Vec::new();
         for (place, ack) in self.acks.iter().enumerate() {
             let twice = self.acks[..place].iter().any(|earlier| earlier.job == ack.job);
             let held = model.held(now_ms, ack.job, ack.token);
             let verdict = held.and(if twice { Err(Refusal::NotActive) } else { Ok(()) });
-            if let Err(refusal) = verdict {
-                return Answer::Refused { place, refusal };
+            match verdict {
+                Err(Refusal::TooLate) if self.acks.len() > 1 || self.check_for.is_some() => {
+                    late.push(place);
+                }
+                Err(refusal) => return Answer::Refused { place, refusal },
+                Ok(()) => {}
             }
         }
-        Answer::Done
+        if late.is_empty() || self.check_for.is_some() { Answer::Done } else { Answer::Late(late) }
+    }
+}
+
+impl Ack {
+    /// Those that were carried out.
+    fn applied(&self, answer: Option<&Answer>) -> impl Iterator<Item = &One> {
+        let late = match answer {
+            Some(Answer::Done) => Some(&[][..]),
+            Some(Answer::Late(places)) => Some(&places[..]),
+            _ => None,
+        };
+        let acks = self.acks.iter().enumerate();
+        acks.filter(move |(place, _)| late.is_some_and(|late| !late.contains(place))).map(|it| it.1)
     }
 }
 
@@ -53,8 +71,9 @@ impl Call for Ack {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let result = b"\xa4done";
         let acks = self.acks.iter();
-        let acks: Vec<command::Ack<'_>> =
-            acks.map(|one| command::Ack { job: one.job, token: one.token, result }).collect();
+        let acks: Vec<command::Ack<'_>> = acks
+            .map(|one| command::Ack { job: one.job, token: one.token, result, remove: false })
+            .collect();
         match self.check_for {
             Some(_) => to(&Command::CheckAcks { acks: &acks }),
             None => to(&Command::Ack { acks: &acks }),
@@ -66,10 +85,10 @@ impl Call for Ack {
         model.must(Check::Answer, answer == Some(&expected), || {
             format!("an ack was answered {answer:?}, not {expected:?}")
         });
-        if self.check_for.is_some() || answer != Some(&Answer::Done) {
+        if self.check_for.is_some() {
             return;
         }
-        for ack in &self.acks {
+        for ack in self.applied(answer) {
             if model.jobs.contains_key(&ack.job) {
                 model.complete(at, ack.job);
             }
@@ -84,8 +103,8 @@ impl Call for Ack {
     fn learn(&self, world: &mut World, learned: &Learned<'_>) {
         if let Some(task) = self.check_for {
             world.checked(task, learned.answer == &Answer::Done);
-        } else if learned.answer == &Answer::Done {
-            for ack in &self.acks {
+        } else {
+            for ack in self.applied(Some(learned.answer)) {
                 let promise = Promise { shard: learned.shard, durable: false };
                 world.ledger.done.insert(ack.job, promise);
             }

@@ -7,7 +7,7 @@ use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::settings::Flaw;
 use crate::world::World;
-use corq_shards::command::Command;
+use corq_shards::command::{Beat, Command};
 
 /// One or many signs of life for jobs of one shard.
 #[derive(Clone, Debug)]
@@ -18,15 +18,19 @@ pub struct Heartbeat {
     deaf: bool,
 }
 
+fn beat(held: &Held) -> Beat {
+    Beat { job: held.job, token: held.token, ttl_ms: None }
+}
+
 impl Call for Heartbeat {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let first = &self.jobs[0];
         if self.many {
             let beats = self.jobs.iter().filter(|_| !self.deaf);
-            let beats: Vec<_> = beats.map(|held| (held.job, held.token)).collect();
+            let beats: Vec<_> = beats.map(beat).collect();
             to(&Command::Heartbeats { beats: &beats });
         } else {
-            to(&Command::Heartbeat { job: first.job, token: first.token });
+            to(&Command::Heartbeat(beat(first)));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::check::Check;
 use crate::judge::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
-use corq_shards::command::{self, Command};
+use corq_shards::command::{self, Command, PerSpan};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -30,7 +30,9 @@ pub fn act(world: &mut World, client: usize) {
     let dice = &mut world.dice;
     let queue = dice.pick(QUEUES);
     let limit = if dice.one_in(2) {
-        command::Limit::PerSecond(dice.pick(&[None, Some(1), Some(2), Some(5), Some(30)]))
+        command::Limit::Rate(
+            dice.pick(&[None, Some(1), Some(2), Some(5), Some(30)]).map(PerSpan::per_second),
+        )
     } else {
         command::Limit::Active(dice.pick(&[None, None, Some(1), Some(2), Some(6)]))
     };

@@ -36,6 +36,8 @@ pub enum Answer {
         place: usize,
         refusal: Refusal,
     },
+    /// Done, but for those at these places.
+    Late(Vec<usize>),
     Pushed(Vec<JobId>),
     Pulled(Vec<(JobId, Option<Token>)>),
     Count(u64),

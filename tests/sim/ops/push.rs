@@ -15,6 +15,7 @@ use corq_shards::id::{JobId, Slot};
 #[derive(Clone, Debug)]
 pub struct NewOne {
     data: Vec<u8>,
+    name: Option<String>,
     priority: i32,
     delay_ms: u64,
     max_attempts: u16,
@@ -43,6 +44,7 @@ impl NewOne {
         }
         NewJob {
             data: &self.data,
+            name: self.name.as_deref(),
             priority: self.priority,
             delay_ms: self.delay_ms,
             max_attempts: self.max_attempts,
@@ -189,6 +191,7 @@ fn new_one(world: &mut World) -> NewOne {
     let mut some = |odds: u64, of: &[u64]| dice.one_in(odds).then(|| dice.pick(of));
     NewOne {
         data,
+        name: some(4, &[0, 1, 2]).map(|name| format!("kind{name}")),
         priority: some(3, &[1, 5, 1_000_000]).map_or(0, |priority| priority as i32 - 3),
         delay_ms: some(4, &[1, 30, 400, 5000, 60_000]).unwrap_or(0),
         max_attempts: some(2, &[1, 2, 5]).unwrap_or(3) as u16,

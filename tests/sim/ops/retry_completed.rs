@@ -18,7 +18,12 @@ pub struct RetryCompleted {
 
 impl Call for RetryCompleted {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
-        to(&Command::RetryCompleted { queue: &self.queue, job: self.job });
+        to(&Command::RetryCompleted {
+            queue: &self.queue,
+            job: self.job,
+            count: u64::MAX,
+            until_ms: u64::MAX,
+        });
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {

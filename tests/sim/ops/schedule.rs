@@ -46,6 +46,7 @@ impl Call for SetSchedule {
             timezone: None,
             priority: self.priority,
             runs_max: self.runs_max,
+            job: None,
             plan: plan.expect("the simulator's schedules make sense"),
             moved: None,
         }));

@@ -1,0 +1,137 @@
+//! Segment files without a ring: every operation is over when its call returns. For work on whole logs
+//! before the shards run.
+//!
+//! Knows nothing of its own: the files are those of [`FileDisk`].
+
+use super::Mode;
+use super::disk::{Disk, Started, SyncTarget};
+use super::files::FileDisk;
+use std::io;
+use std::path::Path;
+
+/// See the module.
+#[derive(Debug)]
+pub struct BlockingDisk(FileDisk);
+
+impl BlockingDisk {
+    /// Opens the directory of a shard, as [`FileDisk::open`] does.
+    pub fn open(data_dir: &Path, shard: u16) -> io::Result<Self> {
+        // In this mode writes are over at once.
+        FileDisk::open(data_dir, shard, Mode::Written).map(Self)
+    }
+}
+
+fn done(result: io::Result<usize>) -> Started {
+    Started::Done(match result {
+        Ok(bytes) => bytes as i32,
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+    })
+}
+
+impl Disk for BlockingDisk {
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
+        self.0.create(segment, bytes, header, spare)
+    }
+    fn spares(&mut self, bytes: u64) -> io::Result<u64> {
+        self.0.spares(bytes)
+    }
+    fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
+        self.0.set_aside(bytes)
+    }
+    fn free_bytes(&mut self) -> u64 {
+        self.0.free_bytes()
+    }
+
+    fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
+        self.0.retire(segment, keep)
+    }
+    fn len(&mut self, segment: u64) -> io::Result<u64> {
+        self.0.len(segment)
+    }
+    fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        Disk::read_at(&mut self.0, segment, offset, into)
+    }
+    fn settle(&mut self, segment: u64) -> io::Result<()> {
+        self.0.settle(segment)
+    }
+    fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.0.truncate(segment, bytes)
+    }
+    fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
+        self.0.erase(segment, offset, bytes)
+    }
+    fn remove(&mut self, segment: u64) -> io::Result<()> {
+        self.0.remove(segment)
+    }
+    fn write(
+        &mut self,
+        segment: u64,
+        offset: u64,
+        bytes: &[u8],
+        durable: bool,
+        tag: u64,
+    ) -> Started {
+        self.0.write(segment, offset, bytes, durable, tag)
+    }
+    fn sync(&mut self, target: SyncTarget, _tag: u64) -> Started {
+        done(self.0.sync_now(target).map(|()| 0))
+    }
+    fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], _tag: u64) -> Started {
+        done(Disk::read_at(&mut self.0, segment, offset, into))
+    }
+    fn seal(&mut self, segment: u64) {
+        self.0.seal(segment);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{Log, LogConfig, Position};
+    use super::*;
+
+    #[test]
+    fn a_log_is_written_and_closed_without_a_ring_and_begins_where_it_shall() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = LogConfig {
+            segment_bytes: 1 << 16,
+            record_bytes_max: 1 << 13,
+            block_bytes: 1 << 12,
+            cache_bytes: 0,
+            first_segment: 7,
+            ..LogConfig::new(3, Mode::Written)
+        };
+        let open = || BlockingDisk::open(dir.path(), 3).unwrap();
+        let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
+        let (mut log, _) = Log::open(&config, open(), nothing).unwrap();
+        let mut written = Vec::new();
+        for step in 0..100_u8 {
+            let body = vec![step; 3000];
+            let (position, bytes) = log.append(body.len());
+            bytes.copy_from_slice(&body);
+            written.push((position, body));
+            log.flush(u64::from(step) * 20).unwrap();
+            assert_eq!((log.unwritten_bytes(), log.released()), (0, log.head()));
+        }
+        assert!(log.close(3000).unwrap(), "nothing is left to be waited for");
+        drop(log);
+        assert!(written[0].0 >= Position(7 << 16));
+        assert_eq!(Log::next_segment(&mut open(), config.segment_bytes).unwrap(), 13);
+        for first_segment in [7, 0] {
+            let mut found = Vec::new();
+            let replay = |position: Position, body: &[u8]| {
+                found.push((position, body.to_vec()));
+                Ok::<(), String>(())
+            };
+            let config = LogConfig { first_segment, ..config.clone() };
+            let before = open().list().unwrap();
+            let recovery = Log::replay(&config, &mut open(), replay).unwrap();
+            assert!(recovery.clean, "{recovery:?}");
+            assert_eq!((recovery.records, recovery.segments), (100, 6));
+            assert_eq!((found, open().list().unwrap().len()), (written.clone(), before.len()));
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What a file says about those behind it, so that one that is missing, or cut short, is missed.
+//!
+//! Two things say that a segment is not the last one. The *mark* at its end, written once the next segment is on
+//! the disk. And its length: a segment has its full length until a start cuts it behind its last block, which
+//! it does once the segment that it goes on in is on the disk.
+//!
+//! Knows headers, marks and lengths; not the blocks.
+
+use super::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, HeaderFault, Put, checked_header};
+use super::block::{u16_at, u64_at};
+use super::position::{Geometry, Position};
+use super::segment::{SegmentHeader, file_name};
+
+pub(super) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
+/// Bytes of a mark: the last ones of its segment.
+pub(super) const ONWARD_BYTES: usize = BLOCK_HEADER_BYTES;
+
+/// The mark of a segment that another one has been made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Onward {
+    pub(super) shard: u16,
+    pub(super) segment: u64,
+    pub(super) next: u64,
+    pub(super) log_id: u64,
+}
+
+impl Onward {
+    pub(super) fn encode(&self) -> [u8; ONWARD_BYTES] {
+        let mut bytes = [0; ONWARD_BYTES];
+        let mut put = Put { out: &mut bytes, at: 0 };
+        put.bytes(&ONWARD_MAGIC);
+        put.bytes(&FORMAT_VERSION.to_le_bytes());
+        put.bytes(&self.shard.to_le_bytes());
+        put.bytes(&self.segment.to_le_bytes());
+        put.bytes(&self.next.to_le_bytes());
+        put.bytes(&self.log_id.to_le_bytes());
+        put.checksum();
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
+        let bytes = checked_header(bytes, ONWARD_MAGIC)?;
+        Ok(Self {
+            shard: u16_at(bytes, 6),
+            segment: u64_at(bytes, 8),
+            next: u64_at(bytes, 16),
+            log_id: u64_at(bytes, 24),
+        })
+    }
+
+    /// The segment that follows `segment`, if these bytes are its mark: a file that was another segment
+    /// before may still have that one's.
+    pub(super) fn next_of(bytes: &[u8], shard: u16, log_id: u64, segment: u64) -> Option<u64> {
+        let mark = Self::decode(bytes).ok()?;
+        let Self { next, .. } = mark;
+        (mark == Self { shard, segment, next, log_id }).then_some(next)
+    }
+}
+
+/// The file of a segment as it lies there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) number: u64,
+    pub(super) file_bytes: u64,
+    pub(super) header: Result<SegmentHeader, HeaderFault>,
+    /// What its mark says.
+    pub(super) next: Option<u64>,
+}
+
+impl Found {
+    /// It was never cut, or another one follows it.
+    pub(super) fn keeps_length(&self) -> bool {
+        self.header.is_ok_and(|header| header.keeps_length)
+    }
+
+    pub(super) fn is_short(&self, geometry: Geometry) -> bool {
+        self.keeps_length() && self.file_bytes < geometry.segment_bytes
+    }
+
+    /// Whether it is shorter than the start has made it that made the next one, where the log ends at `end`.
+    pub(super) fn is_cut_wrongly(&self, next: &Self, end: Position, geometry: Geometry) -> bool {
+        let Ok(header) = next.header else { return false };
+        let cut = geometry.start_of(self.number).plus(self.file_bytes);
+        // Who cut it made the next one before, and knew where it would be cut.
+        let told = header.synced == end && cut == end;
+        self.is_short(geometry) && header.keeps_length && !told
+    }
+
+    /// Whether what was another segment before may lie behind its blocks.
+    pub(super) fn is_stale(&self) -> bool {
+        self.header.map_or(true, |header| header.recycled)
+    }
+
+    /// Where in the file its blocks end at the latest.
+    pub(super) fn data_bytes(&self, geometry: Geometry) -> u64 {
+        let mark = if self.keeps_length() { ONWARD_BYTES as u64 } else { 0 };
+        geometry.segment_bytes - mark
+    }
+}
+
+/// Something that must be there, and is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Missed {
+    pub(super) file: String,
+    pub(super) offset: u64,
+    pub(super) reason: String,
+    /// The whole file.
+    pub(super) is_gone: bool,
+}
+
+/// Whether all the files are there that those from the end of the log on speak of: `rest`, the first of
+/// which has the log's last block, which ends at `end`.
+pub(super) fn missed(rest: &[Found], end: Position, geometry: Geometry) -> Option<Missed> {
+    for segment in rest {
+        let Some(number) = segment.next else { continue };
+        let file = file_name(number);
+        let (offset, is_gone) = (0, false);
+        match rest.iter().find(|other| other.number == number).map(|next| next.header) {
+            Some(Ok(_)) => {}
+            Some(Err(fault)) => {
+                let reason = format!("segment header: {fault}");
+                return Some(Missed { file, offset, reason, is_gone });
+            }
+            None => {
+                let marked = file_name(segment.number);
+                let reason = format!("the file is missing: {marked} says that it was there");
+                return Some(Missed { file, offset, reason, is_gone: true });
+            }
+        }
+    }
+    let (first, last) = (rest.first()?, rest.last()?);
+    let ends = |segment: &Found, reason: &str| {
+        let bytes = geometry.segment_bytes;
+        let reason = format!("the file ends here, before its {bytes} bytes, {reason}");
+        let (file, offset) = (file_name(segment.number), segment.file_bytes);
+        Some(Missed { file, offset, reason, is_gone: false })
+    };
+    if last.is_short(geometry) {
+        return ends(last, "and no other one goes on: it was cut, or the one behind it is missing");
+    }
+    let next = rest.get(1)?;
+    match next.header {
+        Err(fault) if first.is_short(geometry) => {
+            let (file, reason) = (file_name(next.number), format!("segment header: {fault}"));
+            Some(Missed { file, offset: 0, reason, is_gone: false })
+        }
+        _ if first.is_cut_wrongly(next, end, geometry) => {
+            ends(first, "and not where a start has cut it")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { segment_bytes: 1 << 16, align_bytes: 64 };
+
+    fn found(number: u64, synced: Position) -> Found {
+        let header = SegmentHeader {
+            shard: 1,
+            segment: number,
+            segment_bytes: 1 << 16,
+            predecessor: number.checked_sub(1),
+            synced,
+            oldest: Position(0),
+            recycled: false,
+            keeps_length: true,
+            log_id: 9,
+        };
+        Found { number, file_bytes: 1 << 16, header: Ok(header), next: None }
+    }
+
+    #[test]
+    fn a_mark_is_that_of_its_own_segment_only() {
+        let mark = Onward { shard: 1, segment: 5, next: 6, log_id: 9 };
+        let bytes = mark.encode();
+        assert_eq!(Onward::next_of(&bytes, 1, 9, 5), Some(6));
+        assert_eq!(Onward::next_of(&bytes, 2, 9, 5), None);
+        assert_eq!(Onward::next_of(&bytes, 1, 8, 5), None);
+        assert_eq!(Onward::next_of(&bytes, 1, 9, 4), None);
+        for at in 0..ONWARD_BYTES {
+            let mut bytes = bytes;
+            bytes[at] ^= 1;
+            assert_eq!(Onward::next_of(&bytes, 1, 9, 5), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_marked_must_be_followed() {
+        let end = Position(20_000);
+        let marked = Found { next: Some(1), ..found(0, Position(0)) };
+        let next = found(1, Position(0));
+        assert_eq!(missed(&[found(0, Position(0))], end, GEOMETRY), None);
+        assert_eq!(missed(&[marked, next], end, GEOMETRY), None);
+        let gone = missed(&[marked], end, GEOMETRY).unwrap();
+        assert!(gone.is_gone && gone.file == file_name(1), "{gone:?}");
+        let other = missed(&[marked, found(2, Position(0))], end, GEOMETRY).unwrap();
+        assert!(other.is_gone && other.file == file_name(1), "{other:?}");
+        let broken = Found { header: Err(HeaderFault::NoMagic), ..next };
+        let broken = missed(&[marked, broken], end, GEOMETRY).unwrap();
+        assert!(!broken.is_gone && broken.file == file_name(1), "{broken:?}");
+        let further = Found { next: Some(2), ..next };
+        let further = missed(&[marked, further], end, GEOMETRY).unwrap();
+        assert!(further.is_gone && further.file == file_name(2), "{further:?}");
+    }
+
+    #[test]
+    fn what_is_short_was_cut_by_the_start_that_made_the_next_one() {
+        let end = Position(20_000);
+        let short = Found { file_bytes: 20_000, ..found(0, Position(0)) };
+        assert_eq!(missed(&[short, found(1, end)], end, GEOMETRY), None);
+        let told = missed(&[short], end, GEOMETRY).unwrap();
+        assert_eq!((told.file, told.offset), (file_name(0), 20_000));
+        assert!(missed(&[short, found(1, Position(9000))], end, GEOMETRY).is_some());
+        assert!(missed(&[short, found(1, end)], Position(19_000), GEOMETRY).is_some());
+        let lost = Found { header: Err(HeaderFault::Checksum), ..found(1, end) };
+        assert_eq!(missed(&[short, lost], end, GEOMETRY).unwrap().file, file_name(1));
+        // What earlier builds wrote says nothing by its length.
+        let header = short.header.map(|header| SegmentHeader { keeps_length: false, ..header });
+        assert_eq!(missed(&[Found { header, ..short }], end, GEOMETRY), None);
+    }
+}

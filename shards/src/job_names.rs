@@ -1,0 +1,153 @@
+//! What clients call the kinds of their jobs ("send-mail"): a queue has few such names and many jobs, so each
+//! is held once per queue, and a job says which one is its own in a byte that it has to spare.
+//!
+//! A queue with more names than fit a byte has the others beside the options of each job. Knows texts and
+//! numbers; which job has which is not known here.
+
+use crate::id::fnv1a;
+use hashbrown::HashTable;
+
+/// Names that a queue holds once. Further ones stand with each job.
+pub const NAMES_MAX: usize = 254;
+
+/// Which name of its queue a job has. The default is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NameRef(u8);
+
+impl NameRef {
+    /// The name stands with the job's options.
+    pub const APART: Self = Self(u8::MAX);
+
+    fn place(self) -> Option<usize> {
+        (self.0 != 0 && self != Self::APART).then(|| usize::from(self.0) - 1)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    name: Box<str>,
+    jobs: u64,
+}
+
+/// The names of one queue.
+#[derive(Debug, Default)]
+pub struct JobNames {
+    places: Vec<Place>,
+    /// Places without a job.
+    free: Vec<u8>,
+    by_name: HashTable<u8>,
+    /// The place that was found last: most jobs follow one of the same name.
+    last: u8,
+}
+
+impl JobNames {
+    /// A job of this name comes.
+    pub fn take(&mut self, name: &str) -> NameRef {
+        let Some(place) = self.find(name).or_else(|| self.insert(name)) else {
+            return NameRef::APART;
+        };
+        self.last = place;
+        self.places[usize::from(place)].jobs += 1;
+        NameRef(place + 1)
+    }
+
+    fn find(&self, name: &str) -> Option<u8> {
+        let named = |place: u8| *self.places[usize::from(place)].name == *name;
+        if self.places.get(usize::from(self.last)).is_some_and(|place| *place.name == *name) {
+            return Some(self.last);
+        }
+        self.by_name.find(fnv1a(name.as_bytes()), |&place| named(place)).copied()
+    }
+
+    fn insert(&mut self, name: &str) -> Option<u8> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.places.len() < NAMES_MAX => {
+                self.places.push(Place::default());
+                (self.places.len() - 1) as u8
+            }
+            None => return None,
+        };
+        self.places[usize::from(place)].name = name.into();
+        let places = &self.places;
+        self.by_name.insert_unique(fnv1a(name.as_bytes()), place, |&other| {
+            fnv1a(places[usize::from(other)].name.as_bytes())
+        });
+        Some(place)
+    }
+
+    /// A job goes that had this name.
+    pub fn release(&mut self, name: NameRef) {
+        let Some(place) = name.place() else { return };
+        self.places[place].jobs -= 1;
+        if self.places[place].jobs > 0 {
+            return;
+        }
+        let text = std::mem::take(&mut self.places[place].name);
+        let hash = fnv1a(text.as_bytes());
+        if let Ok(entry) = self.by_name.find_entry(hash, |&other| usize::from(other) == place) {
+            entry.remove();
+        }
+        self.free.push(place as u8);
+    }
+
+    /// The text of a name that a job has.
+    pub fn get(&self, name: NameRef) -> Option<&str> {
+        name.place().map(|place| &*self.places[place].name)
+    }
+
+    /// How many jobs have each name, in no order.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
+        let used = self.places.iter().filter(|place| place.jobs > 0);
+        used.map(|place| (&*place.name, place.jobs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Chance;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn names_are_what_was_taken_and_those_that_nobody_has_cost_nothing() {
+        let mut chance = Chance::new(7);
+        let mut names = JobNames::default();
+        let mut held: Vec<(NameRef, String)> = Vec::new();
+        for step in 0..20_000_u64 {
+            let growing = (step / 4000).is_multiple_of(2);
+            if chance.draw() % 10 < if growing { 7 } else { 3 } || held.is_empty() {
+                let name = format!("name {}", chance.draw() % 400);
+                held.push((names.take(&name), name));
+            } else {
+                let (name, _) = held.swap_remove(chance.draw() as usize % held.len());
+                names.release(name);
+            }
+        }
+        let mut counted = BTreeMap::new();
+        for (name, text) in &held {
+            if *name == NameRef::APART {
+                assert_eq!(names.get(*name), None);
+                continue;
+            }
+            assert_eq!(names.get(*name), Some(&**text));
+            *counted.entry(&**text).or_insert(0) += 1;
+        }
+        assert_eq!(names.counts().collect::<BTreeMap<_, _>>(), counted);
+        held.drain(..).for_each(|(name, _)| names.release(name));
+        assert_eq!((names.counts().count(), names.by_name.len()), (0, 0));
+        assert!(names.places.len() <= NAMES_MAX);
+    }
+
+    #[test]
+    fn a_queue_with_more_names_than_it_holds_says_which_stand_apart() {
+        let mut names = JobNames::default();
+        let held: Vec<NameRef> = (0..NAMES_MAX).map(|n| names.take(&n.to_string())).collect();
+        assert!(!held.contains(&NameRef::APART));
+        assert_eq!(names.take("one more"), NameRef::APART);
+        assert_eq!(names.take("7"), held[7]);
+        names.release(held[0]);
+        assert_eq!(names.take("one more"), held[0]);
+        assert_eq!(names.get(NameRef::default()), None);
+    }
+}

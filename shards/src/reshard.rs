@@ -1,0 +1,276 @@
+//! Another number of shards: what is needed of the logs of the old shards is written into logs of new ones,
+//! each queue's into the log of the shard that will own it.
+//!
+//! The old shards come one after the other. A log is replayed, and then its records are handed over once
+//! more, in order: what is needed of one is written by the code that gives up the beginning of a log
+//! ([`crate::keep`]), only into another log. So a job is in the new log as it stands, and what it
+//! points to follows it. Two rules make that right:
+//!
+//! 1. The addresses of the new logs begin above all of the old ones, so an old address means the same
+//!    in all logs, and the order of ends goes on.
+//! 2. A queue is on one shard, before and after; a record that is needed is about one queue.
+//!
+//! What is not a queue's is held until the end: schedules, of which a crash may have left two of one
+//! name; which jobs were completed and are forgotten; the highest id.
+
+use crate::cron_record::CronSet;
+use crate::id::{JobId, SLOTS, Slot};
+use crate::job::{State, Stored};
+use crate::kept_record::{Kept, Moved, PastIds};
+use crate::past::PAST_MAX;
+use crate::record::{Journal, Record};
+use crate::shard::Shard;
+use crate::upkeep::Upkeep;
+use crate::wire::Malformed;
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+/// The shard that has what belongs to no queue.
+const KEEPER: usize = 0;
+
+/// Ids of forgotten jobs written by one record.
+const PAST_BATCH: usize = 256;
+
+/// How much there is of everything that a log keeps. The same before and after, summed over the shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Contents {
+    /// Jobs, in the order of [`State::ALL`].
+    pub jobs: [u64; State::ALL.len()],
+    /// Queues that are paused.
+    pub paused: u64,
+    /// Limits of queues.
+    pub limits: u64,
+    /// Schedules.
+    pub crons: u64,
+    /// Webhooks.
+    pub webhooks: u64,
+}
+
+impl Contents {
+    /// Jobs in all states.
+    pub fn jobs_in_all(&self) -> u64 {
+        self.jobs.iter().sum()
+    }
+}
+
+impl AddAssign for Contents {
+    fn add_assign(&mut self, other: Self) {
+        self.jobs.iter_mut().zip(other.jobs).for_each(|(sum, jobs)| *sum += jobs);
+        self.paused += other.paused;
+        self.limits += other.limits;
+        self.crons += other.crons;
+        self.webhooks += other.webhooks;
+    }
+}
+
+impl Shard {
+    /// How much this shard has. A step per queue.
+    pub fn contents(&self) -> Contents {
+        let mut sum = Contents {
+            crons: self.crons.len() as u64,
+            webhooks: self.webhooks().count() as u64,
+            ..Contents::default()
+        };
+        for queue in self.queues() {
+            let limits = queue.limits.as_deref();
+            sum += Contents {
+                jobs: State::ALL.map(|state| queue.count(state)),
+                paused: u64::from(queue.is_paused()),
+                limits: limits.map_or(0, |limits| limits.all_set_in().count() as u64),
+                ..Contents::default()
+            };
+        }
+        sum
+    }
+}
+
+/// A schedule that waits for the others.
+struct HeldCron {
+    version: u64,
+    record: Vec<u8>,
+}
+
+/// Takes the one record that sets a schedule.
+struct OneRecord {
+    bytes: Vec<u8>,
+    position: u64,
+}
+
+impl Journal for OneRecord {
+    fn append(&mut self, record: &Record<'_>) -> Stored {
+        self.bytes.resize(record.encoded_len(), 0);
+        record.encode(&mut self.bytes);
+        Stored {
+            position: self.position,
+            record_bytes: self.bytes.len() as u32,
+            payload_bytes: record.payload_len() as u32,
+        }
+    }
+
+    fn require_sync(&mut self) {}
+
+    fn takes_more(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+        true
+    }
+
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+        true
+    }
+}
+
+/// What has been written of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The log that has it.
+    pub log: usize,
+    /// Whether a job was written as it stands.
+    pub job: bool,
+}
+
+/// The change from some shards to others.
+pub struct Reshard {
+    /// New shards by slot.
+    owners: Box<[u16]>,
+    /// Where the addresses of the new logs begin.
+    floor: u64,
+    crons: BTreeMap<Box<str>, HeldCron>,
+    /// Of each old shard, the newest first.
+    past: Vec<Vec<JobId>>,
+    highest: JobId,
+    contents: Contents,
+}
+
+impl Reshard {
+    /// To shards that own slots as `owner` says, with logs whose addresses begin at `floor`: above all
+    /// of the old ones, and in another span (see [`crate::Config::span_bits`]).
+    pub fn new(floor: u64, owner: impl Fn(Slot) -> usize) -> Self {
+        Self {
+            owners: (0..SLOTS).map(|slot| owner(Slot::at(slot)) as u16).collect(),
+            floor,
+            crons: BTreeMap::new(),
+            past: Vec::new(),
+            highest: JobId::default(),
+            contents: Contents::default(),
+        }
+    }
+
+    /// Writes what is needed of an old shard's record at `position` into the log of its new shard. To be
+    /// called for all records of the shard, in order, after `shard` has replayed all of them.
+    pub fn take<J: Journal>(
+        &mut self,
+        shard: &mut Shard,
+        position: u64,
+        bytes: &[u8],
+        logs: &mut [J],
+    ) -> Result<Option<Taken>, Malformed> {
+        let record = Record::decode(bytes)?;
+        let needs = shard.needs_of(position, &record);
+        if !needs.any() {
+            return Ok(None);
+        }
+        if let Record::CronSet(set) = &record {
+            self.hold_cron(shard, position, set, bytes)?;
+            return Ok(None);
+        }
+        let log = self.owner_of(&record)?;
+        shard.keep(position, bytes, &mut logs[log])?;
+        Ok(Some(Taken { log, job: needs.job.is_some() }))
+    }
+
+    /// The new shard of what a record is about.
+    fn owner_of(&self, record: &Record<'_>) -> Result<usize, Malformed> {
+        let slot = match record {
+            Record::Pushed(pushed) => pushed.id.slot(),
+            Record::CronRan(ran) => ran.pushed.id.slot(),
+            Record::Repeated(repeated) => repeated.next.pushed.id.slot(),
+            Record::Completed(ended) => ended.id.slot(),
+            Record::Buried(buried) => buried.id.slot(),
+            Record::Changed(changed) => changed.id().slot(),
+            Record::Kept(Kept::Job(kept)) => kept.pushed.id.slot(),
+            // A payload that jobs share is moved for no job in particular.
+            Record::Kept(Kept::Moved(Moved { record, .. })) => {
+                return self.owner_of(&Record::decode(record)?);
+            }
+            Record::Paused { queue, .. } | Record::Limited { queue, .. } => Slot::of_name(queue),
+            Record::WebhookAdded(_) => return Ok(KEEPER),
+            _ => return Err(Malformed("nothing can need a record of this kind")),
+        };
+        Ok(self.owner(slot))
+    }
+
+    fn owner(&self, slot: Slot) -> usize {
+        usize::from(self.owners[slot.index()])
+    }
+
+    /// The older of two schedules of one name is what a crash in the middle of its move has left.
+    fn hold_cron(
+        &mut self,
+        shard: &mut Shard,
+        position: u64,
+        set: &CronSet<'_>,
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
+        let mut record = OneRecord { bytes: Vec::new(), position: self.floor };
+        shard.keep(position, bytes, &mut record)?;
+        let version = set.version;
+        if self.crons.get(set.name).is_none_or(|known| known.version < version) {
+            let held = HeldCron { version, record: record.bytes };
+            self.crons.insert(set.name.into(), held);
+        }
+        Ok(())
+    }
+
+    /// All records of an old shard have been taken. Says what is still in its old log that should not be.
+    pub fn end_shard(&mut self, shard: &Shard) -> Result<(), String> {
+        let floor = shard.live.span_of(self.floor);
+        if let Some((span, bytes)) = shard.live.spans().find(|(span, _)| *span < floor) {
+            return Err(format!("{bytes} bytes are still needed of part {span} of its old log"));
+        }
+        self.past.push(shard.past.newest_first().collect());
+        self.highest = self.highest.max(shard.ids.highest());
+        self.contents += shard.contents();
+        Ok(())
+    }
+
+    /// Writes what was held. Returns how much the new shards have together, once they have replayed
+    /// their logs.
+    pub fn end<J: Journal>(mut self, logs: &mut [J]) -> Result<Contents, Malformed> {
+        for held in self.crons.values() {
+            let record = Record::decode(&held.record)?;
+            let Record::CronSet(set) = &record else { continue };
+            logs[self.owner(Slot::of_name(set.queue))].append(&record);
+        }
+        self.contents.crons = self.crons.len() as u64;
+        for (shard, log) in logs.iter_mut().enumerate() {
+            let mut bytes = Vec::new();
+            for ids in self.past_of(shard).chunks(PAST_BATCH) {
+                log.append(&Record::Kept(Kept::Past(PastIds::new(ids, &mut bytes))));
+            }
+            log.append(&Record::Kept(Kept::Ids { highest: self.highest }));
+        }
+        Ok(self.contents)
+    }
+
+    /// What a new shard remembers of jobs that were completed and are forgotten, the newest last. When
+    /// they were is known only for those of one old shard; of more than a shard remembers, it gets the
+    /// newest of each in turn.
+    fn past_of(&self, shard: usize) -> Vec<JobId> {
+        let own = |id: &&JobId| self.owner(id.slot()) == shard;
+        let mut rows: Vec<_> = self.past.iter().map(|row| row.iter().filter(own)).collect();
+        let mut ids = Vec::new();
+        loop {
+            let before = ids.len();
+            ids.extend(rows.iter_mut().filter_map(Iterator::next).copied());
+            if ids.len() == before || ids.len() >= PAST_MAX {
+                break;
+            }
+        }
+        ids.truncate(PAST_MAX);
+        ids.reverse();
+        ids
+    }
+}

@@ -1,0 +1,349 @@
+//! Who answers at the HTTP port while the shards are not there yet: a thread of its own, from the first
+//! moment of a start to the last moment before the shards take connections themselves.
+//!
+//! It says that the process lives, that it is not ready, and how far it is. All else it puts off with a
+//! time to come again. It accepts from the very sockets that the shards will accept from, so nobody who
+//! knocks in between is turned away.
+//!
+//! The other port has nobody: connections wait there until the shards take them. A client of MessagePack
+//! has one connection for long, sends its first command and waits for the answer, whenever it comes;
+//! refused, it would have to try again at times of its own.
+
+use super::http::date_of;
+use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing, TEXT};
+use crate::protocol::http1::head::{self, Head, Method};
+use crate::protocol::http1::target::Target;
+use crate::protocol::http1::{HEAD_BYTES_MAX, Problem};
+use corq_io::net::{self, ConnId, Connections, Event, Reactor};
+use std::collections::HashMap;
+use std::io;
+use std::net::TcpListener;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often it looks whether it may go.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long somebody may take to say what is wanted.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same once the shards are there.
+const LAST_PATIENCE: Duration = Duration::from_millis(500);
+
+/// The body of an answer to those who have to come again.
+const STARTING: &str = r#"{"ok":false,"error":"Server is starting"}"#;
+
+/// What it is told.
+#[derive(Debug, Default)]
+struct Told {
+    leave: AtomicBool,
+    progress: Mutex<String>,
+}
+
+/// The thread at the door. It is left alone when this is dropped without [`Door::leave`]: the process ends.
+#[derive(Debug)]
+pub struct Door {
+    told: Arc<Told>,
+    gone: Receiver<io::Result<()>>,
+}
+
+impl Door {
+    /// Answers all who come to `sockets`. `origin` is whose pages may read answers.
+    pub fn open(sockets: Vec<TcpListener>, origin: &str) -> io::Result<Self> {
+        let told = Arc::new(Told::default());
+        let keeper = Arc::clone(&told);
+        let standing = Standing::new(origin);
+        let (goes, gone) = channel();
+        thread::Builder::new().name("corq-door".into()).spawn(move || {
+            let outcome = Keeper::new(keeper, standing).and_then(|it| it.run(sockets, &goes));
+            // Nobody waits for the end of what follows the leave.
+            let _ = goes.send(outcome);
+        })?;
+        Ok(Self { told, gone })
+    }
+
+    /// How far the start is: words without quotes.
+    pub fn tell(&self, progress: String) {
+        *self.told.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+
+    /// The shards take over. Returns when everybody here has an answer, and nobody else is let in.
+    pub fn leave(self) -> io::Result<()> {
+        self.told.leave.store(true, Ordering::Release);
+        self.gone.recv().unwrap_or_else(|_| Err(io::Error::other("it has gone without a word")))
+    }
+}
+
+/// Somebody who has not said everything.
+struct Visitor {
+    since: Instant,
+    said: Vec<u8>,
+    seen: usize,
+}
+
+struct Keeper {
+    told: Arc<Told>,
+    standing: Standing,
+    reactor: Reactor,
+    visitors: HashMap<ConnId, Visitor>,
+}
+
+impl Keeper {
+    fn new(told: Arc<Told>, standing: Standing) -> io::Result<Self> {
+        let reactor = Reactor::new(net::Config {
+            ring_entries: 64,
+            connections_max: 1024,
+            buffers: 64,
+            buffer_bytes: 4096,
+            drain_ms: 1000,
+            linger_ms: 200,
+            ..net::Config::default()
+        })?;
+        Ok(Self { told, standing, reactor, visitors: HashMap::new() })
+    }
+
+    fn run(mut self, sockets: Vec<TcpListener>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
+        for socket in sockets {
+            self.reactor.add_listener(socket, 0);
+        }
+        let mut events = Vec::new();
+        let mut leaving = false;
+        loop {
+            self.wait(&mut events)?;
+            for event in events.drain(..) {
+                self.take(event);
+            }
+            if !leaving && self.told.leave.load(Ordering::Acquire) {
+                leaving = true;
+                self.reactor.leave_listeners();
+            }
+            let patience = if leaving { LAST_PATIENCE } else { PATIENCE };
+            let conns = &mut self.reactor.conns;
+            self.visitors.retain(|&conn, visitor| {
+                let waits = visitor.since.elapsed() < patience;
+                if !waits {
+                    conns.abort(conn);
+                }
+                waits
+            });
+            if leaving && !self.reactor.listens() && self.visitors.is_empty() {
+                // Whoever waits for it may have given up.
+                let _ = goes.send(Ok(()));
+                return self.finish();
+            }
+        }
+    }
+
+    /// The last answers go out, also to those who take them slowly.
+    fn finish(mut self) -> io::Result<()> {
+        let give_up = Instant::now() + LAST_PATIENCE;
+        let mut events = Vec::new();
+        while !self.reactor.conns.is_empty() && Instant::now() < give_up {
+            self.wait(&mut events)?;
+            for event in events.drain(..) {
+                self.take(event);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        let until = Instant::now() + LOOK;
+        let wait = pin!(self.reactor.wait(Some(until), events));
+        // A reactor that sleeps in its ring is done at the first poll.
+        match wait.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => Err(io::Error::other("the ring of the door has not waited")),
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Accepted { conn, .. } => {
+                let visitor = Visitor { since: Instant::now(), said: Vec::new(), seen: 0 };
+                self.visitors.insert(conn, visitor);
+            }
+            Event::Received { conn, chunk } => {
+                if let Some(visitor) = self.visitors.get_mut(&conn) {
+                    visitor.said.extend_from_slice(self.reactor.buffers.bytes(&chunk));
+                }
+                self.reactor.buffers.recycle(chunk);
+                self.hear(conn);
+            }
+            Event::Ended { conn, .. } => {
+                if self.visitors.remove(&conn).is_some() {
+                    self.reactor.conns.abort(conn);
+                }
+            }
+            Event::GivenAway { .. }
+            | Event::Drained { .. }
+            | Event::Closed { .. }
+            | Event::Woken
+            | Event::Disk { .. } => {}
+        }
+    }
+
+    /// Answers once the head of the request is there. Its body is not waited for.
+    fn hear(&mut self, conn: ConnId) {
+        let Some(Visitor { said, seen, .. }) = self.visitors.get_mut(&conn) else { return };
+        let empty = head::empty_lines(said);
+        said.drain(..empty);
+        let read = match head::read(said, seen) {
+            Ok(None) if said.len() <= HEAD_BYTES_MAX => return,
+            Ok(Some(head)) => Ok(reply_to(&head, &self.told)),
+            Ok(None) => Err(Problem { status: 431, text: "The head must be at most 32 KB" }),
+            Err(problem) => Err(problem),
+        };
+        let reply = read.unwrap_or_else(|Problem { status, text }| Reply {
+            status,
+            kind: JSON,
+            body: format!(r#"{{"ok":false,"error":"{text}"}}"#),
+            bodiless: false,
+        });
+        self.visitors.remove(&conn);
+        send(&mut self.reactor.conns, conn, &self.standing, &reply);
+    }
+}
+
+struct Reply {
+    status: u16,
+    kind: &'static str,
+    body: String,
+    bodiless: bool,
+}
+
+/// What somebody gets who comes before the shards do.
+fn reply_to(head: &Head<'_>, told: &Told) -> Reply {
+    let bodiless = head.method == Method::Head;
+    let asks = bodiless || head.method == Method::Get;
+    let progress = told.progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let (status, kind, body) = match Target::of(head.target).path {
+        "/healthz" | "/live" if asks => (200, TEXT, "OK".to_string()),
+        "/ready" if asks => {
+            let body = format!(
+                r#"{{"ok":false,"ready":false,"error":"Server is starting","reason":"recovering","progress":"{progress}"}}"#
+            );
+            (503, JSON, body)
+        }
+        "/health" if asks => {
+            let body = format!(
+                r#"{{"ok":false,"status":"starting","reason":"recovering","progress":"{progress}","version":"{}"}}"#,
+                env!("CARGO_PKG_VERSION")
+            );
+            (503, JSON, body)
+        }
+        _ => (503, JSON, STARTING.to_string()),
+    };
+    Reply { status, kind, body, bodiless }
+}
+
+fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Reply) {
+    let Some(out) = conns.output(conn) else { return };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let extra = if reply.status == 503 { "Retry-After: 1\r\n" } else { "" };
+    let body = reply.body.as_bytes();
+    let answer = Answer { status: reply.status, kind: reply.kind, extra, body };
+    let manner = Manner { bodiless: reply.bodiless, stay: false };
+    answer::write(out, standing, &date_of(now.as_secs()), &answer, manner);
+    conns.allow(conn, conns.appended(conn));
+    conns.close(conn);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    fn ask(address: std::net::SocketAddr, request: &str) -> String {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn get(path: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+    }
+
+    #[test]
+    fn it_lives_is_not_ready_and_puts_off_all_else() {
+        let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        let address = socket.local_addr().unwrap();
+        let door = Door::open(vec![socket], "*").unwrap();
+        door.tell("5 of 9 MB read".into());
+        assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
+        assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
+        let head = ask(address, "HEAD /ready HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 503") && head.ends_with("\r\n\r\n"), "{head}");
+        let ready = ask(address, &get("/ready"));
+        for part in [
+            "HTTP/1.1 503",
+            "Retry-After: 1\r\n",
+            "Connection: close",
+            r#""ready":false"#,
+            r#""reason":"recovering""#,
+            r#""progress":"5 of 9 MB read""#,
+        ] {
+            assert!(ready.contains(part), "{part}: {ready}");
+        }
+        assert!(ask(address, &get("/health")).contains(r#""status":"starting""#));
+        let push =
+            "POST /queues/q/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n{\"data\":123}";
+        for request in [push.to_string(), get("/jobs/1"), get("/nowhere")] {
+            let answer = ask(address, &request);
+            assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+            assert!(answer.ends_with(STARTING) && answer.contains("Retry-After"), "{answer}");
+        }
+        assert!(ask(address, "GET / HTTP/1.1\nHost: a\n\n").starts_with("HTTP/1.1 400"));
+        door.leave().unwrap();
+    }
+
+    /// Whoever has knocked is answered, by the one at the door or by those who come after.
+    #[test]
+    fn nobody_is_turned_away_when_it_leaves() {
+        let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        let address = socket.local_addr().unwrap();
+        let next = socket.try_clone().unwrap();
+        let door = Door::open(vec![socket], "*").unwrap();
+        let (enough, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let askers: Vec<_> = (0..4)
+            .map(|_| {
+                let enough = Arc::clone(&enough);
+                thread::spawn(move || {
+                    while !enough.load(Ordering::Acquire) {
+                        assert!(ask(address, &get("/healthz")).contains("OK"));
+                    }
+                })
+            })
+            .collect();
+        let late = thread::spawn({
+            let over = Arc::clone(&over);
+            move || {
+                // Those who come after accept from the same socket.
+                while !over.load(Ordering::Acquire) {
+                    let (mut socket, _) = next.accept().unwrap();
+                    let mut said = [0; 512];
+                    if socket.read(&mut said).unwrap_or(0) > 0 {
+                        socket.write_all(b"HTTP/1.1 200 OK\r\n\r\nOK, too").unwrap();
+                    }
+                }
+            }
+        });
+        assert!(ask(address, &get("/healthz")).contains("OK"));
+        door.leave().unwrap();
+        while !ask(address, &get("/healthz")).contains("OK, too") {}
+        enough.store(true, Ordering::Release);
+        for asker in askers {
+            asker.join().unwrap();
+        }
+        over.store(true, Ordering::Release);
+        drop(TcpStream::connect(address).unwrap());
+        late.join().unwrap();
+    }
+}

@@ -1,0 +1,94 @@
+//! Questions about a queue as a whole: what limits it, and what it has done by the minute.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::execute::{framed, write_data};
+use crate::protocol::reply;
+use corq_io::net::Connections;
+use corq_shards::job::State;
+
+/// What is answered for the time to wait where there is no rate.
+const NO_RATE: i64 = -2;
+
+impl Core {
+    /// `GetQueueLimits`.
+    pub(super) fn queue_limits(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+        jobs: u64,
+    ) {
+        let now_ms = self.now_ms;
+        let queue = self.engine.shard.queue(queue);
+        let limits = queue.and_then(|queue| queue.limits.as_deref());
+        let over = |until_ms: u64| until_ms > 0 && until_ms <= now_ms;
+        let rate = limits.and_then(corq_shards::Limits::rate).filter(|rate| !over(rate.until_ms));
+        let wait_ms = match (rate, limits) {
+            // The time of a rate that ends is until its end.
+            (Some(rate), _) if rate.until_ms > 0 => (rate.until_ms - now_ms) as i64,
+            (Some(_), Some(limits)) => limits.wait_ms(now_ms, jobs) as i64,
+            _ => NO_RATE,
+        };
+        let active_max = limits.and_then(corq_shards::Limits::active_max);
+        let active = queue.map_or(0, |queue| queue.count(State::Active));
+        self.respond(conns, asked.origin, |_, pen| {
+            write_data(pen, asked.req_id, "limits", |writer| {
+                writer.map(4);
+                writer.str("rateLimit");
+                match rate {
+                    None => writer.nil(),
+                    Some(rate) => {
+                        writer.map(2);
+                        writer.str("max");
+                        writer.uint(u64::from(rate.jobs));
+                        writer.str("duration");
+                        writer.uint(u64::from(rate.span_ms));
+                    }
+                }
+                writer.str("rateLimitTtl");
+                writer.int(wait_ms);
+                writer.str("concurrencyLimit");
+                writer.uint_or_nil(active_max.map(u64::from));
+                writer.str("maxed");
+                writer.bool(active_max.is_some_and(|max| active >= u64::from(max)));
+            });
+        });
+    }
+
+    /// `Metrics` of one queue.
+    pub(super) fn queue_metrics(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        (queue, failed): (&str, bool),
+        (start, end): (u64, u64),
+    ) {
+        let now_ms = self.now_ms;
+        let done = self.engine.shard.queue(queue).map(|queue| &queue.done[usize::from(failed)]);
+        let done = done.cloned().unwrap_or_default();
+        let counts = done.newest_first(now_ms, start, end);
+        self.respond(conns, asked.origin, |_, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("data");
+                writer.map(3);
+                writer.str("meta");
+                writer.map(3);
+                writer.str("count");
+                writer.uint(done.total);
+                writer.str("prevTS");
+                writer.uint(done.last_ms);
+                writer.str("prevCount");
+                writer.uint(done.last_count());
+                writer.str("data");
+                writer.array(counts.len());
+                for count in counts {
+                    writer.uint(count);
+                }
+                writer.str("count");
+                writer.uint(done.len(now_ms));
+            });
+        });
+    }
+}

@@ -1,0 +1,157 @@
+//! The memory of requests that are not there yet, for many connections together, and those of them that are frames and
+//! messages. Where there is no room left, the largest gives way: it is what the memory went to, and small
+//! requests go on as if nothing had happened. The allocator keeps what large ones took, for the next; when none have
+//! come for a while it gives that back.
+
+use super::core::Core;
+use super::session::Speech;
+use crate::protocol::websocket::Closing;
+use corq_io::memory;
+use corq_io::net::{ConnId, Connections};
+use std::collections::BTreeSet;
+
+/// Most bytes of frames and messages on their way to one shard.
+pub const FRAMES_BYTES_MAX: usize = 256 << 20;
+
+/// What a connection keeps for the next bytes is not counted up to here.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// More than this together leave enough behind to be given back.
+const LARGE_BYTES: usize = 32 << 20;
+
+/// Time after the last large ones until their memory is given back.
+const KEPT_MS: u64 = 10_000;
+
+const NO_ROOM: &str = "The frames of all connections are too large together";
+
+/// See the module.
+#[derive(Debug)]
+pub struct Partials {
+    /// Most bytes together.
+    bytes_max: usize,
+    bytes: usize,
+    by_size: BTreeSet<(usize, ConnId)>,
+    /// When there were many bytes last, if their memory has not been given back.
+    large_at_ms: Option<u64>,
+}
+
+impl Partials {
+    /// None, of which all together may have `bytes_max`.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: 0, by_size: BTreeSet::new(), large_at_ms: None }
+    }
+
+    /// Memory held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Notes that what a connection sends takes more or less memory than before.
+    pub fn note(&mut self, conn: ConnId, before: usize, now: usize) {
+        if before == now {
+            return;
+        }
+        if before > 0 {
+            self.by_size.remove(&(before, conn));
+        }
+        if now > 0 {
+            self.by_size.insert((now, conn));
+        }
+        self.bytes = self.bytes - before + now;
+    }
+
+    /// Gives back what large ones have left, once they have been gone for a while. Returns when to come again.
+    pub fn give_memory_back(&mut self, now_ms: u64) -> u64 {
+        if self.bytes > LARGE_BYTES {
+            self.large_at_ms = Some(now_ms);
+        }
+        let Some(at_ms) = self.large_at_ms else { return u64::MAX };
+        if now_ms < at_ms + KEPT_MS {
+            return at_ms + KEPT_MS;
+        }
+        // If another shard has done so just now, it was for all.
+        memory::give_back();
+        self.large_at_ms = None;
+        u64::MAX
+    }
+
+    /// Strikes out the largest if there is no room for all; whose it is.
+    pub fn crowd_out(&mut self) -> Option<ConnId> {
+        if self.bytes <= self.bytes_max {
+            return None;
+        }
+        let (bytes, conn) = self.by_size.pop_last()?;
+        self.bytes -= bytes;
+        Some(conn)
+    }
+}
+
+impl Core {
+    /// Notes what a connection holds of a frame or a message that is not there yet, and makes room if need be.
+    pub(super) fn note_partial(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let incoming = match (session.speech, session.stream) {
+            (Speech::Frames, _) => 0,
+            (Speech::WebSocket, Some(key)) => self.streams.incoming_bytes(key),
+            _ => return,
+        };
+        let held = session.pending.capacity() + incoming;
+        let held = if held > SMALL_BYTES { held } else { 0 };
+        if held == session.held_bytes {
+            return;
+        }
+        let before = std::mem::replace(&mut session.held_bytes, held);
+        self.frames.note(conn, before, held);
+        self.frames.give_memory_back(self.now_ms);
+        while let Some(largest) = self.frames.crowd_out() {
+            self.give_way(conns, largest);
+        }
+    }
+
+    fn give_way(&mut self, conns: &mut Connections, conn: ConnId) {
+        self.frames_crowded_out += 1;
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.held_bytes = 0;
+        session.pending = Vec::new();
+        match session.speech {
+            Speech::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
+            _ => {
+                let origin = self.origin(conn);
+                self.refuse(conns, origin, None, NO_ROOM);
+                self.finish_connection(conns, conn);
+            }
+        }
+    }
+
+    /// Forgets what a connection that goes has sent of a frame.
+    pub(super) fn drop_partial(&mut self, conn: ConnId) {
+        if let Some(session) = self.sessions.get(conn) {
+            let held = std::mem::take(&mut session.held_bytes);
+            self.frames.note(conn, held, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_gives_way_once_all_together_are_too_large() {
+        let conn = |index| ConnId { index, generation: 0 };
+        let mut partials = Partials::new(128 << 20);
+        for index in 0..8 {
+            partials.note(conn(index), 0, 1 << 20);
+        }
+        partials.note(conn(3), 1 << 20, 2 << 20);
+        partials.note(conn(9), 0, (128 << 20) - (9 << 20));
+        assert_eq!((partials.bytes(), partials.crowd_out()), ((128 << 20), None));
+        partials.note(conn(5), 1 << 20, 2 << 20);
+        assert_eq!(partials.crowd_out(), Some(conn(9)));
+        assert_eq!((partials.bytes(), partials.crowd_out()), (10 << 20, None));
+        for (index, bytes) in [1, 1, 1, 2, 1, 2, 1, 1].into_iter().enumerate() {
+            partials.note(conn(index as u32), bytes << 20, 0);
+        }
+        assert_eq!((partials.bytes(), partials.by_size.len()), (0, 0));
+    }
+}

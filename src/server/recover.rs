@@ -1,0 +1,162 @@
+//! The beginning of a shard: its log is opened, and replayed into it.
+
+use crate::config::{Config, Durability};
+use corq_io::log::{
+    DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery,
+};
+use corq_io::store::Store;
+use corq_shards::Shard;
+use corq_shards::wire::Malformed;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Records between two looks of a shard at [`Ascent`].
+const RECORDS_PER_LOOK: u64 = 1024;
+
+/// How far the shards are with their logs, for whoever waits for them; and whether they shall go on.
+#[derive(Debug)]
+pub struct Ascent {
+    shards: Box<[OfShard]>,
+    /// Bytes of all files.
+    bytes_all: u64,
+    given_up: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct OfShard {
+    bytes: AtomicU64,
+    jobs: AtomicU64,
+}
+
+impl Ascent {
+    /// Of so many shards, with their logs in `data` if they have any.
+    pub fn new(data: Option<&Path>, shards: usize) -> Self {
+        let paths = data
+            .into_iter()
+            .flat_map(|path| (0..shards).map(move |shard| DataDir::shard_path(path, shard as u16)));
+        let files = paths.filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
+        let segments = files.filter(|file| file.file_name().to_string_lossy().ends_with(".seg"));
+        let bytes = segments.filter_map(|file| file.metadata().ok()).map(|about| about.len());
+        Self {
+            shards: (0..shards).map(|_| OfShard::default()).collect(),
+            bytes_all: bytes.sum(),
+            given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// The shards need not go on.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether they need not.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Display for Ascent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |of: fn(&OfShard) -> &AtomicU64| -> u64 {
+            self.shards.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
+        };
+        let (bytes, jobs) = (sum(|shard| &shard.bytes), sum(|shard| &shard.jobs));
+        write!(f, "{} of {} MB read, {jobs} jobs", bytes >> 20, self.bytes_all >> 20)
+    }
+}
+
+/// What a shard is told.
+pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
+    corq_shards::Config {
+        completed_max: config.completed_max,
+        completed_retention_ms: config.completed_retention_ms,
+        span_bits: segment_bytes(config).trailing_zeros(),
+        chore_slice: corq_shards::SLICE,
+        seed,
+    }
+}
+
+/// Bytes per segment of every log.
+pub fn segment_bytes(config: &Config) -> u64 {
+    config.segment_mb << 20
+}
+
+/// Opens the log of shard `index`, in the data directory with this id, whose logs may be known to have
+/// been begun.
+pub fn open_log(
+    config: &Config,
+    (log_id, is_begun): (u64, bool),
+    index: usize,
+    ascent: &Ascent,
+    shard: &mut Shard,
+) -> Result<Log<Store>, String> {
+    let shards = ascent.shards.len();
+    let mode = match config.durability {
+        Durability::Written => Mode::Written,
+        Durability::Synced => Mode::Synced,
+    };
+    let store = match config.data_path() {
+        None => Store::Memory(MemoryDisk::new()),
+        Some(path) => Store::Files(
+            FileDisk::open(&path, index as u16, mode)
+                .map_err(|error| format!("cannot open its directory: {error}"))?,
+        ),
+    };
+    let settings = LogConfig {
+        log_id,
+        is_begun,
+        segment_bytes: segment_bytes(config),
+        cache_bytes: config.cache_bytes(shards),
+        fsync_interval_ms: config.fsync_interval_ms,
+        bytes_max: config.data_bytes_max(shards),
+        // What the jobs need is known once they are.
+        reserve_bytes: 2 * segment_bytes(config),
+        ..LogConfig::new(index as u16, mode)
+    };
+    let began = Instant::now();
+    let own = &ascent.shards[index];
+    let (mut records, mut bytes) = (0_u64, 0_u64);
+    let replay = |position: Position, record: &[u8]| {
+        records += 1;
+        bytes += record.len() as u64;
+        if records.is_multiple_of(RECORDS_PER_LOOK) {
+            own.bytes.store(bytes, Ordering::Relaxed);
+            own.jobs.store(shard.holdings().jobs as u64, Ordering::Relaxed);
+            if ascent.is_given_up() {
+                return Err(Malformed("the start was given up"));
+            }
+        }
+        shard.replay(position.0, record)
+    };
+    let (log, recovery) =
+        Log::open(&settings, store, replay).map_err(|error: OpenError| error.to_string())?;
+    if recovery.records > 0 {
+        tracing::info!(
+            "shard {index} recovered {} jobs from {} records in {} segments ({} MB) in {} ms",
+            shard.holdings().jobs,
+            recovery.records,
+            recovery.segments,
+            recovery.bytes >> 20,
+            began.elapsed().as_millis(),
+        );
+    }
+    warn_of_dropped(index, &recovery);
+    Ok(log)
+}
+
+/// Says what was cut off, if anything was.
+pub fn warn_of_dropped(index: usize, recovery: &Recovery) {
+    if let Some(dropped) = &recovery.dropped {
+        tracing::warn!(
+            "shard {index} dropped {} bytes from byte {} of {} on: {}; the torn tail of a crash, \
+             never acknowledged as synced",
+            dropped.bytes,
+            dropped.offset,
+            dropped.file,
+            dropped.reason,
+        );
+    }
+}

@@ -1,0 +1,378 @@
+// The npm client of this protocol, unmodified, against the real server. Run by bun, from a directory that has
+// the package:
+//
+//   suite.mjs PORT              everything but the restart
+//   suite.mjs PORT restart      asks, by the line "kill", for the server to be killed and started again under
+//                               running workers, and reads a line when that is done
+//   suite.mjs PORT wrong        shows a wrong token to a guarded server, then the right one, which is "secret"
+//
+// What a release does not have is left out by asking for it, so one script tries them all.
+
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+
+const require = createRequire(`${process.cwd()}/`);
+const { Queue, Worker, QueueEvents, UnrecoverableError } = require('bunqueue/client');
+const { version } = require('bunqueue/package.json');
+
+const [port, mode] = [Number(process.argv[2]), process.argv[3]];
+const connection = { host: '127.0.0.1', port };
+const DEADLINE_MS = 30_000;
+// Names of jobs stand beside their data from version 3 of the protocol on.
+const modern = Number(version.split('.')[1]) >= 9;
+
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function until(what, probe) {
+  const end = Date.now() + DEADLINE_MS;
+  while (Date.now() < end) {
+    const found = await probe();
+    if (found) return found;
+    await sleep(10);
+  }
+  throw new Error(`waited ${DEADLINE_MS} ms in vain: ${what}`);
+}
+
+const open = [];
+
+function queue(name, options = {}) {
+  const made = new Queue(name, { connection, ...options });
+  open.push(made);
+  return made;
+}
+
+function worker(name, process, options = {}) {
+  const made = new Worker(name, process, { connection, pollTimeout: 200, ...options });
+  made.on('error', () => {});
+  open.push(made);
+  return made;
+}
+
+const counts = (jobs) => jobs.getJobCountsAsync();
+
+const promises = {
+  async 'jobs are added, worked on at once, and their results read'() {
+    const jobs = queue('bun-invoices');
+    const one = await jobs.add('single', { n: 0 });
+    const many = await jobs.addBulk(
+      Array.from({ length: 39 }, (_, n) => ({ name: 'bulk', data: { n: n + 1 } })),
+    );
+    const ids = [one, ...many].map((job) => job.id);
+    assert.equal(new Set(ids).size, 40);
+    const [names, seen] = [new Set(), []];
+    const busy = worker(
+      'bun-invoices',
+      async (job) => {
+        names.add(job.name);
+        seen.push(job.data);
+        await job.updateProgress(50, 'half');
+        await job.log('working');
+        return { n: job.data.n * 2 };
+      },
+      { concurrency: 5 },
+    );
+    await until('all jobs', async () => (await counts(jobs)).completed === 40);
+    await busy.close();
+    assert.deepEqual([...names].sort(), ['bulk', 'single']);
+    // What the client puts beside the data is no part of them.
+    assert.ok(seen.every((data) => typeof data.n === 'number'), JSON.stringify(seen));
+    for (const [n, id] of ids.entries()) {
+      const job = await jobs.getJob(id);
+      assert.equal(await jobs.getJobState(id), 'completed');
+      assert.equal(job.name, n === 0 ? 'single' : 'bulk');
+      assert.equal(job.data.n, n);
+      if (modern) assert.deepEqual(job.returnvalue, { n: n * 2 });
+    }
+    const { logs } = await jobs.getJobLogs(ids[0]);
+    assert.equal(logs.length, 1);
+    await jobs.clearJobLogs(ids[0]);
+    assert.equal((await jobs.getJobLogs(ids[0])).logs.length, 0);
+  },
+
+  async 'data of any kind come back as they went'() {
+    const jobs = queue('bun-kinds');
+    const kinds = modern ? [7, 'text', [1, 2], null, { deep: [{ a: null }] }] : [{ deep: [{ a: null }] }];
+    const seen = [];
+    for (const data of kinds.filter((data) => data !== null)) await jobs.add('kind', data);
+    const busy = worker('bun-kinds', async (job) => {
+      seen.push(job.data);
+    });
+    const expected = kinds.filter((data) => data !== null);
+    await until('all kinds', async () => seen.length === expected.length);
+    assert.deepEqual(seen, expected);
+    await busy.close();
+  },
+
+  async 'failing jobs are retried, buried and retried from there'() {
+    const jobs = queue('bun-fragile');
+    const options = { attempts: 3, backoff: { type: 'fixed', delay: 1 } };
+    const hopeless = await jobs.add('hopeless', { n: 0 }, options);
+    const second = await jobs.add('second', { n: 1 }, options);
+    const fatal = await jobs.add('fatal', { n: 2 }, options);
+    const runs = [0, 0, 0];
+    const events = [];
+    const busy = worker('bun-fragile', async (job) => {
+      const { n } = job.data;
+      runs[n] += 1;
+      if (n === 2) throw new UnrecoverableError('never again');
+      if (n === 0 || runs[n] === 1) throw new Error(`run ${runs[n]} failed`);
+      return 'at last';
+    });
+    busy.on('failed', (job, error) => events.push([job.id, error.message]));
+    const is = async (job, state) => (await jobs.getJobState(job.id)) === state;
+    await until('the second', () => is(second, 'completed'));
+    await until('the hopeless', () => is(hopeless, 'failed'));
+    await until('the fatal', () => is(fatal, 'failed'));
+    await busy.close();
+    assert.deepEqual(runs, [3, 2, 1]);
+    assert.ok(events.some(([id, text]) => id === fatal.id && text === 'never again'));
+    const failed = await jobs.getFailedAsync();
+    assert.equal(failed.length, 2);
+    assert.equal(await jobs.retryDlqAsync(hopeless.id), 1);
+    // It waits, or is with a pull of the closed worker that the server does not yet know to be gone.
+    assert.ok(!(await is(hopeless, 'failed')));
+    const healer = worker('bun-fragile', async () => 'healed');
+    await until('the healed', () => is(hopeless, 'completed'));
+    await healer.close();
+    assert.equal(await jobs.purgeDlqAsync(), 1);
+  },
+
+  async 'delayed jobs come late, urgent ones early, and delays change'() {
+    const jobs = queue('bun-ordered');
+    const start = Date.now();
+    await jobs.add('job', { n: 3 }, { delay: 400, priority: 100 });
+    await jobs.add('job', { n: 2 });
+    await jobs.add('job', { n: 1 }, { priority: 5 });
+    const later = await jobs.add('job', { n: 4 }, { delay: 3_600_000 });
+    assert.equal(await jobs.getDelayedCount(), 2);
+    await jobs.changeJobDelay(later.id, 500);
+    const order = [];
+    const busy = worker('bun-ordered', async (job) => order.push([job.data.n, Date.now() - start]));
+    await until('four jobs', async () => order.length === 4);
+    await busy.close();
+    assert.deepEqual(order.map(([n]) => n), [1, 2, 3, 4]);
+    assert.ok(order[2][1] >= 399, `${order[2][1]}`);
+  },
+
+  async 'a queue is controlled and queried'() {
+    const jobs = queue('bun-control');
+    assert.equal((await jobs.add('one', { n: 1 }, { jobId: 'bun-order-7' })).id, 'bun-order-7');
+    assert.equal((await jobs.add('one', { n: 2 }, { jobId: 'bun-order-7' })).id, 'bun-order-7');
+    assert.equal(await jobs.countAsync(), 1);
+    assert.equal(await jobs.getJob('nobody'), null);
+    await jobs.pauseAsync?.() ?? jobs.pause();
+    await until('the pause', () => jobs.isPausedAsync());
+    await jobs.resumeAsync?.() ?? jobs.resume();
+    await until('the end of it', async () => !(await jobs.isPausedAsync()));
+    const later = await jobs.add('later', { n: 3 }, { delay: 3_600_000 });
+    await jobs.promoteJob(later.id);
+    assert.equal(await jobs.getJobState(later.id), 'waiting');
+    await jobs.changeJobPriority(later.id, { priority: 9 });
+    assert.equal((await jobs.getCountsPerPriorityAsync())['9'], 1);
+    await jobs.updateJobData(later.id, { n: 4 });
+    const found = await jobs.getJob(later.id);
+    assert.equal(found.data.n, 4);
+    // Before, it stands in the data, which this replaced.
+    if (modern) assert.equal(found.name, 'later');
+    for (let n = 0; n < 5; n++) await jobs.add('put off', { n }, { delay: 3_600_000 });
+    assert.equal((await jobs.getDelayedAsync(0, 10)).length, 5);
+    if (modern) assert.equal(await jobs.promoteJobs({ count: 2 }), 2);
+    else await jobs.promoteJobs();
+    await jobs.removeAsync('bun-order-7');
+    assert.ok((await jobs.drainAsync()) >= 2);
+    await jobs.obliterateAsync();
+    assert.equal(await jobs.countAsync(), 0);
+  },
+
+  async 'duplicates are told apart by their key'() {
+    const jobs = queue('bun-keys');
+    const add = (deduplication) => jobs.add('once', { n: 1 }, { deduplication, delay: 3_600_000 });
+    const first = await add({ id: 'k' });
+    assert.equal((await add({ id: 'k' })).id, first.id);
+    const replaced = await add({ id: 'k', replace: true });
+    assert.notEqual(replaced.id, first.id);
+    assert.equal(await jobs.getJobState(first.id), 'unknown');
+    if (jobs.getDeduplicationJobId && modern) {
+      assert.equal(await jobs.getDeduplicationJobId('k'), replaced.id);
+      assert.equal(await jobs.removeDeduplicationKey('k'), 1);
+      assert.equal(await jobs.getDeduplicationJobId('k'), null);
+    }
+    await jobs.obliterateAsync();
+  },
+
+  async 'a job is waited for until it is finished'() {
+    const jobs = queue('bun-finished');
+    const busy = worker('bun-finished', async (job) => {
+      await sleep(100);
+      return { n: job.data.n + 1 };
+    });
+    const job = await jobs.add('soon', { n: 1 });
+    assert.deepEqual(await job.waitUntilFinished(undefined, 20_000), { n: 2 });
+    await busy.close();
+  },
+
+  async 'schedules bring jobs on their cadence'() {
+    const jobs = queue('bun-clock');
+    await jobs.upsertJobScheduler('bun-tick', { every: 50 }, { name: 'tick', data: { n: 1 } });
+    const names = [];
+    const busy = worker('bun-clock', async (job) => names.push(job.name));
+    await until('three ticks', async () => names.length >= 3);
+    assert.ok(names.every((name) => name === 'tick'), `${names}`);
+    const found = await jobs.getJobScheduler('bun-tick');
+    assert.equal(found.id, 'bun-tick');
+    assert.ok((await jobs.getJobSchedulers()).some(({ id }) => id === 'bun-tick'));
+    assert.equal(await jobs.removeJobScheduler('bun-tick'), true);
+    assert.equal(await jobs.getJobScheduler('bun-tick'), null);
+    await busy.close();
+  },
+
+  async 'the rate and the number of jobs at a time are limited'() {
+    const jobs = queue('bun-limited');
+    if (jobs.setGlobalConcurrencyAsync) {
+      await jobs.setGlobalConcurrencyAsync(1);
+      if (modern) assert.equal(await jobs.getGlobalConcurrency(), 1);
+      await jobs.setGlobalRateLimitAsync(5, 2000);
+      if (modern) assert.deepEqual(await jobs.getGlobalRateLimit(), { max: 5, duration: 2000 });
+    } else {
+      jobs.setGlobalConcurrency(1);
+      jobs.setGlobalRateLimit(5, 2000);
+      await sleep(300);
+    }
+    let [active, most, done] = [0, 0, 0];
+    const start = Date.now();
+    const busy = worker(
+      'bun-limited',
+      async () => {
+        active += 1;
+        most = Math.max(most, active);
+        await sleep(5);
+        [active, done] = [active - 1, done + 1];
+      },
+      { concurrency: 10 },
+    );
+    await jobs.addBulk(Array.from({ length: 8 }, (_, n) => ({ name: 'slow', data: { n } })));
+    await until('all of them', async () => done === 8);
+    assert.equal(most, 1);
+    assert.ok(Date.now() - start >= 1000, `${Date.now() - start}`);
+    await busy.close();
+  },
+
+  async 'events are heard'() {
+    // Before, it hears those of an embedded queue only.
+    if (!modern) return;
+    const jobs = queue('bun-events');
+    const events = new QueueEvents('bun-events', { connection });
+    open.push(events);
+    const heard = [];
+    for (const name of ['waiting', 'active', 'completed', 'failed', 'progress']) {
+      events.on(name, (event) => heard.push([name, event.jobId]));
+    }
+    events.on('error', () => {});
+    if (events.waitUntilReady) await events.waitUntilReady();
+    const busy = worker('bun-events', async (job) => {
+      await job.updateProgress(50);
+      if (job.data.bad) throw new Error('bad');
+      return 'good';
+    });
+    await sleep(200);
+    const good = await jobs.add('good', {});
+    const bad = await jobs.add('bad', { bad: true }, { attempts: 1 });
+    const has = (name, job) => heard.some(([seen, id]) => seen === name && id === job.id);
+    await until('both ends', async () => has('completed', good) && has('failed', bad));
+    assert.ok(has('active', good) && has('progress', bad), JSON.stringify(heard));
+    await busy.close();
+  },
+
+  async 'the dead-letter queue is looked through and cleared one by one'() {
+    const jobs = queue('bun-dead');
+    if (!jobs.getDlqStatsAsync) return;
+    const ids = [];
+    for (let n = 0; n < 3; n++) ids.push((await jobs.add('dead', { n }, { attempts: 1 })).id);
+    const busy = worker('bun-dead', async () => {
+      throw new Error('no');
+    });
+    await until('three deaths', async () => (await counts(jobs)).failed === 3);
+    await busy.close();
+    assert.deepEqual((await jobs.getDlqJobsAsync()).map((job) => job.id), ids);
+    assert.equal(await jobs.removeDlqJobAsync(ids[0]), true);
+    assert.equal(await jobs.removeDlqJobAsync(ids[0]), false);
+    assert.equal(await jobs.retryDlqAsync(), 2);
+    await jobs.obliterateAsync();
+  },
+
+  async 'what a queue has done is counted by the minute'() {
+    const jobs = queue('bun-measured');
+    if (!jobs.getMetrics || !modern) return;
+    const busy = worker('bun-measured', async () => {});
+    await jobs.addBulk(Array.from({ length: 5 }, (_, n) => ({ name: 'one', data: { n } })));
+    await until('all of them', async () => (await counts(jobs)).completed === 5);
+    const metrics = await jobs.getMetrics('completed');
+    assert.equal(metrics.data.reduce((sum, count) => sum + count, 0), 5);
+    assert.equal(typeof (await jobs.trimEvents(10)), 'number');
+    assert.ok((await jobs.getWorkers()).length >= 1);
+    await busy.close();
+  },
+};
+
+/** Workers live through kills of the server, and nothing acknowledged is missing. */
+async function restart() {
+  const jobs = queue('bun-restart');
+  const entries = Array.from({ length: 300 }, (_, n) => ({
+    name: 'job',
+    data: { n },
+    opts: { attempts: 10, durable: true },
+  }));
+  const ids = (await jobs.addBulk(entries)).map((job) => job.id);
+  const done = [];
+  const work = async (job) => {
+    await sleep(2);
+    done.push(job.data.n);
+    return { n: job.data.n };
+  };
+  for (let n = 0; n < 2; n++) worker('bun-restart', work, { concurrency: 3, lockDuration: 1500 });
+  const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+  for (const part of [1, 2]) {
+    await until('some jobs', async () => done.length > (part * ids.length) / 4);
+    console.log('kill');
+    await lines.next();
+  }
+  await until('all jobs', async () => {
+    try {
+      return (await counts(jobs)).completed === ids.length;
+    } catch {
+      return false;
+    }
+  });
+  console.log('done');
+}
+
+async function wrongToken() {
+  const stranger = new Queue('bun-guarded', { connection: { ...connection, token: 'wrong' } });
+  await assert.rejects(stranger.add('no', {}));
+  stranger.close();
+  const friend = new Queue('bun-guarded', { connection: { ...connection, token: 'secret' } });
+  assert.ok((await friend.add('yes', {})).id);
+  friend.close();
+}
+
+let failed = 0;
+if (mode === 'restart') {
+  await restart();
+} else if (mode === 'wrong') {
+  await wrongToken();
+} else {
+  const only = process.argv[3];
+  for (const [name, promise] of Object.entries(promises)) {
+    if (only && !name.includes(only)) continue;
+    try {
+      await promise();
+      console.log(`ok      ${name}`);
+    } catch (error) {
+      failed += 1;
+      console.log(`FAILED  ${name}\n${error.stack}`);
+    }
+  }
+}
+for (const each of open) await Promise.race([each.close(), sleep(3000)]);
+process.exit(failed > 0 ? 1 : 0);

@@ -1,0 +1,83 @@
+//! A start that takes its time. The fear: a server that is taken for dead while it reads its log, that
+//! promises what it cannot do yet, or that cannot be stopped.
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Client, DEADLINE, Server, Start, get, until};
+
+/// Enough jobs for a log that takes a moment to read.
+const JOBS: u64 = 400_000;
+
+fn filled() -> Server {
+    let server = Start::new().env("SHARDS", 2).start();
+    let mut client = server.client();
+    for batch in 0..JOBS / 1000 {
+        let jobs: Vec<Value> = (0..1000).map(|n| json!({"data": n})).collect();
+        client.ok("PUSHB", json!({"queue": format!("q-{}", batch % 8), "jobs": jobs}));
+    }
+    server
+}
+
+fn counted(client: &mut Client) -> u64 {
+    let count = |n: u64| json!({"queue": format!("q-{n}")});
+    (0..8).map(|n| client.ok("Count", count(n))["count"].as_u64().unwrap()).sum()
+}
+
+/// Waits until it says that it reads its log. False if that was over before anybody looked.
+fn recovers(server: &Server) -> bool {
+    let answer = until("somebody is at the door", || get(server.http, "/ready"));
+    answer.contains(r#""reason":"recovering""#)
+}
+
+#[test]
+fn while_it_reads_its_log_it_lives_and_is_not_ready() {
+    let mut server = filled();
+    server.kill();
+    server.launch();
+    assert!(recovers(&server), "a log of {JOBS} jobs takes longer to read");
+    // A client of the other port waits, and is answered once somebody is there.
+    let mut client = until("the port is there", || Client::try_connect(server.tcp).ok());
+    client.send("Ping", json!({})).unwrap();
+    let (start, mut puts_off, mut progress) = (Instant::now(), 0, 0);
+    loop {
+        let alive = get(server.http, "/healthz").unwrap();
+        assert!(alive.starts_with("HTTP/1.1 200") && alive.ends_with("OK"), "{alive}");
+        let stats = get(server.http, "/stats").unwrap();
+        let ready = get(server.http, "/ready").unwrap();
+        if stats.starts_with("HTTP/1.1 503") {
+            assert!(stats.contains("Retry-After: 1") && stats.contains("Server is starting"));
+            puts_off += 1;
+        }
+        if ready.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        assert!(ready.contains(r#""ready":false"#), "{ready}");
+        progress += u32::from(ready.contains(" MB read, "));
+        assert!(start.elapsed() < DEADLINE);
+    }
+    assert!(puts_off > 0 && progress > 0, "{puts_off} {progress}");
+    // From here on nobody is.
+    for _ in 0..20 {
+        assert!(get(server.http, "/stats").unwrap().starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!(client.recv().unwrap()["ok"], true);
+    assert_eq!(counted(&mut client), JOBS);
+}
+
+#[test]
+fn a_stop_while_it_reads_its_log_ends_it_at_once() {
+    let mut server = filled();
+    server.kill();
+    server.launch();
+    assert!(recovers(&server), "a log of {JOBS} jobs takes longer to read");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait_for_end().code(), Some(0), "{}", server.output());
+    let words = "stopping on Terminate, before all shards had read their logs";
+    assert!(server.output().contains(words), "{}", server.output());
+    assert!(!server.output().contains("ERROR"), "{}", server.output());
+    server.start();
+    assert_eq!(counted(&mut server.client()), JOBS);
+}
