@@ -31,7 +31,7 @@ pub struct CronSet<'a> {
     pub version: u64,
     /// Its next run.
     pub next_run_ms: u64,
-    /// What else its jobs are pushed with, as [`template_of`] writes it; empty for nothing.
+    /// What else its jobs are pushed with, as `template_of` writes it; empty for nothing.
     pub template: &'a [u8],
 }
 

@@ -133,7 +133,8 @@ fn a_newest_segment_that_is_deleted_or_cut_after_a_kill_is_refused() {
             match cut {
                 None => fs::remove_file(&newest).unwrap(),
                 Some(bytes) => {
-                    File::options().write(true).open(&newest).unwrap().set_len(bytes).unwrap()
+                    let file = File::options().write(true).open(&newest).unwrap();
+                    file.set_len(bytes).unwrap();
                 }
             }
             let name = newest.file_name().unwrap().to_str().unwrap();

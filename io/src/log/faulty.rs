@@ -138,11 +138,12 @@ impl FaultyDisk {
             content.named = true;
             for sector in std::mem::take(&mut content.dirty) {
                 let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+                let is_new = !content.kept_at.contains_key(&sector);
                 let kept = &mut content.kept[range.clone()];
                 let survives = odds == 3 || odds > 0 && self.one_in(1 + odds);
                 if survives {
                     kept.copy_from_slice(&content.now[range]);
-                } else if kept.iter().all(|&byte| byte == 0) && self.one_in(4) {
+                } else if is_new && kept.iter().all(|&byte| byte == 0) && self.one_in(4) {
                     kept.fill_with(|| self.next() as u8);
                 }
             }

@@ -350,7 +350,9 @@ mod tests {
         data = DataDir::open(path, 2).unwrap();
         fs::create_dir(DataDir::shard_path(path, 0)).unwrap();
         let segments = [0, 1].map(|shard| DataDir::shard_path(path, shard).join("0.seg"));
-        segments.iter().for_each(|segment| fs::write(segment, "x").unwrap());
+        for segment in &segments {
+            fs::write(segment, "x").unwrap();
+        }
         data.set_begun(true).unwrap();
         drop(data);
         assert!(DataDir::open(path, 2).unwrap().is_begun());

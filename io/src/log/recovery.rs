@@ -363,9 +363,10 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         let file = file_name(file);
         if let Some(missed) = missed(rest, end, self.geometry) {
             let Missed { file, offset, reason, is_gone } = missed;
-            return Err(match is_gone {
-                true => OpenError::MissingSegment { file },
-                false => OpenError::Damaged { file, offset, reason },
+            return Err(if is_gone {
+                OpenError::MissingSegment { file }
+            } else {
+                OpenError::Damaged { file, offset, reason }
             });
         }
         if self.claim > end {

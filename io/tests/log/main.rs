@@ -1,6 +1,7 @@
 //! What the log promises, promise by promise, on a disk that fails on purpose and on real files.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod failing;
 mod files;
 mod forget;
 mod inspect;
