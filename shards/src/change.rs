@@ -191,14 +191,14 @@ impl Shard {
         change: &Change<'_>,
         out: &mut Out<'_, J>,
     ) -> bool {
-        let upkeep = self.upkeep();
+        let upkeep = || self.upkeep();
         match change {
             Change::Progress { message: None, .. } if self.jobs.slab[job].options == NONE => {
-                out.journal.takes_asides(JOB_BYTES, &upkeep)
+                out.journal.takes_asides(JOB_BYTES, upkeep)
             }
             _ => match change.text_bytes() {
                 0 => true,
-                bytes => out.journal.takes_more(bytes, &upkeep),
+                bytes => out.journal.takes_more(bytes, upkeep),
             },
         }
     }

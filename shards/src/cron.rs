@@ -164,7 +164,7 @@ impl Shard {
     ) {
         let template = command.job.map(template_of).unwrap_or_default();
         let texts = command.name.len() + command.queue.len() + command.data.len() + template.len();
-        if !out.journal.takes_more(2 * texts as u64 + JOB_BYTES, &self.upkeep()) {
+        if !out.journal.takes_more(2 * texts as u64 + JOB_BYTES, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -260,7 +260,7 @@ impl Shard {
             let in_time = due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms;
             let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
             let bytes = texts + cron.job().bytes() + JOB_BYTES;
-            if in_time && out.journal.takes_more(bytes, &self.upkeep()) {
+            if in_time && out.journal.takes_more(bytes, || self.upkeep()) {
                 self.run_cron(now_ms, index, out);
                 continue;
             }

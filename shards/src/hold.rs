@@ -163,11 +163,11 @@ impl Shard {
     /// Whether there is room for these ends. The record of a run that another follows is needed for
     /// the next one as well, so that a large result must find room that lasts.
     fn takes_acks<J: Journal>(&self, acks: &[Ack<'_>], out: &mut Out<'_, J>) -> bool {
-        let upkeep = self.upkeep();
+        let upkeep = || self.upkeep();
         let results: u64 = acks.iter().map(|ack| ack.result.len() as u64).sum();
         let count = acks.len() as u64;
-        if out.journal.takes_ends(results + count * END_BYTES, &upkeep)
-            && out.journal.takes_asides(results, &upkeep)
+        if out.journal.takes_ends(results + count * END_BYTES, upkeep)
+            && out.journal.takes_asides(results, upkeep)
         {
             return true;
         }
@@ -178,8 +178,8 @@ impl Shard {
         let lasting = runs().map(|ack| ack.result.len() as u64);
         let lasting: u64 = lasting.filter(|&bytes| bytes > TEXT_KEPT_BYTES as u64).sum();
         let ends = count * COMPLETED_BYTES + runs().count() as u64 * END_BYTES;
-        out.journal.takes_ends(results + ends, &upkeep)
-            && (lasting == 0 || out.journal.takes_asides(lasting, &upkeep))
+        out.journal.takes_ends(results + ends, upkeep)
+            && (lasting == 0 || out.journal.takes_asides(lasting, upkeep))
     }
 
     pub(crate) fn fail<J: Journal>(
@@ -194,7 +194,7 @@ impl Shard {
                 let refused = Reply::Refused { place: 0, refusal };
                 out.effects.replies.push((caller.request, refused));
             }
-            Ok(_) if !out.journal.takes_ends(END_BYTES, &self.upkeep()) => {
+            Ok(_) if !out.journal.takes_ends(END_BYTES, || self.upkeep()) => {
                 out.effects.replies.push((caller.request, FULL));
             }
             Ok(job) => {
@@ -205,7 +205,7 @@ impl Shard {
                 let lines_max = self.jobs.extras_of(job).and_then(|extras| extras.stack_lines_max);
                 let stack = fail.stack.first(lines_max.unwrap_or(u32::MAX));
                 let reason = Reason { error: fail.error, stack };
-                let fits = out.journal.takes_ends(END_BYTES + reason.bytes(), &self.upkeep());
+                let fits = out.journal.takes_ends(END_BYTES + reason.bytes(), || self.upkeep());
                 let reason = if fits { reason } else { reason.cut() };
                 self.fail_attempt(now_ms, job, reason, fail.unrecoverable, out);
                 out.effects.replies.push((caller.request, Reply::Done));
@@ -272,7 +272,7 @@ impl Shard {
             };
             let mut reason = reason.into();
             let short = reason.bytes() <= TEXT_KEPT_BYTES as u64;
-            if !short && !out.journal.takes_asides(reason.bytes(), &self.upkeep()) {
+            if !short && !out.journal.takes_asides(reason.bytes(), || self.upkeep()) {
                 reason = reason.cut();
             }
             let Reason { error, stack } = reason;

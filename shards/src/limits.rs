@@ -200,7 +200,7 @@ impl Shard {
         if !limits.map_or_else(|| Limits::default().has(limit), |limits| limits.has(limit)) {
             let set = !matches!(limit, Limit::Rate(None) | Limit::Active(None));
             let bytes = SETTING_BYTES + name.len() as u64;
-            if set && !out.journal.takes_asides(bytes, &self.upkeep()) {
+            if set && !out.journal.takes_asides(bytes, || self.upkeep()) {
                 out.effects.replies.push((caller.request, FULL));
                 return;
             }

@@ -42,12 +42,12 @@ pub trait Journal {
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
     /// `upkeep` is what those there are may still take; it goes before.
-    fn takes_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool;
+    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
     /// Whether there is room for `bytes` more that stay and that jobs bring with them as they go their
     /// way, for which a little is set aside: why they failed, that a queue is paused.
-    fn takes_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool;
+    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
-    fn takes_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool;
+    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
 }
 
 /// One fact.

@@ -109,15 +109,15 @@ impl Journal for OneRecord {
 
     fn require_sync(&mut self) {}
 
-    fn takes_more(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_asides(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 }

@@ -318,7 +318,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let bytes = jobs.iter().map(|job| job.bytes() + queue_name.len() as u64 + JOB_BYTES).sum();
-        if !out.journal.takes_more(bytes, &self.upkeep()) {
+        if !out.journal.takes_more(bytes, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -375,7 +375,7 @@ impl Shard {
         let known = self.queues.find(name);
         if known.is_some_and(|queue| self.queues[queue].is_paused()) != paused {
             let bytes = if paused { SETTING_BYTES + name.len() as u64 } else { 0 };
-            if bytes > 0 && !out.journal.takes_asides(bytes, &self.upkeep()) {
+            if bytes > 0 && !out.journal.takes_asides(bytes, || self.upkeep()) {
                 out.effects.replies.push((caller.request, FULL));
                 return;
             }

@@ -27,7 +27,7 @@ impl Shard {
         // Before anything is delivered: a job that leaves must still be there when its delivery is written.
         // What ends jobs waits while there is no room for a slice of it.
         let bytes = (self.config.chore_slice + 2 * SLICE) * SLICE_END_BYTES;
-        let takes_ends = out.journal.takes_ends(bytes, &self.upkeep());
+        let takes_ends = out.journal.takes_ends(bytes, || self.upkeep());
         if takes_ends {
             self.work_on_chores(now_ms, out);
             self.end_delays_and_lives(now_ms, out);

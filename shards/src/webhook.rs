@@ -166,7 +166,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let bytes = command.url.len() as u64 + JOB_BYTES;
-        if !out.journal.takes_more(bytes, &self.upkeep()) {
+        if !out.journal.takes_more(bytes, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }

@@ -11,6 +11,9 @@ use corq_shards::upkeep::Upkeep;
 
 /// A log without this much room for what comes, and none to be had, is full.
 const ROOM_BYTES: u64 = 1 << 20;
+/// By how much the needs may rise, and the room fall, with each byte that is appended: a job of 60 bytes
+/// may come to take ten times as much ([`corq_shards::upkeep`]).
+const NEEDS_PER_BYTE: u64 = 16;
 
 /// The log, and what its lack of room has come to.
 pub struct Book<D = Store>(pub Log<D>, pub Lack);
@@ -28,6 +31,9 @@ pub struct Lack {
     pub residue_bytes: u64,
     /// Reclaiming has ended: see its reason in the log.
     pub stopped: bool,
+    /// Up to this address of the head, there is room for whatever is not larger than `ample_bytes`.
+    ample_until: u64,
+    ample_bytes: u64,
 }
 
 impl<D: Disk> Book<D> {
@@ -49,6 +55,25 @@ impl<D: Disk> Book<D> {
         }
     }
 
+    /// Once per turn: what room there must be from now on, and how far nobody need ask for it.
+    pub fn note_needs(&mut self, upkeep: &Upkeep) {
+        let room = self.room();
+        let reserve = room.for_more(0, upkeep);
+        self.0.reserve(reserve);
+        // What is not written and yet changes the needs, pulls without locks and ends of retention, does
+        // so by less than this in a turn.
+        let spared = room.room.saturating_sub(reserve + room.segment / 16);
+        self.1.ample_until = self.0.head().0 + spared / NEEDS_PER_BYTE;
+        self.1.ample_bytes = upkeep.largest;
+    }
+
+    /// Whether there is plenty of room: most commands need not know how much.
+    #[inline]
+    fn is_ample(&self, bytes: u64) -> bool {
+        let until = self.0.head().0 + bytes;
+        until <= self.1.ample_until && bytes <= self.1.ample_bytes && !self.1.behind
+    }
+
     /// Whether there is, or can be made, as much room as is `needed` of a log like this.
     fn makes_room(&mut self, needed: impl Fn(&Room) -> u64) -> bool {
         let room = self.room();
@@ -56,6 +81,32 @@ impl<D: Disk> Book<D> {
         room.room >= needed(&room)
             || self.0.make_room(needed(&room))
             || self.0.has_room(needed(&self.room()))
+    }
+
+    #[cold]
+    fn finds_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        let finds = self.makes_room(|room| room.for_more(bytes, upkeep));
+        self.1.wanted_bytes = if finds { 0 } else { self.1.wanted_bytes.max(bytes) };
+        finds
+    }
+
+    #[cold]
+    fn finds_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        self.makes_room(|room| room.for_asides(bytes, upkeep))
+    }
+
+    #[cold]
+    fn finds_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        if self.1.behind {
+            return false;
+        }
+        if self.makes_room(|room| room.behind_ends(upkeep) + bytes) {
+            return true;
+        }
+        let room = self.room();
+        // With nothing to be gained there is no walk that could need more than this.
+        let least = room.of_segment(room.segment, upkeep) + bytes;
+        !self.has_to_gain(upkeep) && room.room >= least
     }
 
     /// Whether pushes are refused for want of room: not whether a very large one was.
@@ -114,29 +165,18 @@ impl<D: Disk> Journal for Book<D> {
         self.0.require_sync();
     }
 
-    fn takes_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        if bytes == 0 {
-            return true;
-        }
-        let takes = self.makes_room(|room| room.for_more(bytes, upkeep));
-        self.1.wanted_bytes = if takes { 0 } else { self.1.wanted_bytes.max(bytes) };
-        takes
+    #[inline]
+    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
+        bytes == 0 || self.is_ample(bytes) || self.finds_more(bytes, &upkeep())
     }
 
-    fn takes_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        bytes == 0 || self.makes_room(|room| room.for_asides(bytes, upkeep))
+    #[inline]
+    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
+        bytes == 0 || self.is_ample(bytes) || self.finds_asides(bytes, &upkeep())
     }
 
-    fn takes_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        if self.1.behind {
-            return false;
-        }
-        if self.makes_room(|room| room.behind_ends(upkeep) + bytes) {
-            return true;
-        }
-        let room = self.room();
-        // With nothing to be gained there is no walk that could need more than this.
-        let least = room.of_segment(room.segment, upkeep) + bytes;
-        !self.has_to_gain(upkeep) && room.room >= least
+    #[inline]
+    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
+        self.is_ample(bytes) || self.finds_ends(bytes, &upkeep())
     }
 }

@@ -84,10 +84,9 @@ impl Core {
     pub fn reclaim(&mut self) -> u64 {
         let Engine { shard, book } = &mut self.engine;
         let upkeep = shard.upkeep();
-        let reserve = book.room().for_more(0, &upkeep);
-        book.0.reserve(reserve);
         let stopped = book.1.stopped || self.stopping;
         book.1.behind = false;
+        book.note_needs(&upkeep);
         let Some(oldest) = book.0.oldest().filter(|_| !stopped) else { return u64::MAX };
         let needed_there = shard.needed_in_span_of(oldest.start.0);
         let pressed = book.is_pressed(&upkeep);

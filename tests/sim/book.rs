@@ -42,15 +42,15 @@ impl Journal for Book {
         }
     }
 
-    fn takes_more(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_asides(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 

@@ -43,6 +43,9 @@ pub trait Disk {
     /// Sets one more file aside, its room taken from the file system.
     fn set_aside(&mut self, bytes: u64) -> io::Result<()>;
 
+    /// Removes the file that was set aside last, if there is one.
+    fn drop_spare(&mut self) -> io::Result<()>;
+
     /// Bytes that the file system still has; 0 if nobody can tell.
     fn free_bytes(&mut self) -> u64;
 

@@ -314,6 +314,11 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
+    fn drop_spare(&mut self) -> io::Result<()> {
+        self.spares.pop_back();
+        Ok(())
+    }
+
     fn free_bytes(&mut self) -> u64 {
         0
     }

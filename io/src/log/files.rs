@@ -220,6 +220,11 @@ impl Disk for FileDisk {
         Ok(())
     }
 
+    fn drop_spare(&mut self) -> io::Result<()> {
+        let Some(name) = self.spares.pop_back() else { return Ok(()) };
+        fs::remove_file(self.path.join(name))
+    }
+
     fn free_bytes(&mut self) -> u64 {
         // SAFETY: all fields are numbers, for which zero is a value.
         let mut about: libc::statvfs = unsafe { std::mem::zeroed() };

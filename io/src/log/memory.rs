@@ -47,6 +47,11 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn drop_spare(&mut self) -> io::Result<()> {
+        self.spares.pop_back();
+        Ok(())
+    }
+
     fn free_bytes(&mut self) -> u64 {
         u64::MAX
     }

@@ -102,6 +102,26 @@ impl Stock {
         }
     }
 
+    /// Removes a file that was set aside for needs that have gone since: more than a segment beyond what
+    /// is kept when one retires, so that none is removed only to be made again.
+    pub(super) fn give_back(
+        &mut self,
+        head: Position,
+        reserve_bytes: u64,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> io::Result<()> {
+        let bytes = self.geometry.segment_bytes;
+        if self.spares == 0 || self.room_bytes(head) < reserve_bytes + 2 * bytes {
+            return Ok(());
+        }
+        disk.drop_spare()?;
+        self.spares -= 1;
+        counters.disk_bytes -= bytes;
+        self.retry_ms = 0;
+        Ok(())
+    }
+
     /// Sets one more file aside, if there is room for it.
     fn add_one(&mut self, disk: &mut impl Disk, counters: &mut Counters) -> bool {
         let bytes = self.geometry.segment_bytes;

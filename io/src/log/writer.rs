@@ -191,6 +191,12 @@ impl Writer {
             if self.reserve_bytes > 0 && self.closing == Closing::No {
                 self.stock.make_room(tail.head(), self.reserve_bytes, disk, counters);
                 self.stock.try_again(disk, counters);
+                let given = self.stock.give_back(tail.head(), self.reserve_bytes, disk, counters);
+                given.map_err(|error| LogError {
+                    operation: "removal",
+                    file: "a file that was set aside".into(),
+                    errno: error.raw_os_error().unwrap_or(libc::EIO),
+                })?;
             }
             if self.wants_note(tail.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
                 tail.note(0);

@@ -47,13 +47,13 @@ impl Journal for Memory {
     fn require_sync(&mut self) {
         self.syncs += 1;
     }
-    fn takes_more(&mut self, bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_more(&mut self, bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         !self.full.0 || bytes == 0
     }
-    fn takes_asides(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         !self.full.1 && !self.no_asides
     }
-    fn takes_ends(&mut self, _bytes: u64, _upkeep: &Upkeep) -> bool {
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         !self.full.1
     }
 }
