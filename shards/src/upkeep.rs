@@ -5,6 +5,7 @@
 //! Counted per job by its worst: a job that fails with a text of [`TEXT_KEPT_BYTES`] and is written
 //! again. Longer texts, results and lines of logs are judged when they come.
 
+use crate::live::LARGE_BYTES;
 use crate::shard::Shard;
 
 /// What of the reason for a failure is always kept: enough for those that the server gives itself.
@@ -43,7 +44,7 @@ pub struct Upkeep {
     pub rewriting: u64,
     /// By which they may grow, rewriting included, whoever asks for nothing new.
     pub growth: u64,
-    /// Of the largest record that was ever needed.
+    /// No record that is needed is larger.
     pub largest: u64,
     /// Of the needed records that are large.
     pub large: u64,
@@ -67,7 +68,8 @@ impl Shard {
             live: self.live.total(),
             rewriting,
             growth: growth + self.evictions_to_tell,
-            largest: self.live.largest(),
+            // All that is not large is no larger than that; what is, no larger than all of it.
+            largest: self.live.largest().min(self.live.large().max(LARGE_BYTES)),
             large: self.live.large(),
         }
     }

@@ -65,6 +65,9 @@ impl<D: Disk> Book<D> {
         let spared = room.room.saturating_sub(reserve + room.segment / 16);
         self.1.ample_until = self.0.head().0 + spared / NEEDS_PER_BYTE;
         self.1.ample_bytes = upkeep.largest;
+        if !self.0.lacks_space() {
+            self.1.wanted_bytes = 0;
+        }
     }
 
     /// Whether there is plenty of room: most commands need not know how much.
@@ -86,7 +89,9 @@ impl<D: Disk> Book<D> {
     #[cold]
     fn finds_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
         let finds = self.makes_room(|room| room.for_more(bytes, upkeep));
-        self.1.wanted_bytes = if finds { 0 } else { self.1.wanted_bytes.max(bytes) };
+        // For a batch without measure not all that was done is forgotten.
+        let wanted = self.1.wanted_bytes.max(bytes.min(self.0.segment_bytes()));
+        self.1.wanted_bytes = if finds { 0 } else { wanted };
         finds
     }
 
@@ -117,11 +122,17 @@ impl<D: Disk> Book<D> {
 
     /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
     /// make some more, so that the next job needs no other walk.
-    pub fn is_crowded(&self, upkeep: &Upkeep, already: bool) -> bool {
+    pub fn is_crowded(&mut self, upkeep: &Upkeep, already: bool) -> bool {
+        // What gives way to a log that is reclaimed no more is lost for nothing.
+        if !self.0.lacks_space() || self.1.stopped {
+            return false;
+        }
         let room = self.room();
         let least = ROOM_BYTES.max(self.1.wanted_bytes);
         let least = if already { least + room.segment / 2 } else { least };
-        self.0.lacks_space() && room.to_come(upkeep) < least as i64
+        // Some of what is dead stays so until more is.
+        let stays = room.room < room.for_more(least, upkeep) && !self.has_to_gain(upkeep);
+        stays || room.to_come(upkeep) < least as i64
     }
 
     /// Whether a walk through the log would bring back room worth the while.
@@ -129,7 +140,8 @@ impl<D: Disk> Book<D> {
         let room = self.room();
         let dead = room.dead(upkeep);
         self.1.residue_bytes = self.1.residue_bytes.min(dead);
-        !self.1.stopped && dead > self.1.residue_bytes + room.segment / 8
+        let gain = dead > self.1.residue_bytes + room.segment / 8;
+        gain && self.0.has_older() && !self.1.stopped
     }
 
     /// Whether nothing more may be begun until there is room: what is under way still has some.
@@ -144,7 +156,7 @@ impl<D: Disk> Book<D> {
         let upkeep = shard.upkeep();
         // Completed jobs that are there make room as well, which takes some turns.
         let waits_for = self.has_to_gain(&upkeep)
-            || shard.has_history() && self.is_crowded(&upkeep, false) && !self.1.stopped;
+            || shard.has_history() && self.is_crowded(&upkeep, false);
         self.1.behind || waits_for && self.room().is_strained(&upkeep, self.1.strained)
     }
 }

@@ -255,6 +255,34 @@ fn workers_alone_bring_a_full_disk_back() {
     }
 }
 
+/// One job fills the smallest log there may be, and the next one finds its room all the same: what is done
+/// gives way, and what was once large costs nothing once it is gone.
+#[test]
+fn the_smallest_log_takes_one_of_the_largest_jobs_after_another() {
+    let mut server = bounded(80).start();
+    let mut client = server.client();
+    let data = text('l', 10_000_000);
+    for round in 0..8 {
+        let id = until("the job is taken", || push(&mut client, &data).ok());
+        if round == 4 {
+            server.kill();
+            server.start();
+            client = server.client();
+        }
+        let (ids, tokens) = pull_some(&mut client, "q", 1);
+        assert_eq!(ids, [json!(id)]);
+        if round % 2 == 0 {
+            client.ok("ACK", json!({"id": id, "token": tokens[0], "result": text('r', 4000)}));
+        } else {
+            let fail = json!({"id": id, "token": tokens[0], "error": text('e', 4000)});
+            client.ok("FAIL", fail);
+            client.ok("Cancel", json!({"id": id}));
+        }
+    }
+    resumes(&server, &mut client);
+    assert!(disk_bytes(&server.data) <= 80 << 20);
+}
+
 /// Every failure is taken, whatever its text; short reasons are kept, long ones where there is room.
 #[test]
 fn every_job_of_a_full_disk_can_fail_with_a_long_reason() {

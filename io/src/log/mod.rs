@@ -445,6 +445,12 @@ impl<D: Disk> Log<D> {
         Some(start..oldest.end)
     }
 
+    /// Whether there is a segment besides the one that is being written: one that can be given up, or is
+    /// on its way out.
+    pub fn has_older(&self) -> bool {
+        self.writer.stock.segments.len() > 1 || self.writer.leaving.is_some()
+    }
+
     /// Nothing of the oldest segment is needed any more but what has been appended since. It goes once
     /// all that is on the disk and nobody reads from it; its file is set aside, or removed.
     ///
