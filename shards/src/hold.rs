@@ -173,7 +173,7 @@ impl Shard {
         }
         // Only now is it worth while to look at each.
         let next =
-            |ack: &Ack<'_>| self.jobs.find(ack.job).filter(|&job| self.has_next_run(job)).is_some();
+            |ack: &Ack<'_>| self.jobs.find(ack.job).is_some_and(|job| self.has_next_run(job));
         let runs = || acks.iter().filter(|ack| next(ack));
         let lasting = runs().map(|ack| ack.result.len() as u64);
         let lasting: u64 = lasting.filter(|&bytes| bytes > TEXT_KEPT_BYTES as u64).sum();

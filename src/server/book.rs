@@ -31,6 +31,8 @@ pub struct Lack {
     pub residue_bytes: u64,
     /// Reclaiming has ended: see its reason in the log.
     pub stopped: bool,
+    /// There was no room to write the oldest segment again, which has been said. Nobody waits for that.
+    pub stuck: bool,
     /// Up to this address of the head, there is room for whatever is not larger than `ample_bytes`.
     ample_until: u64,
     ample_bytes: u64,
@@ -47,7 +49,7 @@ impl<D: Disk> Book<D> {
         let log = &self.0;
         Room {
             segment: log.segment_bytes(),
-            room: log.room_bytes(),
+            free: log.room_bytes(),
             filled: log.filled_bytes(),
             loose: log.loose_bytes(),
             block: log.block_overhead_bytes(),
@@ -62,7 +64,7 @@ impl<D: Disk> Book<D> {
         self.0.reserve(reserve);
         // What is not written and yet changes the needs, pulls without locks and ends of retention, does
         // so by less than this in a turn.
-        let spared = room.room.saturating_sub(reserve + room.segment / 16);
+        let spared = room.free.saturating_sub(reserve + room.segment / 16);
         self.1.ample_until = self.0.head().0 + spared / NEEDS_PER_BYTE;
         self.1.ample_bytes = upkeep.largest;
         if !self.0.lacks_space() {
@@ -81,7 +83,7 @@ impl<D: Disk> Book<D> {
     fn makes_room(&mut self, needed: impl Fn(&Room) -> u64) -> bool {
         let room = self.room();
         // A disk that gives no more says how little it has, and with that less may be needed.
-        room.room >= needed(&room)
+        room.free >= needed(&room)
             || self.0.make_room(needed(&room))
             || self.0.has_room(needed(&self.room()))
     }
@@ -111,13 +113,13 @@ impl<D: Disk> Book<D> {
         let room = self.room();
         // With nothing to be gained there is no walk that could need more than this.
         let least = room.of_segment(room.segment, upkeep) + bytes;
-        !self.has_to_gain(upkeep) && room.room >= least
+        !self.has_to_gain(upkeep) && room.free >= least
     }
 
     /// Whether pushes are refused for want of room: not whether a very large one was.
     pub fn is_full(&self, upkeep: &Upkeep) -> bool {
         let room = self.room();
-        self.0.lacks_space() && room.room < room.for_more(ROOM_BYTES, upkeep)
+        self.0.lacks_space() && room.free < room.for_more(ROOM_BYTES, upkeep)
     }
 
     /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
@@ -131,8 +133,8 @@ impl<D: Disk> Book<D> {
         let least = ROOM_BYTES.max(self.1.wanted_bytes);
         let least = if already { least + room.segment / 2 } else { least };
         // Some of what is dead stays so until more is.
-        let stays = room.room < room.for_more(least, upkeep) && !self.has_to_gain(upkeep);
-        stays || room.to_come(upkeep) < least as i64
+        let stays = room.free < room.for_more(least, upkeep) && !self.has_to_gain(upkeep);
+        stays || room.left_to_come(upkeep) < least as i64
     }
 
     /// Whether a walk through the log would bring back room worth the while.
@@ -141,13 +143,14 @@ impl<D: Disk> Book<D> {
         let dead = room.dead(upkeep);
         self.1.residue_bytes = self.1.residue_bytes.min(dead);
         let gain = dead > self.1.residue_bytes + room.segment / 8;
-        gain && self.0.has_older() && !self.1.stopped
+        gain && self.0.has_older() && !self.1.stopped && !self.1.stuck
     }
 
     /// Whether nothing more may be begun until there is room: what is under way still has some.
     #[inline]
     pub fn is_strained(&mut self, shard: &Shard) -> bool {
-        self.1.strained = self.0.lacks_space() && self.is_strained_by(shard);
+        // A debt stays one when a file has just come back: who is let in must not be refused for it.
+        self.1.strained = self.1.behind || self.0.lacks_space() && self.is_strained_by(shard);
         self.1.strained
     }
 
@@ -155,9 +158,9 @@ impl<D: Disk> Book<D> {
     fn is_strained_by(&mut self, shard: &Shard) -> bool {
         let upkeep = shard.upkeep();
         // Completed jobs that are there make room as well, which takes some turns.
-        let waits_for = self.has_to_gain(&upkeep)
-            || shard.has_history() && self.is_crowded(&upkeep, false);
-        self.1.behind || waits_for && self.room().is_strained(&upkeep, self.1.strained)
+        let waits_for =
+            self.has_to_gain(&upkeep) || shard.has_history() && self.is_crowded(&upkeep, false);
+        waits_for && self.room().is_strained(&upkeep, self.1.strained)
     }
 }
 

@@ -150,7 +150,7 @@ impl Bed {
             let count = (100_000 / bytes).clamp(1, 200);
             let batch: Vec<NewJob<'_>> = (0..count)
                 .map(|_| NewJob {
-                    data: &data[..1 + dice.below(bytes) as usize],
+                    data: &data[..=dice.below(bytes) as usize],
                     max_attempts: 3,
                     backoff_ms: 0,
                     ..NewJob::default()

@@ -106,7 +106,11 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Counter,
         "Completed jobs forgotten early because the disk is full",
     ),
-    ("log_strained", Kind::Gauge, "Shards where commands wait for room that reclaiming brings back"),
+    (
+        "log_strained",
+        Kind::Gauge,
+        "Shards where commands wait for room that reclaiming brings back",
+    ),
     ("mail_put_off_batches", Kind::Gauge, "Batches from other shards that wait for it as well"),
     ("log_disk_bytes", Kind::Gauge, "Size of the log on disk"),
     ("log_unwritten_bytes", Kind::Gauge, "Bytes that wait to be written"),

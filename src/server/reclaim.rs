@@ -33,8 +33,6 @@ pub struct Reclaim {
     /// All records of the oldest segment have been handed over.
     ending: bool,
     walk: Walk,
-    /// There was no room to write the oldest segment again, which has been said.
-    stuck: bool,
     /// A record on its way from the beginning of the log to its end.
     record: Vec<u8>,
     /// Bytes of records that were written again.
@@ -82,6 +80,13 @@ fn size_of(used: u64, needed: u64, segment_bytes: u64) -> Size {
 impl Core {
     /// One slice. Returns when to come again, in milliseconds since the epoch.
     pub fn reclaim(&mut self) -> u64 {
+        let next_ms = self.reclaim_slice();
+        // Whoever waits is let in by a look at the room, which nothing else may bring about.
+        let pause_ms = if self.engine.book.1.strained { PAUSE_MS } else { u64::MAX };
+        next_ms.min(self.now_ms.saturating_add(pause_ms))
+    }
+
+    fn reclaim_slice(&mut self) -> u64 {
         let Engine { shard, book } = &mut self.engine;
         let upkeep = shard.upkeep();
         let stopped = book.1.stopped || self.stopping;
@@ -89,6 +94,8 @@ impl Core {
         book.note_needs(&upkeep);
         let Some(oldest) = book.0.oldest().filter(|_| !stopped) else { return u64::MAX };
         let needed_there = shard.needed_in_span_of(oldest.start.0);
+        let room = book.room().of_segment(needed_there, &upkeep);
+        book.1.stuck &= needed_there > 0 && !book.0.has_room(room);
         let pressed = book.is_pressed(&upkeep);
         let size = match size_of(book.0.used_bytes(), upkeep.live, book.0.segment_bytes()) {
             // Every byte counts.
@@ -106,7 +113,6 @@ impl Core {
             Size::TooLarge => PACE_URGENT,
             _ => PACE,
         };
-        let room = book.room().of_segment(needed_there, &upkeep);
         let log = &mut book.0;
         if size == Size::Fair && needed_there > 0 {
             self.reclaim.head = log.head().0;
@@ -119,7 +125,7 @@ impl Core {
             _ => credit + appended * pace,
         };
         if needed_there > 0 && !log.make_room(room) {
-            if !self.reclaim.stuck {
+            if !book.1.stuck {
                 tracing::error!(
                     "shard {}: the disk is full, and there is no room to write the oldest part of \
                      the log again: {} MB of it are needed",
@@ -127,10 +133,9 @@ impl Core {
                     needed_there.div_ceil(1 << 20)
                 );
             }
-            self.reclaim.stuck = true;
+            book.1.stuck = true;
             return u64::MAX;
         }
-        self.reclaim.stuck = false;
         let budget = self.reclaim.credit.min(SLICE_BYTES);
         self.reclaim.credit -= budget;
         if pressed {

@@ -30,7 +30,7 @@ pub struct Room {
     /// Of one segment.
     pub segment: u64,
     /// That can be appended although the file system gives nothing more.
-    pub room: u64,
+    pub free: u64,
     /// Of all files that are no room.
     pub filled: u64,
     /// That went back to the file system and make no segment.
@@ -86,14 +86,14 @@ impl Room {
     /// Whether ends have used so much of theirs that everybody waits for the walk; `already` if they do.
     pub fn is_strained(&self, upkeep: &Upkeep, already: bool) -> bool {
         let quarters = if already { 3 } else { 2 };
-        self.room < self.behind_ends(upkeep) + self.of_ends() * quarters / 4
+        self.free < self.behind_ends(upkeep) + self.of_ends() * quarters / 4
     }
 
     /// Bytes to be read for each that is written, so that a walk of `way` ends before ends have used up
     /// three quarters of theirs.
     pub fn pace(&self, way: u64, upkeep: &Upkeep) -> u64 {
         let least = self.behind_ends(upkeep) + self.of_ends() / 4;
-        way.max(self.segment) / self.room.saturating_sub(least).max(self.segment / 64)
+        way.max(self.segment) / self.free.saturating_sub(least).max(self.segment / 64)
     }
 
     /// What all files must hold together besides room that is asked for.
@@ -119,8 +119,8 @@ impl Room {
     }
 
     /// How much there would be for what comes once all that is dead is room; negative if less than none.
-    pub fn to_come(&self, upkeep: &Upkeep) -> i64 {
-        (self.filled + self.room) as i64 - (self.of_all(upkeep) + self.of_asides()) as i64
+    pub fn left_to_come(&self, upkeep: &Upkeep) -> i64 {
+        (self.filled + self.free) as i64 - (self.of_all(upkeep) + self.of_asides()) as i64
     }
 
     /// What the walk may bring back, at most.
