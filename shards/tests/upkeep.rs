@@ -6,7 +6,7 @@ mod support;
 
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
-use corq_shards::command::{Ack, Command, Fail, Limit, NewJob, Repeat};
+use corq_shards::command::{Ack, Command, Fail, Limit, NewJob, Repeat, Token};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
@@ -223,6 +223,51 @@ fn records_get_no_longer_by_being_written_again_than_is_said() {
         let most = before.live + before.rewriting;
         assert!(written <= most, "seed {seed}: {written} bytes, {most} were expected");
         assert!(bed.shard.upkeep().live <= most);
+    }
+}
+
+/// What it takes to write a log again whose jobs have all been brought to a place, and what was said of it.
+fn written_again(place: impl Fn(&mut Bed, JobId, Token)) -> (u64, u64) {
+    let mut bed = Bed::with(Config { completed_max: 1000, ..config(1) });
+    for _ in 0..120 {
+        bed.data("a", b"1");
+    }
+    for (job, token) in bed.pull(1, "a", 1000) {
+        place(&mut bed, job, token);
+    }
+    while !bed.journal.records.len().is_multiple_of(SPAN) {
+        bed.data("b", b"1");
+    }
+    let before = bed.shard.upkeep();
+    let end = bed.journal.records.len();
+    while bed.journal.gone < end {
+        bed.reclaim(SPAN);
+    }
+    let again = bed.journal.records[end..].iter().filter(|it| it[0] != 103 && it[0] != 104);
+    let written = again.map(|record| record.len() as u64 + 8).sum();
+    (written, before.live + before.rewriting)
+}
+
+#[test]
+fn what_is_said_of_writing_again_holds_for_each_place_of_a_job_and_is_not_much_more() {
+    let ends = |bed: &mut Bed, job, token| bed.ack(job, Some(token)).unwrap();
+    let fails = |bed: &mut Bed, job, token| {
+        let fail = Fail { job, token: Some(token), unrecoverable: true, ..Fail::default() };
+        assert_eq!(bed.ask(1, &Command::Fail(fail)), Some(Reply::Done));
+    };
+    let retries = |bed: &mut Bed, job, token| {
+        let fail = Fail { job, token: Some(token), ..Fail::default() };
+        assert_eq!(bed.ask(1, &Command::Fail(fail)), Some(Reply::Done));
+    };
+    let told = [
+        ("locked", written_again(|_, _, _| ())),
+        ("completed", written_again(ends)),
+        ("failed", written_again(fails)),
+        ("retried", written_again(retries)),
+    ];
+    for (place, (written, said)) in told {
+        assert!(written <= said, "{place}: {written} bytes, {said} were said");
+        assert!(written + 120 * 10 > said, "{place}: {written} bytes, {said} were said");
     }
 }
 

@@ -6,8 +6,9 @@ use super::book::Book;
 use corq_io::log::{Log, LogConfig, Mode, Scan};
 use corq_io::store::Store;
 use corq_shards::change::Change;
-use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId};
+use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
 use corq_shards::effect::{Effects, Reply};
+use corq_shards::id::JobId;
 use corq_shards::record::Journal;
 use corq_shards::{Caller, Config, Out, Shard};
 
@@ -25,6 +26,8 @@ impl Dice {
 
 struct Bed {
     mode: Mode,
+    /// Files that there may be.
+    segments: u64,
     shard: Shard,
     book: Book,
     effects: Effects,
@@ -43,14 +46,14 @@ fn fresh_shard() -> Shard {
     })
 }
 
-fn open(mode: Mode, disk: Store) -> (Shard, Book) {
+fn open(mode: Mode, segments: u64, disk: Store) -> (Shard, Book) {
     let mut shard = fresh_shard();
     let config = LogConfig {
         segment_bytes: SEGMENT_BYTES,
         record_bytes_max: 1 << 20,
         block_bytes: 256 << 10,
         cache_bytes: 2 << 20,
-        bytes_max: 5 * SEGMENT_BYTES,
+        bytes_max: segments * SEGMENT_BYTES,
         reserve_bytes: 2 * SEGMENT_BYTES,
         ..LogConfig::new(0, mode)
     };
@@ -60,20 +63,24 @@ fn open(mode: Mode, disk: Store) -> (Shard, Book) {
 }
 
 impl Bed {
-    fn new(mode: Mode) -> Self {
-        let (mut shard, book) = open(mode, Store::Memory(corq_io::log::MemoryDisk::new()));
-        let now_ms = 1_700_000_000_000;
+    fn new(mode: Mode, segments: u64) -> Self {
+        let disk = Store::Memory(corq_io::log::MemoryDisk::new());
+        let (shard, book) = open(mode, segments, disk);
+        Self::of(mode, segments, shard, book, 1_700_000_000_000)
+    }
+
+    fn of(mode: Mode, segments: u64, mut shard: Shard, book: Book, now_ms: u64) -> Self {
         shard.restart(now_ms);
-        Self { mode, shard, book, effects: Effects::default(), now_ms, request: 0, walked: 0 }
+        let effects = Effects::default();
+        Self { mode, segments, shard, book, effects, now_ms, request: 0, walked: 0 }
     }
 
     /// The process is killed after what it has written.
     fn kill(self) -> Self {
         let facts = self.shard.facts();
-        let (mut shard, book) = open(self.mode, self.book.0.into_disk());
+        let (shard, book) = open(self.mode, self.segments, self.book.0.into_disk());
         assert!(facts == shard.facts(), "what was written is there");
-        shard.restart(self.now_ms);
-        Self { shard, book, ..Self::new(self.mode) }
+        Self::of(self.mode, self.segments, shard, book, self.now_ms)
     }
 
     /// The end of a turn: what was appended is written, and the walk goes on as it does when pressed.
@@ -165,10 +172,7 @@ impl Bed {
         }
     }
 
-    /// Takes some jobs and ends them, or not; returns how many were there.
-    fn end_some(&mut self, dice: &mut Dice, failures: u64) -> usize {
-        let queue = QUEUES[dice.below(3) as usize];
-        let count = 1 + dice.below(300) as u32;
+    fn pull(&mut self, queue: &str, count: u32) -> Vec<(JobId, Option<Token>)> {
         let pull = Pull {
             queue,
             count,
@@ -178,10 +182,14 @@ impl Bed {
             detach: false,
         };
         let Reply::Pulled(range) = self.run(&Command::Pull(pull)) else { panic!("a pull") };
-        let held: Vec<_> = self.effects.deliveries[range]
-            .iter()
-            .map(|one| (self.shard.view(one.job).job.id, one.token))
-            .collect();
+        let deliveries = self.effects.deliveries[range].iter();
+        deliveries.map(|one| (self.shard.view(one.job).job.id, one.token)).collect()
+    }
+
+    /// Takes some jobs and ends them, or not; returns how many were there.
+    fn end_some(&mut self, dice: &mut Dice, failures: u64) -> usize {
+        let queue = QUEUES[dice.below(3) as usize];
+        let held = self.pull(queue, 1 + dice.below(300) as u32);
         let error = "e".repeat(3000);
         let mut acks = Vec::new();
         for &(job, token) in &held {
@@ -213,7 +221,7 @@ impl Bed {
 
 fn live(mode: Mode, bytes: u64, failures: u64, seed: u64) {
     let mut dice = Dice(seed);
-    let mut bed = Bed::new(mode);
+    let mut bed = Bed::new(mode, 5);
     bed.fill(bytes, &mut dice);
     for round in 0_u64.. {
         bed.end_some(&mut dice, failures);
@@ -269,4 +277,29 @@ fn the_same_where_every_block_is_a_page() {
     for (seed, (bytes, failures)) in [(60, 50), (3000, 10)].into_iter().enumerate() {
         live(Mode::Synced, bytes, failures, seed as u64 + 20);
     }
+}
+
+/// All jobs are held under locks, so that each gets longer by it: the walk through a log in which nothing is
+/// gained before its end has room for all of that.
+#[test]
+fn a_walk_through_jobs_that_all_get_longer_has_room_to_its_end() {
+    let mut dice = Dice(9);
+    let mut bed = Bed::new(Mode::Written, 16);
+    let jobs = bed.fill(1, &mut dice);
+    let mut held = Vec::new();
+    for queue in QUEUES {
+        while let some @ [_, ..] = &bed.pull(queue, 1000)[..] {
+            held.extend_from_slice(some);
+        }
+    }
+    assert_eq!(held.len() as u64, jobs);
+    let error = "e".repeat(20_000);
+    let segments = bed.book.0.segments().0;
+    let mut failures = held.into_iter();
+    while bed.walked < segments {
+        let (job, token) = failures.next().unwrap();
+        let fail = Fail { job, token, error: &error, ..Fail::default() };
+        assert_eq!(bed.run(&Command::Fail(fail)), Reply::Done);
+    }
+    bed.shard.audit().unwrap();
 }
