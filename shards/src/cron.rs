@@ -171,7 +171,8 @@ impl Shard {
         let job = command.job.cloned().or(own_key.map(|_| NewJob::default()));
         let job = job.map(|job| NewJob { unique_key: job.unique_key.or(own_key), ..job });
         let template = job.as_ref().map(template_of).unwrap_or_default();
-        if !out.journal.takes_more((command.data.len() + template.len()) as u64 + JOB_BYTES) {
+        let texts = command.name.len() + command.queue.len() + command.data.len() + template.len();
+        if !out.journal.takes_more(2 * texts as u64 + JOB_BYTES, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -272,9 +273,11 @@ impl Shard {
             let wanted = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
             // One run is enough to make up for any number of them.
             let after_ms = if made_up { now_ms } else { due_ms };
+            let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
+            let bytes = texts + cron.job().bytes() + JOB_BYTES;
             if (in_time || made_up)
                 && wanted
-                && out.journal.takes_more(cron.data.len() as u64 + JOB_BYTES)
+                && out.journal.takes_more(bytes, || self.upkeep())
                 && self.run_cron(now_ms, index, after_ms, out)
             {
                 continue;

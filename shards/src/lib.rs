@@ -68,11 +68,13 @@ pub mod stats;
 mod tick;
 mod timers;
 mod unique;
+pub mod upkeep;
 mod waiter;
 mod watch;
 pub mod webhook;
 pub mod webhook_record;
 pub mod wire;
+mod yielding;
 
 pub use chore::CHORES_MAX;
 pub use limits::Limits;

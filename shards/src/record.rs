@@ -30,6 +30,7 @@ pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
 use crate::rule_record;
 use crate::rules::Rule;
+use crate::upkeep::Upkeep;
 use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -43,9 +44,13 @@ pub trait Journal {
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
-    fn takes_more(&mut self, bytes: u64) -> bool;
+    /// `upkeep` is what those there are may still take; it goes before.
+    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
+    /// Whether there is room for `bytes` more that stay and that jobs bring with them as they go their
+    /// way, for which a little is set aside: why they failed, that a queue is paused.
+    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
-    fn takes_ends(&mut self, bytes: u64) -> bool;
+    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
 }
 
 /// One fact.
@@ -193,10 +198,30 @@ pub struct Buried<'a> {
     pub error: &'a str,
 }
 
-impl Buried<'_> {
-    /// Whether its record has a place for a stack: one with a cause always does.
-    fn tells_stack(&self) -> bool {
-        self.cause != Cause::Unknown || self.stack.lines > 0
+/// The bit beside a cause that says that a stack follows.
+const WITH_STACK: u8 = 0x80;
+
+impl<'a> Buried<'a> {
+    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
+        let (attempts, stalls) = (from.u16()?, from.u8()?);
+        let (cause, with_stack) = match kind {
+            kind::BURIED_FOR => {
+                let byte = from.u8()?;
+                let cause = Cause::of(byte & !WITH_STACK);
+                let unknown = Malformed("the cause of a failure is not known to this release");
+                (cause.ok_or(unknown)?, byte & WITH_STACK != 0)
+            }
+            kind => (Cause::Unknown, kind == kind::BURIED_AT),
+        };
+        let stack = if with_stack {
+            let (lines, bytes) = (from.u32()?, from.u32()?);
+            Stack { lines, texts: from.bytes(bytes as usize)? }
+        } else {
+            Stack::default()
+        };
+        let error = utf8(from.rest())?;
+        Ok(Self { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error })
     }
 }
 
@@ -293,7 +318,7 @@ impl Record<'_> {
             Self::Completed(ended) => 32 + ended.result.len(),
             Self::Retried(retried) => 32 + retried.error.len(),
             Self::Buried(buried) => {
-                let stack = if buried.tells_stack() { 8 + buried.stack.texts.len() } else { 0 };
+                let stack = if buried.stack.lines > 0 { 8 + buried.stack.texts.len() } else { 0 };
                 let cause = usize::from(buried.cause != Cause::Unknown);
                 35 + cause + stack + buried.error.len()
             }
@@ -362,10 +387,11 @@ impl Record<'_> {
                 out.u64(buried.started_at_ms);
                 out.u16(buried.attempts);
                 out.u8(buried.stalls);
+                let stack = buried.stack.lines > 0;
                 if buried.cause != Cause::Unknown {
-                    out.u8(buried.cause as u8);
+                    out.u8(buried.cause as u8 | if stack { WITH_STACK } else { 0 });
                 }
-                if buried.tells_stack() {
+                if stack {
                     out.u32(buried.stack.lines);
                     out.u32(buried.stack.texts.len() as u32);
                     out.bytes(buried.stack.texts);
@@ -428,7 +454,7 @@ impl Record<'_> {
             Self::Completed(_) => kind::COMPLETED,
             Self::Retried(_) => kind::RETRIED,
             Self::Buried(buried) if buried.cause != Cause::Unknown => kind::BURIED_FOR,
-            Self::Buried(buried) if buried.tells_stack() => kind::BURIED_AT,
+            Self::Buried(buried) if buried.stack.lines > 0 => kind::BURIED_AT,
             Self::Buried(_) => kind::BURIED,
             Self::Changed(changed) => changed.kind(),
             Self::Stalled { .. } => kind::STALLED,
@@ -479,27 +505,9 @@ impl<'a> Record<'a> {
                 run_at_ms: from.u64()?,
                 error: utf8(from.rest())?,
             }),
-            kind::BURIED | kind::BURIED_AT | kind::BURIED_FOR => Self::Buried(Buried {
-                id: from.id()?,
-                at_ms: from.u64()?,
-                started_at_ms: from.u64()?,
-                attempts: from.u16()?,
-                stalls: from.u8()?,
-                cause: match kind {
-                    kind::BURIED_FOR => {
-                        Cause::of(from.u8()?).ok_or(Malformed("a job failed for no known cause"))?
-                    }
-                    _ => Cause::Unknown,
-                },
-                stack: match kind {
-                    kind::BURIED => Stack::default(),
-                    _ => {
-                        let (lines, bytes) = (from.u32()?, from.u32()?);
-                        Stack { lines, texts: from.bytes(bytes as usize)? }
-                    }
-                },
-                error: utf8(from.rest())?,
-            }),
+            kind::BURIED | kind::BURIED_AT | kind::BURIED_FOR => {
+                Self::Buried(Buried::decode(kind, from)?)
+            }
             kind::STALLED => Self::Stalled { id: from.id()? },
             kind::RELEASED => Self::Released { id: from.id()? },
             kind::REVIVED | kind::REVIVED_BY_ITSELF => {

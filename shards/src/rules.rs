@@ -8,7 +8,7 @@
 use crate::effect::Reply;
 use crate::job::{Redelivered, State, Stored};
 use crate::record::{Journal, Record};
-use crate::shard::{Caller, Out, Shard};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, Shard};
 use crate::slab::NONE;
 
 /// Stalls after which a job goes to the dead-letter queue, if its queue does not say.
@@ -22,6 +22,9 @@ pub const RETRIES_MAX_DEFAULT: u32 = 3;
 
 /// Time after a pull in which no silence counts, if its queue does not say.
 pub const GRACE_MS_DEFAULT: u32 = 5_000;
+
+/// Until the next look whether there is room for a retry again.
+const NO_ROOM_PAUSE_MS: u64 = 1000;
 
 /// The longest wait between two of these retries.
 const RETRY_WAIT_MS_MAX: u64 = 365 * 86_400_000;
@@ -251,6 +254,11 @@ impl Shard {
             out.effects.replies.push((caller.request, Reply::Done));
             return;
         }
+        let bytes = SETTING_BYTES + name.len() as u64;
+        if !rule.is_default() && !out.journal.takes_asides(bytes, || self.upkeep()) {
+            out.effects.replies.push((caller.request, FULL));
+            return;
+        }
         let stored = out.journal.append(&Record::Ruled { queue: name, rule });
         let queue = self.set_rule(name, rule, stored);
         self.begin_rearming(now_ms, caller, queue, rule, out);
@@ -341,14 +349,22 @@ impl Shard {
         if rule.expires_at_ms(failed_at_ms).is_some_and(|at_ms| at_ms <= now_ms) {
             self.totals.dlq_dropped += 1;
             self.remove_one(now_ms, job, out);
-        } else if self.burial_ends_ms(job) <= now_ms {
+        } else if self.burial_ends_ms(job) > now_ms {
+            // The rule has changed since.
+            self.rearm_burial(job);
+        } else if self.has_room_to_redeliver(job, out) {
             self.totals.dlq_retried += 1;
             self.revive_one(now_ms, job, true, out);
             self.note_ready(queue);
         } else {
-            // The rule has changed since.
-            self.rearm_burial(job);
+            self.job_timers.remove(self.jobs.slab[job].timer, &mut self.jobs.slab);
+            self.job_timers.insert(now_ms + NO_ROOM_PAUSE_MS, job, &mut self.jobs.slab);
         }
+    }
+
+    /// Whether there is room for how often a job was tried anew, which it keeps.
+    fn has_room_to_redeliver<J: Journal>(&self, job: u32, out: &mut Out<'_, J>) -> bool {
+        self.jobs.slab[job].options != NONE || out.journal.takes_asides(JOB_BYTES, || self.upkeep())
     }
 
     /// Removes the oldest job of a dead-letter queue if there are more than there may be. True if there

@@ -15,6 +15,7 @@
 //! needs    what jobs of a push depend on
 //! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
+//! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! partial  what requests take in memory before they are whole
@@ -41,6 +42,8 @@ mod engine;
 mod events;
 mod execute;
 mod figures;
+#[cfg(test)]
+mod full_life;
 mod here;
 mod hole;
 mod http;
@@ -65,10 +68,12 @@ mod reclaim;
 mod recover;
 mod reshard;
 mod respond;
+mod room;
 mod route;
 mod session;
 mod show;
 mod start;
+mod strain;
 mod streams;
 mod task;
 mod triggers;
