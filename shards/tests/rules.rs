@@ -207,6 +207,23 @@ fn a_life_that_is_over_removes_no_dead_letter() {
 }
 
 #[test]
+fn what_has_no_life_left_is_not_tried_anew_and_stays() {
+    let mut bed = Bed::new();
+    dlq(&mut bed, RETRY);
+    let job = |ttl_ms| NewJob { ttl_ms: Some(ttl_ms), max_attempts: 1, ..NewJob::default() };
+    let ids = [bed.push("q", job(1000)), bed.push("q", job(1500)), bed.push("q", job(1001))];
+    fail_next(&mut bed, 3);
+    bed.now_ms += 200;
+    // The last one could have been, and nobody came by in time.
+    bed.pass(1000);
+    let states: Vec<_> = ids.iter().map(|&id| bed.state(id)).collect();
+    assert_eq!(states, [Some(State::Failed), Some(State::Waiting), Some(State::Failed)]);
+    restart(&mut bed);
+    bed.pass(10_000);
+    assert_eq!(bed.state(ids[0]), Some(State::Failed));
+}
+
+#[test]
 fn rules_survive_that_the_beginning_of_the_log_goes_and_go_with_their_queue() {
     let mut bed = Bed::new();
     dlq(&mut bed, DlqPatch { entries_max: Some(Some(7)), ..RETRY });
