@@ -1,4 +1,4 @@
-//! Other people's clients of this protocol, unmodified, against the real server: the crate
+//! Our own client (`ours`), and other people's clients of this protocol, unmodified, against the real server: the crate
 //! `bunqueue-client` here, the package of the same name for Python in `python/`, the one of npm at its last
 //! releases for version 2 and 3 of the protocol in `bun/`, WebSocket and SSE clients in `streams`, a browser, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
 //! the metrics. The fear: a server that only our own
@@ -11,6 +11,7 @@ mod support;
 mod browser;
 mod bun;
 mod openapi;
+mod ours;
 mod promtool;
 mod python;
 mod streams;

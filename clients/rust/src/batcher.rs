@@ -80,7 +80,7 @@ impl BatcherOptions {
         self
     }
 
-    /// How many batches may be under way at a time.
+    /// How many batches may be under way at a time; with one, jobs keep their order.
     pub fn in_flight(mut self, batches: usize) -> Self {
         self.in_flight = batches.max(1);
         self
@@ -125,7 +125,8 @@ impl Flushed {
 
 /// Gathers jobs for one queue: from [`Queue::batcher`]. Cheap to clone; all clones fill the same batches.
 ///
-/// Jobs leave in the order they came. When too many wait, a push waits for room: that is how a producer is held
+/// Jobs leave in the order they came, but batches that are under way at the same time may overtake each other; with
+/// [one at a time](BatcherOptions::in_flight) the order is kept. When too many wait, a push waits for room: that is how a producer is held
 /// to what the server takes. What is left when the last clone is dropped is still pushed; to know that it was,
 /// [flush](Batcher::flush).
 ///

@@ -351,7 +351,8 @@ impl Client {
 
     /// A webhook that is not enabled is told of nothing.
     pub async fn set_webhook_enabled(&self, id: &str, enabled: bool) -> Result<(), Error> {
-        let request = Request::repeatable("SetWebhookEnabled").str("id", id).bool("enabled", enabled);
+        let request =
+            Request::repeatable("SetWebhookEnabled").str("id", id).bool("enabled", enabled);
         self.done(request).await
     }
 

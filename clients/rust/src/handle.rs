@@ -11,7 +11,7 @@ use crate::records::{Job, JobState, LogLine, Progress};
 use crate::wire::request::Request;
 
 /// The server keeps one question for an end waiting this long at most.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// How a job came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -47,6 +47,8 @@
 //! - `blocking`: the client for threads, without a thread of its own.
 //! - `tls`: `tls://` addresses, by rustls.
 #![forbid(unsafe_code)]
+// Without a client there are its types only, for crates that name them and send nothing.
+#![cfg_attr(not(feature = "tokio"), allow(dead_code))]
 
 #[cfg(feature = "tokio")]
 mod batcher;

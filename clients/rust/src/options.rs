@@ -295,7 +295,9 @@ impl Fields<'_> {
         if !values.is_empty() {
             let encoder = self.key(key);
             encoder.array(values.len());
-            values.iter().for_each(|value| encoder.str(value));
+            for value in values {
+                encoder.str(value);
+            }
         }
     }
 }

@@ -226,7 +226,9 @@ pub(crate) fn jobs_and_tokens(reply: &Reply) -> Result<Vec<(Job, String)>, Error
     let tokens: Vec<String> = reply.read::<Option<_>>("tokens")?.unwrap_or_default();
     if jobs.len() != tokens.len() {
         let (jobs, tokens) = (jobs.len(), tokens.len());
-        return Err(Error::Protocol(format!("{jobs} jobs were pulled with {tokens} tokens").into()));
+        return Err(Error::Protocol(
+            format!("{jobs} jobs were pulled with {tokens} tokens").into(),
+        ));
     }
     Ok(jobs.into_iter().zip(tokens).collect())
 }

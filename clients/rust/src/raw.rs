@@ -32,7 +32,11 @@ impl Raw {
         let bytes = bytes.into();
         let mut reader = Reader::new(&bytes);
         let whole = reader.skip().is_ok() && reader.at() == bytes.len();
-        if whole { Ok(Self(bytes)) } else { Err(Error::Payload("the bytes are not one value".into())) }
+        if whole {
+            Ok(Self(bytes))
+        } else {
+            Err(Error::Payload("the bytes are not one value".into()))
+        }
     }
 
     /// Writes any value.
@@ -65,8 +69,7 @@ impl Raw {
 
 /// Reads one value. Types that have a form for people are read in it, as they are written in it.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
-    let mut deserializer =
-        rmp_serde::Deserializer::from_read_ref(bytes).with_human_readable();
+    let mut deserializer = rmp_serde::Deserializer::from_read_ref(bytes).with_human_readable();
     T::deserialize(&mut deserializer).map_err(|error| Error::Payload(error.to_string().into()))
 }
 
@@ -86,7 +89,8 @@ impl fmt::Debug for Raw {
 /// What can be the data of a job or its result: every type that serde can write, and [`Raw`].
 ///
 /// Structs are written as maps by the names of their fields, and types that have a form for people (UUIDs,
-/// addresses, times) in that form, so that clients in other languages read what they would expect.
+/// addresses, times) in that form, so that clients in other languages read what they would expect. Nil counts as
+/// nothing: `()` is no result, and is refused as the data of a job.
 pub trait Payload: Encode {}
 
 impl<T: Encode + ?Sized> Payload for T {}

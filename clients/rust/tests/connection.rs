@@ -234,8 +234,7 @@ async fn a_server_that_is_not_there_is_unreachable_and_nothing_was_sent() {
     drop(listener);
     let error = Client::connect(&address).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable(_)) && !error.is_outcome_unknown(), "{error}");
-    let client =
-        Client::builder(&address).timeout(Duration::from_millis(400)).build().unwrap();
+    let client = Client::builder(&address).timeout(Duration::from_millis(400)).build().unwrap();
     let begun = Instant::now();
     let error = client.queue("q").push(&1).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable(_)), "{error}");

@@ -88,7 +88,9 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_in_words_that_name_it() {
-        for text in ["", "tcp://", "tcp://host:0", "tcp://host:x", "http://host", "unix://", "[::1", "a/b"] {
+        for text in
+            ["", "tcp://", "tcp://host:0", "tcp://host:x", "http://host", "unix://", "[::1", "a/b"]
+        {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }

@@ -51,8 +51,9 @@ pub(crate) async fn dial(
     settings: &Settings,
     events: Option<mpsc::Sender<Reply>>,
 ) -> Result<(Arc<Pipe>, ServerInfo), Error> {
-    let unreachable =
-        |why: &dyn std::fmt::Display| Error::Unreachable(format!("{}: {why}", settings.address).into());
+    let unreachable = |why: &dyn std::fmt::Display| {
+        Error::Unreachable(format!("{}: {why}", settings.address).into())
+    };
     let attempt = async {
         let stream = Stream::open(settings).await.map_err(|error| unreachable(&error))?;
         let pipe = Arc::new(Pipe::new(events));

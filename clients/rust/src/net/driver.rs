@@ -17,6 +17,9 @@ use crate::wire::reply::Incoming;
 /// Room for what arrives at a time.
 const INPUT_BYTES: usize = 32 << 10;
 
+/// With less room than this, new memory is taken.
+const INPUT_BYTES_MIN: usize = 4 << 10;
+
 /// Pieces that go out with one call.
 const PIECES: usize = 16;
 
@@ -77,8 +80,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     /// Reads once and hands out what has come whole. `Ready(false)` at the end of the stream.
     fn receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let wanted = frame::missing(&self.input).max(INPUT_BYTES);
-        self.input.reserve(wanted);
+        let missing = frame::missing(&self.input);
+        // A new piece of memory for each small read would cost more than the read.
+        if self.input.capacity() - self.input.len() < missing.max(INPUT_BYTES_MIN) {
+            self.input.reserve(missing.max(INPUT_BYTES));
+        }
         let read = pin!(self.stream.read_buf(&mut self.input));
         if ready!(read.poll(context))? == 0 {
             return Poll::Ready(Ok(false));

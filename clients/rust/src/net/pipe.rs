@@ -235,11 +235,7 @@ impl Pipe {
         let mut state = self.state();
         state.out.drain_into(sending);
         state.driver = Some(driver.clone());
-        Orders {
-            closing: state.closing,
-            awaited: state.waiting > 0,
-            ended: state.end.is_some(),
-        }
+        Orders { closing: state.closing, awaited: state.waiting > 0, ended: state.end.is_some() }
     }
 
     /// Whether something waits to be sent.
@@ -259,14 +255,17 @@ impl Pipe {
             for incoming in incoming.drain(..) {
                 match incoming {
                     Incoming::Reply(number, reply) => {
-                        let Some((slot_waits, waker)) = state.arrived(number, reply) else { continue };
+                        let Some((slot_waits, waker)) = state.arrived(number, reply) else {
+                            continue;
+                        };
                         room += 1;
                         waits += usize::from(slot_waits);
                         wakers.extend(waker);
                     }
                     Incoming::Event(event) => {
                         // One that does not keep up loses what is newest, and can see how much.
-                        let told = state.events.as_ref().map(|events| events.try_send(event).is_ok());
+                        let told =
+                            state.events.as_ref().map(|events| events.try_send(event).is_ok());
                         state.events_lost += u64::from(told == Some(false));
                     }
                     Incoming::Complaint(words) => complaint = Some(words),

@@ -115,25 +115,32 @@ impl Pool {
         Ok(place.dialer.lock().await.info.clone())
     }
 
-    /// The place for a request: the one it prefers, or, if that one is busy, the one with most room.
-    fn place_of(&self, lane: u64) -> &Place {
-        let preferred = &self.places[(lane % self.places.len() as u64) as usize];
-        if self.places.len() == 1 {
-            return preferred;
-        }
+    fn preferred(&self, lane: u64) -> &Place {
+        &self.places[(lane % self.places.len() as u64) as usize]
+    }
+
+    /// The connection for a request: the one it prefers, or, if that one is busy, one with room.
+    async fn connection(&self, lane: u64) -> Result<Arc<Pipe>, Error> {
         // One that is not open yet has all its room.
-        let room = |place: &&Place| place.usable().map_or(IN_FLIGHT_MAX, |pipe| pipe.room());
-        if room(&preferred) > 0 {
-            return preferred;
+        let room = |place: &Place| place.usable().map_or(IN_FLIGHT_MAX, |pipe| pipe.room());
+        let mut place = self.preferred(lane);
+        let mut pipe = place.connect(&self.settings, true).await?;
+        // Many may have waited for the same connection to be opened; not all of them fit.
+        for _ in 1..self.places.len() {
+            if pipe.room() > 0 {
+                break;
+            }
+            let roomy = self.places.iter().max_by_key(|place| room(place));
+            place = roomy.filter(|place| room(place) > 0).unwrap_or(place);
+            pipe = place.connect(&self.settings, true).await?;
         }
-        self.places.iter().max_by_key(room).unwrap_or(preferred)
+        Ok(pipe)
     }
 
     /// One attempt: a connection, the request, the answer. The way it went is known once it was sent.
     async fn attempt(&self, request: &Request, way: &mut Option<Way>) -> Result<Reply, Error> {
         loop {
-            let place = self.place_of(request.lane);
-            let pipe = place.connect(&self.settings, true).await?;
+            let pipe = self.connection(request.lane).await?;
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
@@ -170,8 +177,7 @@ impl Pool {
                         pipe.suspect(asked_at);
                         return Err(Error::Timeout { after, sent: true });
                     }
-                    let place = self.place_of(request.lane);
-                    let trouble = of(&place.trouble).clone();
+                    let trouble = of(&self.preferred(request.lane).trouble).clone();
                     return Err(trouble.unwrap_or(Error::Timeout { after, sent: false }));
                 }
             }

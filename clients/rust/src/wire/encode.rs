@@ -20,6 +20,7 @@ pub struct Encoder {
 }
 
 /// What `rmp` says of a write into a vector.
+#[allow(clippy::needless_pass_by_value)] // A result is there to be consumed.
 fn sure<T, E>(written: Result<T, E>) {
     assert!(written.is_ok(), "a vector takes every write");
 }
@@ -88,9 +89,8 @@ impl Encoder {
     /// Any value. If it cannot be written, nothing of it is.
     pub(crate) fn serialize<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         let start = self.bytes.len();
-        let mut serializer = rmp_serde::Serializer::new(&mut self.bytes)
-            .with_struct_map()
-            .with_human_readable();
+        let mut serializer =
+            rmp_serde::Serializer::new(&mut self.bytes).with_struct_map().with_human_readable();
         value.serialize(&mut serializer).map_err(|error| {
             self.bytes.truncate(start);
             Error::Payload(error.to_string().into())

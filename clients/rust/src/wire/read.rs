@@ -107,9 +107,8 @@ impl<'a> Reader<'a> {
 
     /// A number of whatever width.
     pub(crate) fn number(&mut self) -> Read<Number> {
-        let signed = |number: i64| {
-            u64::try_from(number).map_or(Number::Negative(number), Number::Whole)
-        };
+        let signed =
+            |number: i64| u64::try_from(number).map_or(Number::Negative(number), Number::Whole);
         Ok(match self.marker()? {
             Marker::FixPos(number) => Number::Whole(number.into()),
             Marker::FixNeg(number) => Number::Negative(number.into()),

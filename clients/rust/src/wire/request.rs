@@ -190,7 +190,8 @@ impl Request {
     pub(crate) fn seal(mut self) -> Result<Self, Error> {
         let length = self.len() - PREFIX_BYTES;
         if length > FRAME_BYTES_MAX {
-            let text = format!("a frame would have {length} bytes, and has {FRAME_BYTES_MAX} at most");
+            let text =
+                format!("a frame would have {length} bytes, and has {FRAME_BYTES_MAX} at most");
             return Err(Error::Payload(text.into()));
         }
         self.encoder.bytes_mut()[..PREFIX_BYTES].copy_from_slice(&(length as u32).to_be_bytes());

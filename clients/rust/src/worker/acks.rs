@@ -144,7 +144,9 @@ async fn tell_many(shared: &Shared, mut batch: Vec<Outcome>) -> Vec<Outcome> {
             }
             Err(error) if error.is_transient() && !shared.gives_up() => {
                 let unknown = error.is_outcome_unknown();
-                batch.iter_mut().for_each(|outcome| outcome.resent |= unknown);
+                for outcome in &mut batch {
+                    outcome.resent |= unknown;
+                }
                 wait(shared, batch.len(), error, &mut backoff).await;
             }
             // One of them is refused, and with it all the others.

@@ -17,8 +17,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         tokio::time::sleep(third).await;
         let mut due = shared.all_held();
         // Those that have come just now can wait for the next time.
-        let soon = Instant::now() + shared.options.lock_ttl - third / 2;
-        due.retain(|held| !held.is_lost() && held.until() < soon);
+        let recent = Instant::now() + shared.options.lock_ttl;
+        due.retain(|held| !held.is_lost() && held.until() + third / 2 < recent);
         renew(&shared, &due).await;
     }
 }
@@ -37,7 +37,9 @@ async fn renew(shared: &Shared, due: &[Arc<Held>]) {
         let renewed = shared.client.ask(request).await;
         match renewed.and_then(|reply| reply.within::<u64>("data", "count")) {
             Ok(count) if count == jobs.len() as u64 => {
-                jobs.iter().for_each(|held| held.renewed(asked_at + shared.options.lock_ttl));
+                for held in jobs {
+                    held.renewed(asked_at + shared.options.lock_ttl);
+                }
             }
             Ok(_) => renew_one_by_one(shared, jobs).await,
             Err(error) => {

@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 pub use context::ActiveJob;
-pub use events::{Summary, WorkerEvent};
 use events::OnEvent;
+pub use events::{Summary, WorkerEvent};
 use run::{Handler, handler_of};
 pub(crate) use shared::Shared;
 

@@ -126,7 +126,8 @@ async fn pull(
 /// Waits for room, and takes all there is, as much as one pull may bring. `None` once the word was given.
 async fn take_room(shared: &Shared) -> Option<u32> {
     shared.room.acquire().await.ok()?.forget();
-    let more = u32::try_from(shared.room.available_permits()).unwrap_or(u32::MAX).min(COUNT_MAX - 1);
+    let more =
+        u32::try_from(shared.room.available_permits()).unwrap_or(u32::MAX).min(COUNT_MAX - 1);
     let taken = shared.room.try_acquire_many(more).map(tokio::sync::SemaphorePermit::forget);
     Some(1 + taken.map_or(0, |()| more))
 }

@@ -18,10 +18,8 @@ pub(crate) struct Asked {
 impl Asked {
     /// The reply: `ok`, the number of the request, and these fields.
     pub(crate) fn reply(&self, ok: bool, fields: &[(&str, Value)]) -> Value {
-        let mut reply = vec![
-            ("ok".into(), ok.into()),
-            ("reqId".into(), self.fields["reqId"].clone()),
-        ];
+        let mut reply =
+            vec![("ok".into(), ok.into()), ("reqId".into(), self.fields["reqId"].clone())];
         reply.extend(fields.iter().map(|(key, value)| (Value::from(*key), value.clone())));
         Value::Map(reply)
     }
