@@ -11,6 +11,7 @@ use std::time::Duration;
 use corq_client::blocking::{ActiveJob, Client, Worker};
 use corq_client::{Ending, Failure};
 
+#[allow(clippy::needless_pass_by_value)] // A handler gets its job for good.
 fn add(job: ActiveJob) -> Result<i64, Failure> {
     let (a, b): (i64, i64) = job.data()?;
     Ok(a + b)

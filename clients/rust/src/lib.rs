@@ -39,7 +39,7 @@
 //! | what happens, as it happens | [`Events`] |
 //! | what went wrong, and what to make of it | [`Error`] |
 //! | payloads: any serde type, or bytes passed through | [`Payload`], [`Raw`] |
-//! | the same for threads | [`blocking`] |
+//! | the same for threads | the module `blocking` |
 //!
 //! # Features
 //!

@@ -196,7 +196,7 @@ impl Queue {
     }
 
     /// Pushes many jobs with one command, all or none; answers their ids in order. At most 100,000 of them, and 64 MB.
-    /// For jobs that come one by one there is the [`Batcher`](crate::Batcher).
+    /// For jobs that come one by one there is the [`Batcher`].
     pub async fn push_many(&self, jobs: &JobBatch) -> Result<Vec<String>, Error> {
         if jobs.is_empty() {
             return Ok(Vec::new());

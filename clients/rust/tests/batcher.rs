@@ -130,16 +130,19 @@ async fn a_lost_batch_is_told_with_every_receipt_and_by_the_flush() {
     assert_eq!(batcher.flush().await.unwrap().all().unwrap(), 0, "it is told once");
 }
 
+/// What no encoder can write.
+struct Broken;
+
+impl serde::Serialize for Broken {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("broken"))
+    }
+}
+
 #[tokio::test]
 async fn a_job_that_cannot_be_written_is_not_taken() {
     let (client, _, _) = gated().await;
     let batcher = client.queue("q").batcher(BatcherOptions::new());
-    struct Broken;
-    impl serde::Serialize for Broken {
-        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
-            Err(serde::ser::Error::custom("broken"))
-        }
-    }
     assert!(matches!(batcher.send(&Broken).await, Err(Error::Payload(_))));
     assert_eq!(batcher.flush().await.unwrap().all().unwrap(), 0);
 }

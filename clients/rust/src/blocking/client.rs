@@ -146,7 +146,7 @@ impl Client {
 
 /// The events of one queue: from [`Client::events`].
 ///
-/// They are taken from the connection while [`Events::next`] waits, or while any other call of the client does.
+/// They are taken from the connection while [`Events::next_event`] waits, or while any other call of the client does.
 #[derive(Debug)]
 pub struct Events {
     inner: crate::Events,
