@@ -54,6 +54,26 @@ async fn answers_find_their_questions_in_whatever_order_they_come() {
 }
 
 #[tokio::test]
+async fn an_answer_that_comes_twice_is_not_taken_for_the_next_one() {
+    let fake = start(|mut peer| async move {
+        let mut last = None;
+        while let Some(one) = peer.next().await {
+            let fields = [("count", one.fields["number"].clone())];
+            if let Some(last) = last.replace(one.reply(true, &fields)) {
+                peer.write(&last).await;
+            }
+            peer.ok(&one, &fields).await;
+        }
+    })
+    .await;
+    let client = Client::builder(&fake.address).connections(1).connect().await.unwrap();
+    for number in 0..100_u64 {
+        let reply = client.call("Echo", &serde_json::json!({"number": number})).await.unwrap();
+        assert_eq!(reply.get::<u64>("count").unwrap(), Some(number));
+    }
+}
+
+#[tokio::test]
 async fn no_more_than_fifty_requests_of_a_connection_are_under_way() {
     let most = Arc::new(AtomicUsize::new(0));
     let seen = most.clone();
