@@ -280,7 +280,10 @@ fn a_drain_finishes_what_runs_and_gives_back_the_rest() {
             let queue = client.queue("drained");
             let gate = Arc::new(tokio::sync::Semaphore::new(0));
             let opening = gate.clone();
+            let begun = Arc::new(AtomicUsize::new(0));
+            let beginning = begun.clone();
             let work = move |_: ActiveJob| {
+                beginning.fetch_add(1, Ordering::SeqCst);
                 let gate = gate.clone();
                 async move {
                     gate.acquire().await?.forget();
@@ -294,7 +297,10 @@ fn a_drain_finishes_what_runs_and_gives_back_the_rest() {
                 .hold(hold)
                 .start(work)
                 .unwrap();
-            until("thirteen jobs", async || (worker.held() == 13).then_some(())).await;
+            until("three to run and ten to wait", async || {
+                (worker.held() == 13 && begun.load(Ordering::SeqCst) == 3).then_some(())
+            })
+            .await;
             let draining = tokio::spawn(worker.drain());
             until("the rest to be given back", async || {
                 let counts = queue.counts().await.unwrap();

@@ -35,12 +35,11 @@ pub(crate) async fn run(shared: Arc<Shared>, jobs: mpsc::Sender<Arc<Held>>) {
                     pipe.close();
                 }
                 let pulled = pull(&shared, &pipe, &jobs, &mut backoff).await;
+                // At the end it is left open: what it holds may have to be renewed before it goes.
+                let Err(error) = pulled else { break };
                 shared.pulls_on(None);
                 pipe.close();
-                match pulled {
-                    Ok(()) => break,
-                    Err(error) => error,
-                }
+                error
             }
             Err(error) => error,
         };

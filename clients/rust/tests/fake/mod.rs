@@ -104,6 +104,7 @@ where
     let counted = connections.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
+            stream.set_nodelay(true).unwrap();
             let number = counted.fetch_add(1, Ordering::SeqCst);
             tokio::spawn(serve(Peer { stream, number }));
         }
