@@ -350,14 +350,18 @@ fn a_handler_that_does_not_end_is_broken_off_and_its_job_given_back() {
     run(async {
         let client = client(&server).await;
         let id = client.queue("endless").push(&1).await.unwrap();
-        let worker = Worker::builder(&client, "endless")
-            .drain_timeout(Duration::from_millis(100))
-            .start(async |_: ActiveJob| {
+        let begun = Arc::new(AtomicBool::new(false));
+        let beginning = begun.clone();
+        let work = move |_: ActiveJob| {
+            beginning.store(true, Ordering::SeqCst);
+            async {
                 std::future::pending::<()>().await;
                 Ok::<_, Failure>(())
-            })
-            .unwrap();
-        until("it to run", async || (worker.held() == 1).then_some(())).await;
+            }
+        };
+        let builder = Worker::builder(&client, "endless");
+        let worker = builder.drain_timeout(Duration::from_millis(100)).start(work).unwrap();
+        until("it to run", async || begun.load(Ordering::SeqCst).then_some(())).await;
         let summary = worker.drain().await;
         assert_eq!((summary.given_back, summary.completed), (1, 0));
         let job = client.job(&id).get().await.unwrap().unwrap();
