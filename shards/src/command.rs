@@ -67,6 +67,17 @@ pub struct NewJob<'a> {
     pub extras: Option<Box<Extras>>,
 }
 
+impl NewJob<'_> {
+    /// Bytes of all that has no fixed length.
+    pub fn bytes(&self) -> u64 {
+        let text = |text: Option<&str>| text.unwrap_or_default().len();
+        let names = text(self.name) + text(self.custom_id);
+        let texts = names + text(self.unique_key) + text(self.group_id);
+        let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
+        (self.data.len() + texts + lists) as u64
+    }
+}
+
 impl Default for NewJob<'_> {
     fn default() -> Self {
         Self {

@@ -123,6 +123,8 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
+    /// It has ended, and its record says so. Derived, not persisted.
+    pub const KEPT_ENDED: u8 = 8;
     /// Those that a job is pushed with.
     pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
     /// Somebody waits for its end. Not persisted.
@@ -235,6 +237,13 @@ pub struct Outcome {
     pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
     pub stored: Stored,
+}
+
+impl Outcome {
+    /// Whether its record lies where it was written first.
+    pub fn is_unmoved(&self) -> bool {
+        self.stored.position == self.order
+    }
 }
 
 /// All jobs of a shard, by index and by id.

@@ -63,11 +63,13 @@ pub mod stats;
 mod tick;
 mod timers;
 mod unique;
+pub mod upkeep;
 mod waiter;
 mod watch;
 pub mod webhook;
 pub mod webhook_record;
 pub mod wire;
+mod yielding;
 
 pub use chore::CHORES_MAX;
 pub use limits::Limits;
