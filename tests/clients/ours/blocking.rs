@@ -94,9 +94,7 @@ fn a_worker_of_threads_runs_every_job_once_and_drains() {
                 job.set_progress(50.0, None)?;
                 job.client().queue("next").push(&number)?;
             }
-            if number == 77 {
-                panic!("this one");
-            }
+            assert_ne!(number, 77, "this one panics");
             Ok::<_, Failure>(number)
         };
         let worker = Worker::builder(&client, "threads").concurrency(8).build(work).unwrap();

@@ -205,7 +205,7 @@ fn a_handler_can_know_that_its_job_was_taken_away() {
         until("its end", async || (worker.held() == 0).then_some(())).await;
         let summary = worker.drain().await;
         assert_eq!((summary.lost, summary.untold, summary.completed), (1, 1, 0));
-        let events = lost.lock().unwrap();
+        let events = lost.lock().unwrap().clone();
         let refused = |event: &WorkerEvent| matches!(event, WorkerEvent::OutcomeRefused { id: refused, .. } if *refused == id);
         assert!(events.iter().any(refused), "{events:?}");
         assert_eq!(client.job(&id).state().await.unwrap(), JobState::Waiting);
