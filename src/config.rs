@@ -57,6 +57,18 @@ pub struct Config {
     #[arg(long, env = "HTTP_PORT", default_value_t = 6790)]
     pub http_port: u16,
 
+    /// Path of a unix socket for the MessagePack protocol, beside the port
+    #[arg(long, env = "TCP_SOCKET_PATH", value_name = "PATH")]
+    pub tcp_socket_path: Option<PathBuf>,
+
+    /// Path of a unix socket for HTTP, beside the port
+    #[arg(long, env = "HTTP_SOCKET_PATH", value_name = "PATH")]
+    pub http_socket_path: Option<PathBuf>,
+
+    /// Who may connect to the unix sockets: their mode, in octal
+    #[arg(long, env = "UNIX_SOCKET_MODE", default_value = "0660", value_parser = socket_mode)]
+    pub unix_socket_mode: u32,
+
     /// Directory of the log
     #[arg(long, env = "DATA_PATH", conflicts_with = "memory")]
     pub data_path: Option<PathBuf>,
@@ -254,6 +266,13 @@ fn origin(text: &str) -> Result<String, String> {
         Ok(text.to_string())
     } else {
         Err("it must be * or one origin, such as https://example.com".into())
+    }
+}
+
+fn socket_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("it must be between 0000 and 0777, in octal".into()),
     }
 }
 

@@ -10,6 +10,7 @@ mod connection;
 mod connections;
 mod listener;
 mod output;
+mod path;
 mod reactor;
 mod token;
 
@@ -20,6 +21,7 @@ pub use crate::ring::Wait;
 pub use buffers::{Buffers, Chunk};
 pub use connections::Connections;
 pub use listener::listen;
+pub use path::{SocketFile, listen_at};
 pub use reactor::Reactor;
 
 /// A connection of one shard. An id whose connection is gone is harmless everywhere.

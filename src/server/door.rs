@@ -17,7 +17,7 @@ use crate::protocol::http1::{HEAD_BYTES_MAX, Problem};
 use corq_io::net::{self, ConnId, Connections, Event, Reactor};
 use std::collections::HashMap;
 use std::io;
-use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -52,7 +52,7 @@ pub struct Door {
 
 impl Door {
     /// Answers all who come to `sockets`. `origin` is whose pages may read answers.
-    pub fn open(sockets: Vec<TcpListener>, origin: &str) -> io::Result<Self> {
+    pub fn open(sockets: Vec<OwnedFd>, origin: &str) -> io::Result<Self> {
         let told = Arc::new(Told::default());
         let keeper = Arc::clone(&told);
         let standing = Standing::new(origin);
@@ -105,7 +105,7 @@ impl Keeper {
         Ok(Self { told, standing, reactor, visitors: HashMap::new() })
     }
 
-    fn run(mut self, sockets: Vec<TcpListener>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
+    fn run(mut self, sockets: Vec<OwnedFd>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
         for socket in sockets {
             self.reactor.add_listener(socket, 0);
         }
@@ -275,7 +275,7 @@ mod tests {
     fn it_lives_is_not_ready_and_puts_off_all_else() {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
-        let door = Door::open(vec![socket], "*").unwrap();
+        let door = Door::open(vec![socket.into()], "*").unwrap();
         door.tell("5 of 9 MB read".into());
         assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
         assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
@@ -310,7 +310,7 @@ mod tests {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
         let next = socket.try_clone().unwrap();
-        let door = Door::open(vec![socket], "*").unwrap();
+        let door = Door::open(vec![socket.into()], "*").unwrap();
         let (enough, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let askers: Vec<_> = (0..4)
             .map(|_| {

@@ -17,7 +17,7 @@
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! partial  what requests take in memory before they are whole
-//! moving   connections that follow their queue
+//! moving   connections that follow their queue, or are seated     ports    where they come from
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
@@ -57,6 +57,7 @@ mod needs;
 mod notes;
 mod pace;
 mod partial;
+mod ports;
 mod post;
 mod query;
 mod reclaim;

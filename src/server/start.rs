@@ -9,6 +9,7 @@ use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
 use super::pace::Pace;
+use super::ports::{Entrance, Ports};
 use super::post::Post;
 use super::recover::{Ascent, open_log, shard_config};
 use super::reshard::{Halt, Progress, reshard};
@@ -27,8 +28,6 @@ use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -61,18 +60,13 @@ fn other(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
     StartError::Other(format!("{what}: {error}"))
 }
 
-/// How long a start waits for a port that is in use.
-const PORT_PATIENCE: Duration = Duration::from_secs(3);
-/// How often it tries.
-const PORT_PAUSE: Duration = Duration::from_millis(20);
-
 /// How often the start looks whether a shard has failed.
 const READY_PAUSE: Duration = Duration::from_millis(50);
 
 /// What one shard is given.
 struct Seed {
     endpoint: Endpoint<Batch>,
-    sockets: (TcpListener, TcpListener),
+    entrances: Vec<Entrance>,
     chance: u64,
     ready: Sender<()>,
 }
@@ -112,8 +106,8 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
-    let (sockets, addresses) = bind(&config, shards)?;
-    let door = open_door(&config, &sockets).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
+    let ports = Ports::bind(&config, shards)?;
+    let door = open_door(&config, &ports).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
         && let Err(halt) = fit(&config, data, &slots, &signals, &door)
@@ -139,7 +133,8 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         ascent: Ascent::new(data.as_ref().map(DataDir::path), shards),
         config,
     });
-    let (running, ready) = spawn(&host, &common, mesh, sockets)?;
+    let Ports { entrances, shown, files } = ports;
+    let (running, ready) = spawn(&host, &common, mesh, entrances)?;
     match await_shards(&common, &ready, &signals, &door) {
         Begun::Ready => {
             if let Some(data) = &mut data {
@@ -148,7 +143,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
-            announce(&common, addresses);
+            announce(&common, &shown);
             // An error here would mean that the set of signals is not one.
             let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
             tracing::info!("stopping on {signal:?}");
@@ -165,6 +160,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     let outcome = running.join().map_err(StartError::Other);
+    drop(files);
     drop(data);
     deliveries::stop(pool, give_up);
     if outcome.is_ok() {
@@ -174,9 +170,8 @@ pub fn serve(config: Config) -> Result<(), StartError> {
 }
 
 /// Puts somebody at the HTTP port until the shards are there.
-fn open_door(config: &Config, sockets: &[(TcpListener, TcpListener)]) -> std::io::Result<Door> {
-    let https: Result<Vec<_>, _> = sockets.iter().map(|(_, http)| http.try_clone()).collect();
-    let door = Door::open(https?, &config.cors_allow_origin)?;
+fn open_door(config: &Config, ports: &Ports) -> std::io::Result<Door> {
+    let door = Door::open(ports.https()?, &config.cors_allow_origin)?;
     door.tell("at the beginning".into());
     Ok(door)
 }
@@ -235,58 +230,20 @@ fn fit(
     Ok(())
 }
 
-/// Sockets of every shard on both ports.
-#[allow(clippy::type_complexity, reason = "a pair of sockets per shard and the two addresses")]
-fn bind(
-    config: &Config,
-    shards: usize,
-) -> Result<(Vec<(TcpListener, TcpListener)>, (SocketAddr, SocketAddr)), StartError> {
-    let bind_all = |port: u16, setting: &str| {
-        let wished = SocketAddr::new(config.listen_host(), port);
-        let fail =
-            |error: std::io::Error| other(format!("{setting}: cannot listen on {wished}"), error);
-        // Shards share a port by SO_REUSEPORT, which would let a second server share it as well:
-        // a socket without it finds out first.
-        let probe = listen_patiently(wished).map_err(fail)?;
-        let address = probe.local_addr().map_err(fail)?;
-        drop(probe);
-        let sockets: Result<Vec<_>, _> =
-            (0..shards).map(|_| net::listen(address, true).map_err(fail)).collect();
-        Ok::<_, StartError>((sockets?, address))
-    };
-    let (frames, tcp) = bind_all(config.tcp_port, "TCP_PORT")?;
-    let (https, http) = bind_all(config.http_port, "HTTP_PORT")?;
-    Ok((frames.into_iter().zip(https).collect(), (tcp, http)))
-}
-
-/// Listens once the address is free. A server that was just killed keeps its port until the kernel
-/// has taken down its ring, some milliseconds after the process is gone.
-fn listen_patiently(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let give_up = Instant::now() + PORT_PATIENCE;
-    loop {
-        match net::listen(address, false) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up => {
-                std::thread::sleep(PORT_PAUSE);
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
 fn spawn(
     host: &Host,
     common: &Arc<Common>,
     mesh: Vec<Endpoint<Batch>>,
-    sockets: Vec<(TcpListener, TcpListener)>,
+    entrances: Vec<Vec<Entrance>>,
 ) -> Result<(Shards<String>, Receiver<()>), StartError> {
     let (ready, is_ready) = channel();
     let random = SystemRandom::new();
     let mut seeds = Vec::with_capacity(mesh.len());
-    for (endpoint, sockets) in mesh.into_iter().zip(sockets) {
+    for (endpoint, entrances) in mesh.into_iter().zip(entrances) {
         let mut chance = [0; 8];
         random.fill(&mut chance).map_err(|_| other("randomness", "the system gives none"))?;
         let chance = u64::from_le_bytes(chance);
-        seeds.push(Seed { endpoint, sockets, chance, ready: ready.clone() });
+        seeds.push(Seed { endpoint, entrances, chance, ready: ready.clone() });
     }
     let common = Arc::clone(common);
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
@@ -330,7 +287,7 @@ fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: 
 }
 
 /// Says where the server listens.
-fn announce(common: &Common, (tcp, http): (SocketAddr, SocketAddr)) {
+fn announce(common: &Common, shown: &str) {
     let config = &common.config;
     if config.is_open_to_strangers() {
         tracing::warn!(
@@ -349,7 +306,7 @@ fn announce(common: &Common, (tcp, http): (SocketAddr, SocketAddr)) {
     let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
     let shards = common.slots.shards();
     tracing::info!(
-        "corq {} serves tcp {tcp}, http {http}; {shards} shards; durability {durability}; data {data}",
+        "corq {} serves {shown}; {shards} shards; durability {durability}; data {data}",
         env!("CARGO_PKG_VERSION"),
     );
 }
@@ -384,7 +341,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     core.streams.keep_alive(config.stream_keep_alive_ms);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
-    let turn = Turn::new(core, reactor, clock, seed.sockets, seed.ready, ending, timeout_ms);
+    let turn = Turn::new(core, reactor, clock, seed.entrances, seed.ready, ending, timeout_ms);
     Box::pin(turn.run()).await.map_err(|fatal: Fatal| fatal.to_string())
 }
 

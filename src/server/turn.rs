@@ -4,7 +4,7 @@
 use super::core::Core;
 use super::engine::Engine;
 use super::message::{Batch, Message};
-use super::session::Speech;
+use super::ports::{Entrance, Port};
 use corq_io::clock::Clock;
 use corq_io::log::{LogError, Position};
 use corq_io::net::{ConnId, EndReason, Event, Reactor};
@@ -12,16 +12,10 @@ use corq_io::store::Pump;
 use corq_shards::stats::Totals;
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
-
-/// Tag of the listener for MessagePack frames.
-const FRAMES: u32 = 0;
-/// Tag of the listener for HTTP.
-const HTTP: u32 = 1;
 
 /// How often a shard that ends looks whether it may.
 const ENDING_PAUSE_MS: u64 = 5;
@@ -103,7 +97,7 @@ pub struct Turn {
     /// Whether this turn follows the last one without sleep.
     restless: bool,
     /// Listeners that wait until all shards have recovered.
-    listeners: Vec<(TcpListener, u32)>,
+    entrances: Vec<Entrance>,
     ready: Option<Sender<()>>,
     ending: Arc<Ending>,
     shutdown_timeout_ms: u64,
@@ -115,7 +109,7 @@ impl Turn {
         core: Core,
         reactor: Reactor,
         clock: Clock,
-        sockets: (TcpListener, TcpListener),
+        entrances: Vec<Entrance>,
         ready: Sender<()>,
         ending: Arc<Ending>,
         shutdown_timeout_ms: u64,
@@ -129,7 +123,7 @@ impl Turn {
             held: VecDeque::new(),
             done: Totals::default(),
             restless: false,
-            listeners: vec![(sockets.0, FRAMES), (sockets.1, HTTP)],
+            entrances,
             ready: Some(ready),
             ending,
             shutdown_timeout_ms,
@@ -224,8 +218,11 @@ impl Turn {
                     buffers.recycle(chunk);
                 }
                 Event::Accepted { conn, listener } => {
-                    let speech = if listener == FRAMES { Speech::Frames } else { Speech::Http };
-                    self.core.accepted(conn, speech);
+                    let port = Port::of(listener);
+                    self.core.accepted(conn, port.speech);
+                    if port.seats {
+                        self.core.seat(conns, conn);
+                    }
                 }
                 Event::Ended { conn, reason: EndReason::HalfClosed } => {
                     self.core.stays(conn);
@@ -341,13 +338,13 @@ impl Turn {
 
     /// Takes connections.
     fn open_doors(&mut self) {
-        for (socket, tag) in self.listeners.drain(..) {
-            self.reactor.add_listener(socket, tag);
+        for Entrance { socket, port } in self.entrances.drain(..) {
+            self.reactor.add_listener(socket, port.tag());
         }
     }
 
     fn begin_to_end(&mut self) {
-        self.listeners.clear();
+        self.entrances.clear();
         self.reactor.stop_accepting();
         self.core.begin_to_end(&mut self.reactor.conns);
     }

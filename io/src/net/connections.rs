@@ -32,6 +32,8 @@ pub struct Connections {
     pub(super) draining: VecDeque<(Instant, ConnId)>,
     pub(super) lingering: VecDeque<(Instant, ConnId)>,
     drain: Duration,
+    most: usize,
+    turned_away: u64,
 }
 
 impl Connections {
@@ -44,6 +46,8 @@ impl Connections {
             draining: VecDeque::new(),
             lingering: VecDeque::new(),
             drain: Duration::from_millis(config.drain_ms),
+            most: config.connections_max,
+            turned_away: 0,
         }
     }
 
@@ -117,6 +121,20 @@ impl Connections {
     /// Takes in a connection that another shard has given away.
     pub fn adopt(&mut self, socket: OwnedFd) -> ConnId {
         self.insert(socket)
+    }
+
+    /// Takes in one that another shard has only accepted, unless there are as many as may be.
+    pub fn seat(&mut self, socket: OwnedFd) -> Option<ConnId> {
+        if self.len() >= self.most {
+            self.turned_away += 1;
+            return None;
+        }
+        Some(self.insert(socket))
+    }
+
+    /// Connections that [`Self::seat`] had no room for.
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away
     }
 
     /// Tells the shard once, by `Event::Drained`, when all output has been taken by the kernel. There

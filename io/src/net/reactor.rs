@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // Operations name memory and descriptors that must outlive them.
 
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,8 +85,9 @@ impl Reactor {
         })
     }
 
-    /// Accepts connections from `socket` (see [`super::listen`]) under `tag`.
-    pub fn add_listener(&mut self, socket: TcpListener, tag: u32) {
+    /// Accepts connections from `socket` (see [`super::listen`] and [`super::listen_at`]) under `tag`.
+    pub fn add_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
+        let socket = socket.into();
         let listener = Listener { socket, tag, armed: false, paused_until: None };
         self.listeners.push(Some(listener));
         self.listeners_dirty = true;
