@@ -69,6 +69,22 @@ pub struct Config {
     #[arg(long, env = "UNIX_SOCKET_MODE", default_value = "0660", value_parser = socket_mode)]
     pub unix_socket_mode: u32,
 
+    /// Certificate of both ports, with its chain, as PEM: they speak TLS then. Read again on SIGHUP
+    #[arg(long, env = "TLS_CERT_FILE", value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Its key, as PEM
+    #[arg(long, env = "TLS_KEY_FILE", value_name = "FILE")]
+    pub tls_key_file: Option<PathBuf>,
+
+    /// Authorities, as PEM: only clients with a certificate of one of them may connect
+    #[arg(long, env = "TLS_CLIENT_CA_FILE", value_name = "FILE")]
+    pub tls_client_ca_file: Option<PathBuf>,
+
+    /// Longest time a TLS handshake may take, in milliseconds
+    #[arg(long, env = "TLS_HANDSHAKE_TIMEOUT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    pub tls_handshake_timeout_ms: u64,
+
     /// Directory of the log
     #[arg(long, env = "DATA_PATH", conflicts_with = "memory")]
     pub data_path: Option<PathBuf>,
@@ -220,8 +236,34 @@ impl Config {
         self.data_max_mb.map_or(u64::MAX, |size| (size << 20) / shards as u64)
     }
 
+    /// Whether the settings of the sockets fit each other.
+    fn check_sockets(&self) -> Result<(), String> {
+        let said = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        match (said(&self.tls_cert_file), said(&self.tls_key_file), said(&self.tls_client_ca_file)) {
+            (Some(path), None, _) => {
+                return Err(format!("TLS_KEY_FILE: it is missing, and TLS_CERT_FILE is {path}"));
+            }
+            (None, Some(path), _) => {
+                return Err(format!("TLS_CERT_FILE: it is missing, and TLS_KEY_FILE is {path}"));
+            }
+            (None, None, Some(path)) => {
+                return Err(format!(
+                    "TLS_CERT_FILE: it is missing, and TLS_CLIENT_CA_FILE is {path}"
+                ));
+            }
+            _ => {}
+        }
+        match said(&self.tcp_socket_path) {
+            Some(path) if self.tcp_socket_path == self.http_socket_path => Err(format!(
+                "HTTP_SOCKET_PATH: {path} is the TCP_SOCKET_PATH: each needs a path of its own"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the settings fit each other.
     pub fn check(&self, shards: usize) -> Result<(), String> {
+        self.check_sockets()?;
         let least = SEGMENTS_MIN * self.segment_mb * shards as u64;
         match self.data_max_mb {
             Some(size) if size < least => Err(format!(

@@ -12,7 +12,7 @@
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
-//! door     who answers over HTTP before the shards do
+//! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
@@ -28,6 +28,7 @@ mod all;
 mod auth;
 mod backup;
 mod book;
+mod certificate;
 mod change;
 mod chore;
 mod core;
@@ -35,6 +36,7 @@ mod crons;
 mod deliveries;
 mod dispatch;
 mod door;
+mod ears;
 mod end;
 mod engine;
 mod events;

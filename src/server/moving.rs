@@ -8,8 +8,7 @@
 use super::core::Core;
 use super::message::Message;
 use super::session::Session;
-use corq_io::net::{ConnId, Connections};
-use std::os::fd::OwnedFd;
+use corq_io::net::{ConnId, Connections, Socket};
 
 /// Commands for another shard after which a connection moves there for the first time. Each move
 /// doubles the number, so that a connection that changes its mind all the time does not travel all the time.
@@ -81,7 +80,7 @@ impl Habit {
 /// A connection on its way.
 #[derive(Debug)]
 pub struct Moved {
-    socket: OwnedFd,
+    socket: Socket,
     session: Session,
 }
 
@@ -175,7 +174,7 @@ impl Core {
     }
 
     /// The socket of a connection that leaves is free to go.
-    pub fn given_away(&mut self, conn: ConnId, socket: OwnedFd) {
+    pub fn given_away(&mut self, conn: ConnId, socket: Socket) {
         self.drop_partial(conn);
         // Whoever forgets a session closes its connection, which calls the move off.
         let Some(session) = self.sessions.close(conn) else { return };

@@ -4,12 +4,14 @@
 use super::session::Speech;
 use super::start::StartError;
 use crate::config::Config;
-use corq_io::net::{self, SocketFile};
+use corq_io::net::{self, Reactor, SocketFile};
+use corq_io::tls::{Acceptor, Keeper};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a start waits for a port or a path that is in use.
@@ -53,6 +55,19 @@ pub struct Entrance {
     pub socket: OwnedFd,
     /// What comes through it.
     pub port: Port,
+    /// What TLS begins with there.
+    pub acceptor: Option<Acceptor>,
+}
+
+impl Entrance {
+    /// From now on somebody accepts from it.
+    pub fn open(self, reactor: &mut Reactor) {
+        let Self { socket, port, acceptor } = self;
+        match acceptor {
+            None => reactor.add_listener(socket, port.tag()),
+            Some(acceptor) => reactor.add_secure_listener(socket, port.tag(), acceptor),
+        }
+    }
 }
 
 /// All sockets, before they go to the shards.
@@ -64,14 +79,20 @@ pub struct Ports {
     pub shown: String,
     /// The files of paths, which are removed when this goes.
     pub files: Vec<SocketFile>,
+    keeper: Option<Arc<Keeper>>,
 }
 
 impl Ports {
-    /// Takes the ports and the paths.
-    pub fn bind(config: &Config, shards: usize) -> Result<Self, StartError> {
-        let mut ports =
-            Self { entrances: Vec::with_capacity(shards), shown: String::new(), files: Vec::new() };
-        ports.entrances.resize_with(shards, Vec::new);
+    /// Takes the ports and the paths. Those of a path need no TLS: what goes through them stays in the kernel.
+    pub fn bind(
+        config: &Config,
+        shards: usize,
+        keeper: Option<&Arc<Keeper>>,
+    ) -> Result<Self, StartError> {
+        let mut entrances = Vec::with_capacity(shards);
+        entrances.resize_with(shards, Vec::new);
+        let keeper = keeper.cloned();
+        let mut ports = Self { entrances, shown: String::new(), files: Vec::new(), keeper };
         ports.bind_port(config, (config.tcp_port, "TCP_PORT"), ("tcp", Speech::Frames))?;
         ports.bind_port(config, (config.http_port, "HTTP_PORT"), ("http", Speech::Http))?;
         let mode = config.unix_socket_mode;
@@ -102,9 +123,11 @@ impl Ports {
         for entrances in &mut self.entrances {
             let socket: TcpListener = net::listen(address, true).map_err(fail)?;
             let port = Port { speech, seats: false };
-            entrances.push(Entrance { socket: socket.into(), port });
+            let acceptor = acceptor(self.keeper.as_ref(), port);
+            entrances.push(Entrance { socket: socket.into(), port, acceptor });
         }
-        self.show(name, &address);
+        let tls = if self.keeper.is_some() { " (TLS)" } else { "" };
+        self.show(name, &format_args!("{address}{tls}"));
         Ok(())
     }
 
@@ -116,7 +139,8 @@ impl Ports {
     ) -> Result<(), StartError> {
         let bound = patiently(|| net::listen_at(path, mode));
         let (socket, file) = bound.map_err(|error| refused(setting, &path.display(), &error))?;
-        self.entrances[PORTER].push(Entrance { socket, port: Port { speech, seats: true } });
+        let port = Port { speech, seats: true };
+        self.entrances[PORTER].push(Entrance { socket, port, acceptor: None });
         self.files.push(file);
         self.show(name, &path.display());
         Ok(())
@@ -128,11 +152,20 @@ impl Ports {
     }
 
     /// Second handles of the sockets where HTTP is spoken.
-    pub fn https(&self) -> io::Result<Vec<OwnedFd>> {
+    pub fn https(&self) -> io::Result<Vec<Entrance>> {
         let all = self.entrances.iter().flatten();
         let https = all.filter(|entrance| entrance.port.speech == Speech::Http);
-        https.map(|entrance| entrance.socket.try_clone()).collect()
+        let second = |entrance: &Entrance| {
+            let (socket, port) = (entrance.socket.try_clone()?, entrance.port);
+            let keeper = self.keeper.as_ref().filter(|_| entrance.acceptor.is_some());
+            Ok(Entrance { socket, port, acceptor: acceptor(keeper, port) })
+        };
+        https.map(second).collect()
     }
+}
+
+fn acceptor(keeper: Option<&Arc<Keeper>>, port: Port) -> Option<Acceptor> {
+    keeper.map(|keeper| Acceptor::new(Arc::clone(keeper), port.speech == Speech::Http))
 }
 
 fn refused(setting: &str, place: &dyn Display, error: &io::Error) -> StartError {

@@ -3,8 +3,10 @@
 use super::auth::Guard;
 use super::book::Book;
 use super::core::{Core, Fittings};
+use super::certificate;
 use super::deliveries;
 use super::door::Door;
+use super::ears::Ears;
 use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
@@ -24,6 +26,7 @@ use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signal, Signals};
+use corq_io::tls::Keeper;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -83,6 +86,7 @@ struct Common {
     is_begun: bool,
     webhooks: Feed,
     ascent: Ascent,
+    keeper: Option<Arc<Keeper>>,
 }
 
 /// How the beginning of the shards went.
@@ -102,15 +106,17 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let host = host::probe().map_err(StartError::Host)?;
     let shards = config.shards.map_or(host.cpus.len(), usize::from);
     config.check(shards).map_err(StartError::Other)?;
+    let keeper = certificate::open(&config).map_err(StartError::Other)?;
+    let ears = Ears::new(signals, keeper.clone());
     let mut data = match config.data_path() {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
-    let ports = Ports::bind(&config, shards)?;
+    let ports = Ports::bind(&config, shards, keeper.as_ref())?;
     let door = open_door(&config, &ports).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
-        && let Err(halt) = fit(&config, data, &slots, &signals, &door)
+        && let Err(halt) = fit(&config, data, &slots, &ears, &door)
     {
         return match halt {
             Halt::Stopped => Ok(()),
@@ -131,11 +137,12 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
         ascent: Ascent::new(data.as_ref().map(DataDir::path), shards),
+        keeper,
         config,
     });
-    let Ports { entrances, shown, files } = ports;
+    let Ports { entrances, shown, files, .. } = ports;
     let (running, ready) = spawn(&host, &common, mesh, entrances)?;
-    match await_shards(&common, &ready, &signals, &door) {
+    match await_shards(&common, &ready, &ears, &door) {
         Begun::Ready => {
             if let Some(data) = &mut data {
                 data.set_begun(true).map_err(|error| other("data path", error))?;
@@ -145,7 +152,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             wakers.iter().for_each(Waker::wake);
             announce(&common, &shown);
             // An error here would mean that the set of signals is not one.
-            let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
+            let signal = ears.wait().map_err(|error| other("cannot wait for signals", error))?;
             tracing::info!("stopping on {signal:?}");
         }
         Begun::Failed => {}
@@ -181,7 +188,7 @@ fn fit(
     config: &Config,
     data: &mut DataDir,
     slots: &Slots,
-    signals: &Signals,
+    ears: &Ears,
     door: &Door,
 ) -> Result<(), Halt> {
     match data.leftover() {
@@ -209,16 +216,15 @@ fn fit(
         if pace.tells() {
             tracing::info!("changing from {before} shards to {after}: {progress}");
         }
-        match signals.wait_for(Duration::ZERO) {
-            Ok(Some(signal)) => {
+        match ears.wants_end() {
+            Some(signal) => {
                 tracing::info!(
                     "stopping on {signal:?} in the middle of the change, which the next start begins anew \
                      or ends"
                 );
                 false
             }
-            // An error here would mean that the set of signals is not one.
-            Ok(None) | Err(_) => true,
+            None => true,
         }
     };
     let contents = reshard(config, data, slots, &mut watch)?;
@@ -260,7 +266,7 @@ fn spawn(
 }
 
 /// Waits until all shards have read their logs and know of each other.
-fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: &Door) -> Begun {
+fn await_shards(common: &Common, ready: &Receiver<()>, ears: &Ears, door: &Door) -> Begun {
     let mut waiting = common.slots.shards();
     let mut pace = Pace::default();
     while waiting > 0 {
@@ -269,8 +275,7 @@ fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Begun::Failed,
         }
-        // An error here would mean that the set of signals is not one.
-        let signal = signals.wait_for(Duration::ZERO).ok().flatten();
+        let signal = ears.wants_end();
         // A shard that fails at its start is waited for by the others, who are never ready then.
         if common.ending.failed.load(Ordering::Acquire) {
             return Begun::Failed;
@@ -303,6 +308,9 @@ fn announce(common: &Common, shown: &str) {
         }
         (Some(_), Durability::Synced) => "synced".to_string(),
     };
+    if let Some(keeper) = &common.keeper {
+        tracing::info!("TLS with the certificate of {}", certificate::shown(&keeper.identity()));
+    }
     let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
     let shards = common.slots.shards();
     tracing::info!(
@@ -324,6 +332,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
+        greet_ms: config.tls_handshake_timeout_ms,
         ..net::Config::default()
     })
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
@@ -336,6 +345,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
         http: Desk::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
+        keeper: common.keeper.clone(),
     };
     let mut core = Core::new(engine, post, fittings, index, clock.now_ms());
     core.streams.keep_alive(config.stream_keep_alive_ms);

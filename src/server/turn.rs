@@ -224,7 +224,19 @@ impl Turn {
                         self.core.seat(conns, conn);
                     }
                 }
-                Event::Ended { conn, reason: EndReason::HalfClosed } => {
+                Event::Deciphered { conn, bytes } => {
+                    self.core.received(conns, conn, &bytes);
+                    conns.give_back(bytes);
+                }
+                Event::NotSecure { conn, listener } => {
+                    self.core.not_secure(conns, conn, Port::of(listener));
+                }
+                Event::Unsettled { listener, reason } => {
+                    let speech = Port::of(listener).speech;
+                    tracing::debug!("a handshake at the port for {speech:?} failed: {reason}");
+                }
+                // What came is its own, and what it asked for is whole or left out.
+                Event::Ended { conn, reason: EndReason::HalfClosed | EndReason::Truncated } => {
                     self.core.stays(conn);
                     self.core.half_closed(conns, conn);
                 }
@@ -338,8 +350,8 @@ impl Turn {
 
     /// Takes connections.
     fn open_doors(&mut self) {
-        for Entrance { socket, port } in self.entrances.drain(..) {
-            self.reactor.add_listener(socket, port.tag());
+        for entrance in self.entrances.drain(..) {
+            entrance.open(&mut self.reactor);
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use crate::tls::Acceptor;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 /// Connections that the kernel completes and keeps until they are accepted.
@@ -41,6 +42,8 @@ pub fn listen(addr: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     pub(super) tag: u32,
+    /// Whoever comes speaks TLS.
+    pub(super) acceptor: Option<Acceptor>,
     /// An accept is with the kernel.
     pub(super) armed: bool,
     /// No accept before this: something ran out.

@@ -1,0 +1,374 @@
+//! TLS on one connection, between the bytes of the socket and those of the shard.
+//!
+//! Knows records and whose turn it is in a handshake; does not know the kernel or what the bytes mean. It holds
+//! memory only for what has come of a record that is not whole, and for what is on its way out: an idle
+//! connection has its keys and nothing else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::server::{ServerConfig, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
+};
+
+use super::output::{Output, Pool};
+
+/// Plain bytes that are sealed at a time: what comes of them fits a buffer that the pool keeps.
+const SEALED_BYTES_MAX: usize = 60 * 1024;
+/// Bytes that may wait for their turn in a handshake before no more are received.
+const HEARD_BYTES_MAX: usize = 16 * 1024;
+/// No message of a handshake has more, whatever it is made of.
+const INCOMING_BYTES_MAX: usize = 128 * 1024;
+/// The first byte of whoever speaks TLS: a record of a handshake.
+const HANDSHAKE_RECORD: u8 = 0x16;
+/// What a record has beside its content, at most, and rounded up.
+const RECORD_MARGIN_BYTES: usize = 64;
+const RECORD_CONTENT_BYTES: usize = 16 * 1024;
+
+/// What came of bytes that were received.
+pub(super) struct Opened {
+    /// What the peer has said. From the pool.
+    pub(super) plain: Vec<u8>,
+    /// What was wrong, after that. The peer is told by what is to be sent.
+    pub(super) outcome: Result<(), rustls::Error>,
+}
+
+/// See the module.
+pub(super) struct Secure {
+    tls: UnbufferedServerConnection,
+    /// The tag of the listener that it came through.
+    pub(super) listener: u32,
+    /// In the list of handshakes whose turn comes.
+    pub(super) queued: bool,
+    /// The peer has said that it will send no more.
+    pub(super) peer_closed: bool,
+    /// It has broken the rules, and is closed by us.
+    pub(super) failed: bool,
+    /// Our end has been announced.
+    said_goodbye: bool,
+    /// What has come of a record that is not whole.
+    incoming: Vec<u8>,
+    /// Records to be sent. Its memory does not move while `in_flight`.
+    wire: Vec<u8>,
+    wire_sent: usize,
+    in_flight: bool,
+    /// Records that came up while those were being sent.
+    next: Vec<u8>,
+}
+
+impl Secure {
+    /// Before the first byte. Fails only for a configuration that no client could use.
+    pub(super) fn new(config: Arc<ServerConfig>, listener: u32) -> Result<Self, rustls::Error> {
+        Ok(Self {
+            tls: UnbufferedServerConnection::new(config)?,
+            listener,
+            queued: false,
+            peer_closed: false,
+            failed: false,
+            said_goodbye: false,
+            incoming: Vec::new(),
+            wire: Vec::new(),
+            wire_sent: 0,
+            in_flight: false,
+            next: Vec::new(),
+        })
+    }
+
+    /// Whether the keys are not agreed on yet.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    /// Whether the peer came with keys of an earlier connection.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// Puts bytes of a handshake aside until its turn comes. False if they are no TLS at all.
+    pub(super) fn hear(&mut self, bytes: &[u8], pool: &mut Pool) -> bool {
+        if self.incoming.capacity() == 0 {
+            self.incoming = pool.take();
+        }
+        self.incoming.extend_from_slice(bytes);
+        // Once it has been answered it has begun well.
+        self.incoming.first().is_none_or(|&first| first == HANDSHAKE_RECORD) || self.has_spoken()
+    }
+
+    /// Whether anything of it has been understood.
+    fn has_spoken(&self) -> bool {
+        self.tls.protocol_version().is_some()
+    }
+
+    /// Whether so much waits for its turn that no more must come.
+    pub(super) fn has_heard_enough(&self) -> bool {
+        self.queued && self.incoming.len() > HEARD_BYTES_MAX
+    }
+
+    /// Takes in what has come, behind what was put aside.
+    pub(super) fn open(&mut self, bytes: &mut [u8], pool: &mut Pool) -> Opened {
+        let mut plain = Vec::new();
+        if self.incoming.is_empty() {
+            let (used, outcome) = self.process(bytes, &mut plain, pool);
+            if outcome.is_ok() && used < bytes.len() && !self.peer_closed {
+                if self.incoming.capacity() == 0 {
+                    self.incoming = pool.take();
+                }
+                self.incoming.extend_from_slice(&bytes[used..]);
+            }
+            return Opened { plain, outcome };
+        }
+        let mut incoming = std::mem::take(&mut self.incoming);
+        incoming.extend_from_slice(bytes);
+        let (used, mut outcome) = self.process(&mut incoming, &mut plain, pool);
+        if outcome.is_err() || self.peer_closed || used == incoming.len() {
+            pool.give(incoming);
+        } else {
+            incoming.drain(..used);
+            if incoming.len() > INCOMING_BYTES_MAX {
+                outcome = Err(rustls::Error::General("a message has no end".into()));
+            }
+            self.incoming = incoming;
+        }
+        Opened { plain, outcome }
+    }
+
+    /// Opens records at the front of `input`; returns how many bytes they took.
+    fn process(
+        &mut self,
+        input: &mut [u8],
+        plain: &mut Vec<u8>,
+        pool: &mut Pool,
+    ) -> (usize, Result<(), rustls::Error>) {
+        let mut used = 0;
+        loop {
+            let (tls, wire) = self.parts();
+            let UnbufferedStatus { mut discard, state } =
+                tls.process_tls_records(&mut input[used..]);
+            let mut rests = false;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        match record {
+                            Ok(record) => {
+                                discard += record.discard;
+                                if plain.capacity() == 0 {
+                                    *plain = pool.take();
+                                }
+                                plain.extend_from_slice(record.payload);
+                            }
+                            Err(error) => return (used + discard, Err(error)),
+                        }
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    write(wire, pool, 0, |room| data.encode(room).map_err(Short::of_encode));
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => self.peer_closed = true,
+                // Early data is not offered, so none comes.
+                Ok(_) => rests = true,
+                Err(error) => {
+                    used += discard;
+                    self.encode_alerts(pool);
+                    return (used, Err(error));
+                }
+            }
+            used += discard;
+            if rests {
+                return (used, Ok(()));
+            }
+        }
+    }
+
+    /// What the peer is told about its fault is to be sent.
+    fn encode_alerts(&mut self, pool: &mut Pool) {
+        let (tls, wire) = self.parts();
+        while let Ok(state) = tls.process_tls_records(&mut []).state {
+            match state {
+                ConnectionState::EncodeTlsData(mut data) => {
+                    write(wire, pool, 0, |room| data.encode(room).map_err(Short::of_encode));
+                }
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                _ => return,
+            }
+        }
+    }
+
+    /// The next piece to send: what there is already, else the next of what the shard has let go, and behind the
+    /// last of it the announcement of our end if it is `over`. It stays where it is until [`Self::complete`].
+    /// An error says that nothing can be sealed any more.
+    pub(super) fn next_send(
+        &mut self,
+        output: &mut Output,
+        over: bool,
+        pool: &mut Pool,
+    ) -> Result<Option<&[u8]>, rustls::Error> {
+        if self.in_flight {
+            return Ok(None);
+        }
+        if self.wire.is_empty() {
+            if let Some(piece) = output.next_send(SEALED_BYTES_MAX) {
+                let bytes = piece.len();
+                let sealed = self.seal(piece, pool);
+                output.complete(bytes, pool);
+                sealed?;
+            }
+            if over && output.is_drained() {
+                self.say_goodbye(pool);
+            }
+        }
+        if self.wire.is_empty() {
+            return Ok(None);
+        }
+        self.in_flight = true;
+        Ok(Some(&self.wire[self.wire_sent..]))
+    }
+
+    fn seal(&mut self, piece: &[u8], pool: &mut Pool) -> Result<(), rustls::Error> {
+        let records = piece.len().div_ceil(RECORD_CONTENT_BYTES);
+        let margin = records * RECORD_MARGIN_BYTES;
+        let (tls, wire) = self.parts();
+        loop {
+            match tls.process_tls_records(&mut []).state? {
+                ConnectionState::EncodeTlsData(mut data) => {
+                    write(wire, pool, 0, |room| data.encode(room).map_err(Short::of_encode));
+                }
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    let sealed = write(wire, pool, piece.len() + margin, |room| {
+                        traffic.encrypt(piece, room).map_err(Short::of_encrypt)
+                    });
+                    let spent = || rustls::Error::General("its keys are used up".into());
+                    return if sealed { Ok(()) } else { Err(spent()) };
+                }
+                _ => return Err(rustls::Error::HandshakeNotComplete),
+            }
+        }
+    }
+
+    fn say_goodbye(&mut self, pool: &mut Pool) {
+        if std::mem::replace(&mut self.said_goodbye, true) || self.failed {
+            return;
+        }
+        let (tls, wire) = self.parts();
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) =
+            tls.process_tls_records(&mut []).state
+        {
+            write(wire, pool, RECORD_MARGIN_BYTES, |room| {
+                traffic.queue_close_notify(room).map_err(Short::of_encrypt)
+            });
+        }
+    }
+
+    /// It has broken the rules: nothing is sent but what says so.
+    pub(super) fn fail(&mut self) {
+        self.failed = true;
+        self.said_goodbye = true;
+    }
+
+    /// Whether our end has been announced, or need not be.
+    pub(super) fn is_over(&self) -> bool {
+        self.said_goodbye
+    }
+
+    pub(super) fn in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// Bytes of records that the kernel has not taken.
+    pub(super) fn unsent(&self) -> usize {
+        self.wire.len() - self.wire_sent + self.next.len()
+    }
+
+    /// Bytes of the send under way.
+    pub(super) fn in_flight_bytes(&self) -> usize {
+        self.wire.len() - self.wire_sent
+    }
+
+    /// The keys, and where to write records.
+    fn parts(&mut self) -> (&mut UnbufferedServerConnection, &mut Vec<u8>) {
+        (&mut self.tls, if self.in_flight { &mut self.next } else { &mut self.wire })
+    }
+
+    /// The send under way has ended after `bytes`.
+    pub(super) fn complete(&mut self, bytes: usize, pool: &mut Pool) {
+        assert!(std::mem::take(&mut self.in_flight), "a send completed twice");
+        self.wire_sent += bytes;
+        assert!(self.wire_sent <= self.wire.len(), "more sent than there was");
+        if self.wire_sent == self.wire.len() {
+            self.wire_sent = 0;
+            pool.give(std::mem::replace(&mut self.wire, std::mem::take(&mut self.next)));
+        }
+    }
+
+    /// Gives up what is not being sent.
+    pub(super) fn discard(&mut self, pool: &mut Pool) {
+        pool.give(std::mem::take(&mut self.incoming));
+        pool.give(std::mem::take(&mut self.next));
+        if !self.in_flight {
+            self.wire_sent = 0;
+            pool.give(std::mem::take(&mut self.wire));
+        }
+    }
+}
+
+/// Too little room for what is to be written, or nothing to write at all.
+struct Short(Option<usize>);
+
+impl Short {
+    #[expect(clippy::needless_pass_by_value, reason = "the shape of a map")]
+    fn of_encode(error: EncodeError) -> Self {
+        match error {
+            EncodeError::InsufficientSize(InsufficientSizeError { required_size }) => {
+                Self(Some(required_size))
+            }
+            EncodeError::AlreadyEncoded => Self(None),
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the shape of a map")]
+    fn of_encrypt(error: EncryptError) -> Self {
+        match error {
+            EncryptError::InsufficientSize(InsufficientSizeError { required_size }) => {
+                Self(Some(required_size))
+            }
+            EncryptError::EncryptExhausted => Self(None),
+        }
+    }
+}
+
+/// Lets `fill` write behind what is there, with room for `guess` bytes or as many as it then says it needs.
+fn write(
+    wire: &mut Vec<u8>,
+    pool: &mut Pool,
+    guess: usize,
+    mut fill: impl FnMut(&mut [u8]) -> Result<usize, Short>,
+) -> bool {
+    if wire.capacity() == 0 {
+        *wire = pool.take();
+    }
+    let before = wire.len();
+    let mut room = guess;
+    loop {
+        wire.reserve_exact(room);
+        wire.resize(before + room, 0);
+        match fill(&mut wire[before..]) {
+            Ok(bytes) => {
+                wire.truncate(before + bytes);
+                return true;
+            }
+            Err(Short(Some(needed))) if needed > room => room = needed,
+            Err(_) => {
+                wire.truncate(before);
+                return false;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Secure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secure").field("version", &self.tls.protocol_version()).finish_non_exhaustive()
+    }
+}
