@@ -3,6 +3,7 @@
 
 mod bell;
 pub mod clock;
+pub mod dial;
 pub mod host;
 pub mod log;
 pub mod memory;

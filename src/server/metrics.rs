@@ -11,6 +11,7 @@ use super::message::Share;
 use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
+use corq_io::tls::Standing;
 use corq_shards::job::State;
 use corq_shards::latency::{Buckets, EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
@@ -18,6 +19,9 @@ use std::fmt::Write;
 
 /// Queues that are listed one by one. The others count in all sums.
 pub const QUEUES_SHOWN_MAX: usize = 10_000;
+
+/// When the certificate ends.
+const CERTIFICATE_EXPIRES: &str = "tls_certificate_expires_timestamp_seconds";
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -243,7 +247,13 @@ impl Metrics {
     }
 
     /// The text exposition of Prometheus, version 0.0.4.
-    pub fn text(&self, shards: usize, memory_bytes: u64, uptime_ms: u64) -> String {
+    pub fn text(
+        &self,
+        shards: usize,
+        memory_bytes: u64,
+        uptime_ms: u64,
+        tls: Option<Standing>,
+    ) -> String {
         let mut text = String::new();
         let of_process = [
             ("shards", "Shards of the process", shards.to_string()),
@@ -253,6 +263,22 @@ impl Metrics {
         for (name, help, value) in of_process {
             head(&mut text, name, "gauge", help);
             sample(&mut text, name, "", &value);
+        }
+        if let Some(standing) = tls {
+            let (reloads, failed) = (standing.reloads, standing.failed_reloads);
+            for (name, kind, help, value) in [
+                (CERTIFICATE_EXPIRES, "gauge", "End of the certificate, since 1970", standing.expires_s),
+                ("tls_reloads_total", "counter", "Times the certificate was read again", reloads.cast_signed()),
+                (
+                    "tls_reload_failures_total",
+                    "counter",
+                    "Times the certificate could not be read again, and the old one stayed",
+                    failed.cast_signed(),
+                ),
+            ] {
+                head(&mut text, name, kind, help);
+                sample(&mut text, name, "", &value.to_string());
+            }
         }
         for ((name, kind, help), number) in FAMILIES.iter().zip(self.numbers) {
             let kind = if *kind == Kind::Counter { "counter" } else { "gauge" };
@@ -432,7 +458,7 @@ mod tests {
 
     #[test]
     fn the_text_is_what_prometheus_reads() {
-        let text = metrics().text(2, 4096, 1_500);
+        let text = metrics().text(2, 4096, 1_500, None);
         for line in [
             "# HELP corq_jobs_pushed_total Jobs pushed since the start.",
             "# TYPE corq_jobs_pushed_total counter",
