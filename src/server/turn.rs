@@ -2,7 +2,6 @@
 //! learns of it, and sleep.
 
 use super::core::Core;
-use super::engine::Engine;
 use super::message::{Batch, Message};
 use super::ports::{Entrance, Port};
 use corq_io::clock::Clock;
@@ -374,18 +373,27 @@ impl Turn {
     }
 
     async fn close_log(mut self) -> Result<(), Fatal> {
-        let Engine { book, .. } = &mut self.core.engine;
-        while !book.0.close(self.clock.read())? {
-            self.pump.submit(&mut book.0, &mut self.reactor);
-            self.events.clear();
+        self.reactor.conns.say_goodbye();
+        self.reactor.poll(&mut self.events)?;
+        self.take_last_events()?;
+        while !self.core.engine.book.0.close(self.clock.read())? {
+            self.pump.submit(&mut self.core.engine.book.0, &mut self.reactor);
             let soon = self.clock.instant_of(self.clock.now_ms() + 10);
             self.reactor.wait(soon, &mut self.events).await?;
-            for event in self.events.drain(..) {
-                match event {
-                    Event::Disk { tag, result } => Pump::complete(&mut book.0, tag, &result)?,
-                    Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
-                    _ => {}
+            self.take_last_events()?;
+        }
+        Ok(())
+    }
+
+    /// Only the log is of interest by now.
+    fn take_last_events(&mut self) -> Result<(), Fatal> {
+        for event in self.events.drain(..) {
+            match event {
+                Event::Disk { tag, result } => {
+                    Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
                 }
+                Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
+                _ => {}
             }
         }
         Ok(())

@@ -183,6 +183,18 @@ impl Connections {
         }
     }
 
+    /// Closes all that speak TLS, for the end of the process: their peers can tell it from a cut.
+    pub fn say_goodbye(&mut self) {
+        let ids: Vec<ConnId> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.conn.as_ref().is_some_and(|conn| conn.secure.is_some()))
+            .map(|(index, slot)| ConnId { index: index as u32, generation: slot.generation })
+            .collect();
+        ids.into_iter().for_each(|id| self.close(id));
+    }
+
     /// Takes back the memory of [`super::Event::Deciphered`].
     pub fn give_back(&mut self, bytes: Vec<u8>) {
         self.pool.give(bytes);
