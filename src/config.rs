@@ -239,7 +239,8 @@ impl Config {
     /// Whether the settings of the sockets fit each other.
     fn check_sockets(&self) -> Result<(), String> {
         let said = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        match (said(&self.tls_cert_file), said(&self.tls_key_file), said(&self.tls_client_ca_file)) {
+        match (said(&self.tls_cert_file), said(&self.tls_key_file), said(&self.tls_client_ca_file))
+        {
             (Some(path), None, _) => {
                 return Err(format!("TLS_KEY_FILE: it is missing, and TLS_CERT_FILE is {path}"));
             }

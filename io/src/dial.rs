@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 pub use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
 /// Where a server is.
@@ -103,7 +103,8 @@ fn connect(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
 
 /// Agrees on keys before the first byte, so that what is wrong is said of the connection and not of a command.
 fn greet(config: Arc<ClientConfig>, host: &str, mut socket: TcpStream) -> io::Result<Wire> {
-    let invalid = |error: &dyn fmt::Display| io::Error::new(ErrorKind::InvalidInput, error.to_string());
+    let invalid =
+        |error: &dyn fmt::Display| io::Error::new(ErrorKind::InvalidInput, error.to_string());
     let name = match host.parse::<IpAddr>() {
         Ok(address) => ServerName::from(address),
         Err(_) => ServerName::try_from(host.to_owned()).map_err(|error| invalid(&error))?,

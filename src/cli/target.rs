@@ -92,7 +92,9 @@ impl Target {
                 return Err(Failure::Usage("--tls-cert wants its key: --tls-key".to_owned()));
             }
             (None, Some(_)) => {
-                return Err(Failure::Usage("--tls-key wants its certificate: --tls-cert".to_owned()));
+                return Err(Failure::Usage(
+                    "--tls-key wants its certificate: --tls-cert".to_owned(),
+                ));
             }
         };
         let files = ClientFiles { authorities: self.tls_ca.clone(), identity };
@@ -151,7 +153,7 @@ pub fn tls_advice(error: &std::io::Error) -> Option<&'static str> {
     let text = error.get_ref()?.to_string();
     Some(if text.contains("CaUsedAsEndEntity") {
         "its certificate says that it is an authority: give the server one that does not"
-    } else if text.contains("UnknownIssuer") {
+    } else if text.contains("UnknownIssuer") || text.contains("BadSignature") {
         "name the file with its authority by --tls-ca (CORQ_TLS_CA)"
     } else if text.contains("not valid for name") || text.contains("NotValidForName") {
         "its certificate is for other names: see --host"

@@ -61,7 +61,10 @@ fn judge(identity: &Identity) {
         tracing::warn!("TLS_CERT_FILE: the certificate is not valid before {begins}");
     } else if remaining_s < SOON_S {
         let days = remaining_s / DAY_S;
-        tracing::warn!("TLS_CERT_FILE: the certificate expires in {days} days: {}", shown(identity));
+        tracing::warn!(
+            "TLS_CERT_FILE: the certificate expires in {days} days: {}",
+            shown(identity)
+        );
     }
 }
 

@@ -56,7 +56,11 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
     ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
     ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
-    ("tls_connections", Kind::Gauge, "Connections over TLS, those whose keys are being agreed on included"),
+    (
+        "tls_connections",
+        Kind::Gauge,
+        "Connections over TLS, those whose keys are being agreed on included",
+    ),
     ("tls_handshakes_total", Kind::Counter, "Handshakes of TLS that were done"),
     ("tls_resumptions_total", Kind::Counter, "Of those, by showing keys of an earlier connection"),
     ("tls_handshake_failures_total", Kind::Counter, "Handshakes of TLS that failed or were left"),
@@ -267,8 +271,18 @@ impl Metrics {
         if let Some(standing) = tls {
             let (reloads, failed) = (standing.reloads, standing.failed_reloads);
             for (name, kind, help, value) in [
-                (CERTIFICATE_EXPIRES, "gauge", "End of the certificate, since 1970", standing.expires_s),
-                ("tls_reloads_total", "counter", "Times the certificate was read again", reloads.cast_signed()),
+                (
+                    CERTIFICATE_EXPIRES,
+                    "gauge",
+                    "End of the certificate, since 1970",
+                    standing.expires_s,
+                ),
+                (
+                    "tls_reloads_total",
+                    "counter",
+                    "Times the certificate was read again",
+                    reloads.cast_signed(),
+                ),
                 (
                     "tls_reload_failures_total",
                     "counter",

@@ -2,8 +2,8 @@
 
 use super::auth::Guard;
 use super::book::Book;
-use super::core::{Core, Fittings};
 use super::certificate;
+use super::core::{Core, Fittings};
 use super::deliveries;
 use super::door::Door;
 use super::ears::Ears;

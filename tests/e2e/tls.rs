@@ -118,7 +118,8 @@ fn payloads_of_ten_megabytes_cross_it_whole() {
     assert!(job["data"] == json!(data), "it was changed on the way");
     client.ok("ACK", json!({"id": id, "token": token, "result": data}));
     assert!(client.ok("GetResult", json!({"id": id}))["result"] == json!(data));
-    let jobs: Vec<Value> = (0..1000).map(|n| json!({"data": format!("{n}{}", "y".repeat(20_000))})).collect();
+    let jobs: Vec<Value> =
+        (0..1000).map(|n| json!({"data": format!("{n}{}", "y".repeat(20_000))})).collect();
     client.ok("PUSHB", json!({"queue": "many", "jobs": jobs}));
     let pulled = client.ok("PULLB", json!({"queue": "many", "count": 1000}));
     for (n, job) in pulled["jobs"].as_array().unwrap().iter().enumerate() {
@@ -223,12 +224,17 @@ fn a_certificate_is_exchanged_by_sighup_and_lost_by_nothing() {
     fs::copy(&paper.cert, &cert).unwrap();
     fs::copy(&paper.key, &key).unwrap();
     server.signal(Signal::HUP);
-    let second = until("the next certificate", || Some(shown(port, &config)).filter(|it| *it != first));
+    let second =
+        until("the next certificate", || Some(shown(port, &config)).filter(|it| *it != first));
     assert_eq!(ping(&mut old).unwrap()["ok"], true, "who was there stays");
     for (file, bytes, words) in [
         (&key, &b"no key"[..], "holds no private key"),
         (&cert, b"no certificate", "holds no certificate"),
-        (&cert, b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be read"),
+        (
+            &cert,
+            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "cannot be read",
+        ),
     ] {
         let good = fs::read(file).unwrap();
         let said = server.output().matches("stays as it was").count();
@@ -236,7 +242,8 @@ fn a_certificate_is_exchanged_by_sighup_and_lost_by_nothing() {
         server.signal(Signal::HUP);
         until("it says so", || {
             let output = server.output();
-            (output.matches("stays as it was").count() > said && output.contains(words)).then_some(())
+            (output.matches("stays as it was").count() > said && output.contains(words))
+                .then_some(())
         });
         assert!(server.output().contains(&file.display().to_string()));
         assert_eq!(shown(port, &config), second);
@@ -263,7 +270,8 @@ fn files_that_are_wrong_stop_the_start_with_one_line_that_names_them() {
         authority.file(name)
     };
     let text = file("text", "dear");
-    let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let locked =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let locked = file("locked", locked);
     let missing = authority.file("missing");
     for (name, value, words) in [
@@ -320,10 +328,13 @@ fn clients_show_a_certificate_of_the_authority_or_are_turned_away() {
             connect(server.tcp, &config).and_then(|mut stream| ping(&mut stream))
         };
         assert_eq!(speaks(Some(&mine)).unwrap()["ok"], true);
-        for (wrong, word) in [(None, "CertificateRequired"), (Some(&others), "UnknownCA"), (Some(&old), "xpired")] {
+        for (wrong, word) in
+            [(None, "CertificateRequired"), (Some(&others), "UnknownCA"), (Some(&old), "xpired")]
+        {
             let error = speaks(wrong).unwrap_err().to_string();
             // The older version has no word for a certificate that is missing.
-            let known = error.contains(word) || wrong.is_none() && error.contains("HandshakeFailure");
+            let known =
+                error.contains(word) || wrong.is_none() && error.contains("HandshakeFailure");
             assert!(known, "{versions:?} {word}: {error}");
         }
     }

@@ -41,7 +41,9 @@ impl Authority {
         let dir = tempfile::tempdir().expect("the system has a temporary directory");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "an authority of tests");
+        // Of the same name they would be taken for each other.
+        let name = format!("the authority of {}", dir.path().display());
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("keys can be made");
         let issuer = CertifiedIssuer::self_signed(params, key).expect("it can be signed");
         fs::write(dir.path().join("ca.pem"), issuer.pem()).expect("files can be written");

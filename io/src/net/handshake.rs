@@ -11,6 +11,8 @@ use super::connection::Life;
 use super::reactor::Reactor;
 use super::{ConnId, EndReason, Event};
 
+const GONE: &str = "the client has gone";
+
 /// Time for handshakes in one turn, about two of those with a key on an elliptic curve.
 const TURN: Duration = Duration::from_micros(500);
 
@@ -58,6 +60,7 @@ impl Reactor {
             return;
         }
         let (over, gone) = (!secure.is_handshaking(), secure.peer_closed);
+        let cut = std::mem::take(&mut conn.half_closed);
         if over {
             self.counters.handshakes += 1;
             self.counters.resumptions += u64::from(secure.is_resumed());
@@ -65,7 +68,33 @@ impl Reactor {
             events.push(Event::Accepted { conn: id, listener });
         }
         self.told(id, opened.plain, gone, events);
+        if cut && !over {
+            self.unsettle(id, GONE.into(), events);
+        } else if cut && !gone {
+            self.counters.truncated += 1;
+            if let Some((conn, _)) = self.conns.get_mut(id) {
+                conn.half_closed = true;
+            }
+            events.push(Event::Ended { conn: id, reason: EndReason::Truncated });
+        }
         self.conns.touch(id);
+    }
+
+    /// A peer that will send no more, or is gone. What it has sent before may still wait for its turn.
+    pub(super) fn leaves_handshake(
+        &mut self,
+        id: ConnId,
+        reason: EndReason,
+        events: &mut Vec<Event>,
+    ) {
+        let waits = reason == EndReason::Truncated
+            && self
+                .conns
+                .get(id)
+                .is_some_and(|conn| conn.secure.as_ref().is_some_and(|it| it.queued));
+        if !waits {
+            self.unsettle(id, GONE.into(), events);
+        }
     }
 
     /// A connection whose keys could not be agreed on.

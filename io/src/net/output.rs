@@ -182,7 +182,11 @@ mod tests {
         output.complete(2, &mut pool);
         let end = append(&mut output, &mut pool, b"jk");
         output.allow(end);
-        assert_eq!(output.next_send(SEND_BYTES_MAX), Some(&b"ijk"[..]), "rest and new bytes in one send");
+        assert_eq!(
+            output.next_send(SEND_BYTES_MAX),
+            Some(&b"ijk"[..]),
+            "rest and new bytes in one send"
+        );
         output.complete(3, &mut pool);
         assert_eq!((output.unsent(), output.appended()), (0, 11));
     }

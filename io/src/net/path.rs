@@ -3,11 +3,12 @@
 //! A file of a server that is dead is replaced, one of a server that lives is left alone. That is decided under
 //! a lock of the directory, so that two servers that start at once do not take each other's file away.
 
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{self, File, Metadata, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -20,8 +21,14 @@ const PATH_BYTES: usize = 108;
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    device: u64,
-    inode: u64,
+    identity: Identity,
+}
+
+/// Device, number and birth of a file: the number of one that is gone may be another's soon.
+type Identity = (u64, u64, Option<SystemTime>);
+
+fn identity(file: &Metadata) -> Identity {
+    (file.dev(), file.ino(), file.created().ok())
 }
 
 impl SocketFile {
@@ -33,8 +40,8 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let is_ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode));
+        let is_ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity);
         if is_ours {
             // One that stays is replaced by the next start.
             let _ = fs::remove_file(&self.path);
@@ -68,7 +75,7 @@ pub fn listen_at(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     fs::set_permissions(path, Permissions::from_mode(mode))?;
     socket.listen(BACKLOG)?;
     let made = fs::symlink_metadata(path)?;
-    let file = SocketFile { path: path.to_path_buf(), device: made.dev(), inode: made.ino() };
+    let file = SocketFile { path: path.to_path_buf(), identity: identity(&made) };
     Ok((socket.into(), file))
 }
 
@@ -78,7 +85,10 @@ fn clear(path: &Path, address: &SockAddr) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file of another kind"));
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "there is a file of another kind",
+            ));
         }
         Ok(_) => {}
     }

@@ -97,7 +97,12 @@ impl Reactor {
     }
 
     /// The same, from clients that speak TLS.
-    pub fn add_secure_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32, acceptor: Acceptor) {
+    pub fn add_secure_listener(
+        &mut self,
+        socket: impl Into<OwnedFd>,
+        tag: u32,
+        acceptor: Acceptor,
+    ) {
         self.push_listener(socket.into(), tag, Some(acceptor));
     }
 
@@ -319,8 +324,7 @@ impl Reactor {
             let token = Token::Send(id).pack();
             let send = opcode::Send::new(fd, bytes, length as u32);
             // Nobody may wait for news of a send that says nothing.
-            let last =
-                conn.life == Life::Open && !conn.awaits_drain() && conn.is_last_send();
+            let last = conn.life == Life::Open && !conn.awaits_drain() && conn.is_last_send();
             // SAFETY: `next_send` promises that the bytes stay; the descriptor is closed only after
             // the completion, or after `finish_prompt_sends` has found the send done without one.
             unsafe {
@@ -421,21 +425,12 @@ impl Reactor {
                 self.counters.rejected += 1;
             } else {
                 let tag = listener.tag;
-                match listener.acceptor.as_mut().map(|it| Secure::new(it.config(), tag)) {
-                    None => {
-                        self.counters.accepted += 1;
-                        let conn = self.conns.insert(fd, None, Life::Open);
-                        events.push(Event::Accepted { conn, listener: tag });
-                    }
-                    Some(Ok(secure)) => {
-                        self.counters.accepted += 1;
-                        self.conns.greet(fd, secure);
-                    }
-                    Some(Err(error)) => {
-                        self.counters.rejected += 1;
-                        let reason = error.to_string();
-                        events.push(Event::Unsettled { listener: tag, reason });
-                    }
+                self.counters.accepted += 1;
+                if let Some(acceptor) = &mut listener.acceptor {
+                    self.conns.greet(fd, Secure::new(acceptor.config(), tag));
+                } else {
+                    let conn = self.conns.insert(fd, None, Life::Open);
+                    events.push(Event::Accepted { conn, listener: tag });
                 }
             }
         }
@@ -514,7 +509,7 @@ impl Reactor {
         if let Some(reason) = reason.filter(|_| open) {
             events.push(Event::Ended { conn: id, reason });
         } else if let Some(reason) = reason.filter(|_| greets) {
-            self.unsettle(id, format!("the client has gone: {reason:?}"), events);
+            self.leaves_handshake(id, reason, events);
         }
     }
 

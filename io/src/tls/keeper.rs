@@ -117,10 +117,14 @@ impl Identity {
         let chain = files::certificates(CERTIFICATE, certificate)?;
         let private = files::key(KEY, key)?;
         let signer = provider.key_provider.load_private_key(private).map_err(|_| {
-            files::line(KEY, key, "the key is of a kind that is not known: RSA, ECDSA or Ed25519 is wanted")
+            files::line(
+                KEY,
+                key,
+                "the key is of a kind that is not known: RSA, ECDSA or Ed25519 is wanted",
+            )
         })?;
-        let (names, begins_s, expires_s) = look_at(&chain[0])
-            .map_err(|what| files::line(CERTIFICATE, certificate, what))?;
+        let (names, begins_s, expires_s) =
+            look_at(&chain[0]).map_err(|what| files::line(CERTIFICATE, certificate, what))?;
         let certified = CertifiedKey::new(chain, signer);
         certified.keys_match().map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
@@ -133,7 +137,8 @@ impl Identity {
             Some(path) => {
                 let roots = Arc::new(files::authorities(CLIENT_CA, path)?);
                 let verifier =
-                    WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
+                    WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                        .build();
                 Some(verifier.map_err(|error| files::line(CLIENT_CA, path, error))?)
             }
         };
@@ -186,15 +191,17 @@ fn look_at(certificate: &[u8]) -> Result<(String, i64, i64), String> {
         .map_err(|error| format!("its first certificate cannot be read: {error}"))?;
     let mut names = Vec::new();
     if let Ok(Some(listed)) = certificate.subject_alternative_name() {
-        names.extend(listed.value.general_names.iter().filter_map(|name| match name {
-            GeneralName::DNSName(name) => Some((*name).to_owned()),
-            GeneralName::IPAddress(bytes) => match *bytes {
-                [a, b, c, d] => Some(std::net::Ipv4Addr::new(*a, *b, *c, *d).to_string()),
-                bytes => {
-                    <[u8; 16]>::try_from(bytes).ok().map(|it| std::net::Ipv6Addr::from(it).to_string())
-                }
-            },
-            _ => None,
+        names.extend(listed.value.general_names.iter().filter_map(|name| {
+            match name {
+                GeneralName::DNSName(name) => Some((*name).to_owned()),
+                GeneralName::IPAddress(bytes) => match *bytes {
+                    [a, b, c, d] => Some(std::net::Ipv4Addr::new(*a, *b, *c, *d).to_string()),
+                    bytes => <[u8; 16]>::try_from(bytes)
+                        .ok()
+                        .map(|it| std::net::Ipv6Addr::from(it).to_string()),
+                },
+                _ => None,
+            }
         }));
     }
     let more = names.len().saturating_sub(NAMES_SHOWN_MAX);
