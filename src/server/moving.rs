@@ -154,6 +154,9 @@ impl Core {
         let dest = self.leaving.seat;
         self.leaving.seat = (dest + 1) % self.slots.shards();
         if dest == self.me {
+            if !conns.settle(conn) {
+                self.sessions.close(conn);
+            }
             return;
         }
         if let Some(session) = self.sessions.get(conn) {

@@ -64,6 +64,7 @@ impl Entrance {
     pub fn open(self, reactor: &mut Reactor) {
         let Self { socket, port, acceptor } = self;
         match acceptor {
+            None if port.seats => reactor.add_shared_listener(socket, port.tag()),
             None => reactor.add_listener(socket, port.tag()),
             Some(acceptor) => reactor.add_secure_listener(socket, port.tag(), acceptor),
         }

@@ -8,12 +8,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/tls.rs"]
+mod secure;
+
 mod browser;
 mod bun;
 mod openapi;
 mod promtool;
 mod python;
 mod streams;
+mod tls;
 mod webhooks;
 
 use std::collections::HashSet;

@@ -12,7 +12,7 @@ use rustls::version::{TLS12, TLS13};
 use serde_json::{Value, json};
 
 use crate::secure::{Authority, Tls, connect, ends_in_order, tunnel};
-use crate::support::stream::{Sse, WebSocket};
+use crate::support::stream::{Sse, UPGRADE, WebSocket};
 use crate::support::tool::Tool;
 use crate::support::{Client, Http, Server, Start, decode, encode, frame, until};
 
@@ -156,7 +156,8 @@ fn streams_of_events_work_over_it() {
     let (tcp, http) = (house.tcp(), house.http());
     let header = "Authorization: Bearer secret\r\n";
     let mut sse = Sse::open_with(http, "/events", header).unwrap();
-    let mut socket = WebSocket::open_with(http, "/ws", header).unwrap();
+    let upgrade = format!("{header}{UPGRADE}");
+    let mut socket = WebSocket::open_with(http, "/ws", &upgrade).unwrap();
     let mut client = Client::connect(tcp);
     client.ok("Auth", json!({"token": "secret"}));
     for n in 0..200 {

@@ -156,7 +156,17 @@ impl Connections {
         Some(self.adopt(socket))
     }
 
-    /// Connections that [`Self::seat`] had no room for.
+    /// Keeps one that was accepted for any shard, unless there are more than may be: then it is gone.
+    pub fn settle(&mut self, id: ConnId) -> bool {
+        let stays = self.len() <= self.most;
+        if !stays {
+            self.turned_away += 1;
+            self.abort(id);
+        }
+        stays
+    }
+
+    /// Connections that [`Self::seat`] and [`Self::settle`] had no room for.
     pub fn turned_away(&self) -> u64 {
         self.turned_away
     }

@@ -44,6 +44,8 @@ pub(super) struct Listener {
     pub(super) tag: u32,
     /// Whoever comes speaks TLS.
     pub(super) acceptor: Option<Acceptor>,
+    /// The limit of connections is looked at here.
+    pub(super) limited: bool,
     /// An accept is with the kernel.
     pub(super) armed: bool,
     /// No accept before this: something ran out.

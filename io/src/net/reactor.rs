@@ -93,7 +93,13 @@ impl Reactor {
 
     /// Accepts connections from `socket` (see [`super::listen`] and [`super::listen_at`]) under `tag`.
     pub fn add_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
-        self.push_listener(socket.into(), tag, None);
+        self.push_listener(socket.into(), tag, (None, true));
+    }
+
+    /// The same for other shards as well: whoever comes is to be given a place by [`Connections::give_away`] or
+    /// [`Connections::settle`], and the limit of connections is looked at then.
+    pub fn add_shared_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
+        self.push_listener(socket.into(), tag, (None, false));
     }
 
     /// The same, from clients that speak TLS.
@@ -103,11 +109,17 @@ impl Reactor {
         tag: u32,
         acceptor: Acceptor,
     ) {
-        self.push_listener(socket.into(), tag, Some(acceptor));
+        self.push_listener(socket.into(), tag, (Some(acceptor), true));
     }
 
-    fn push_listener(&mut self, socket: OwnedFd, tag: u32, acceptor: Option<Acceptor>) {
-        let listener = Listener { socket, tag, acceptor, armed: false, paused_until: None };
+    fn push_listener(
+        &mut self,
+        socket: OwnedFd,
+        tag: u32,
+        (acceptor, limited): (Option<Acceptor>, bool),
+    ) {
+        let listener =
+            Listener { socket, tag, acceptor, limited, armed: false, paused_until: None };
         self.listeners.push(Some(listener));
         self.listeners_dirty = true;
     }
@@ -421,7 +433,8 @@ impl Reactor {
         if result >= 0 {
             // SAFETY: a completed accept gives a new descriptor to us alone.
             let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            if self.stopped && !self.takes_last || self.conns.len() >= self.config.connections_max {
+            let full = listener.limited && self.conns.len() >= self.config.connections_max;
+            if self.stopped && !self.takes_last || full {
                 self.counters.rejected += 1;
             } else {
                 let tag = listener.tag;
