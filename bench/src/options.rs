@@ -73,7 +73,7 @@ impl Workload {
 
 /// How to speak to a port in private.
 #[derive(Args)]
-pub(crate) struct Tls {
+pub(crate) struct Privacy {
     /// Speak TLS; the file options below say so, too.
     #[arg(long)]
     pub(crate) tls: bool,
@@ -101,7 +101,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) tls: Tls,
+    pub(crate) privacy: Privacy,
     /// Token, where the server asks for one.
     #[arg(long, env = "CORQ_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use crate::options::{Options, Tls};
+use crate::options::{Options, Privacy};
 
 /// See the module.
 pub(crate) enum Socket {
@@ -56,7 +56,7 @@ impl Socket {
             |error: &dyn std::fmt::Display| format!("cannot connect to {host}:{port}: {error}");
         let mut socket = TcpStream::connect((host, port)).map_err(|error| failed(&error))?;
         socket.set_nodelay(true).map_err(|error| failed(&error))?;
-        let Some(config) = config(&options.tls)? else { return Ok(Self::Tcp(socket)) };
+        let Some(config) = config(&options.privacy)? else { return Ok(Self::Tcp(socket)) };
         let name = match host.parse::<IpAddr>() {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?,
@@ -122,8 +122,8 @@ impl Ender {
     }
 }
 
-fn config(options: &Tls) -> Result<Option<Arc<ClientConfig>>, String> {
-    let Tls { tls, tls_ca, tls_cert, tls_key } = options;
+fn config(options: &Privacy) -> Result<Option<Arc<ClientConfig>>, String> {
+    let Privacy { tls, tls_ca, tls_cert, tls_key } = options;
     if !tls && tls_ca.is_none() && tls_cert.is_none() {
         return Ok(None);
     }

@@ -304,7 +304,7 @@ fn server_findings(context: &Context) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    findings.extend(privacy(&context.target));
+    findings.push(privacy(&context.target));
     if let Err(Failure::Failed(line)) = ask(&mut client, &address, &mut findings) {
         findings.push(Finding::wrong("server", address, line));
     }
@@ -312,10 +312,10 @@ fn server_findings(context: &Context) -> Vec<Finding> {
 }
 
 /// Whether others on the way can read what is said.
-fn privacy(target: &Target) -> Option<Finding> {
+fn privacy(target: &Target) -> Finding {
     let is_near = target.host == "localhost"
         || target.host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-    Some(match &target.socket {
+    match &target.socket {
         Some(_) => Finding::good("wire", "a unix socket"),
         None if target.tls => Finding::good("wire", "TLS"),
         None if is_near => Finding::good("wire", "this machine's own"),
@@ -324,7 +324,7 @@ fn privacy(target: &Target) -> Option<Finding> {
             "everybody on the way can read it",
             "give the server a certificate (TLS_CERT_FILE, TLS_KEY_FILE) and use --tls",
         ),
-    })
+    }
 }
 
 fn ask(client: &mut Client, address: &str, findings: &mut Vec<Finding>) -> Result<(), Failure> {

@@ -35,7 +35,7 @@ pub struct HttpPort {
         help_heading = "Server"
     )]
     pub http_port: u16,
-    /// The server's HTTP_SOCKET_PATH, instead of that
+    /// The server's socket for HTTP, instead of that
     #[arg(long, env = "CORQ_HTTP_SOCKET", value_name = "PATH", help_heading = "Server")]
     pub http_socket: Option<PathBuf>,
 }

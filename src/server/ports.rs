@@ -6,7 +6,7 @@ use super::start::StartError;
 use crate::config::Config;
 use corq_io::net::{self, Reactor, SocketFile};
 use corq_io::tls::{Acceptor, Keeper};
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -149,7 +149,8 @@ impl Ports {
 
     fn show(&mut self, name: &str, place: &dyn Display) {
         let comma = if self.shown.is_empty() { "" } else { ", " };
-        self.shown += &format!("{comma}{name} {place}");
+        // Writing to a string cannot fail.
+        let _ = write!(self.shown, "{comma}{name} {place}");
     }
 
     /// Second handles of the sockets where HTTP is spoken.

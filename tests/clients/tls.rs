@@ -34,7 +34,7 @@ fn the_rust_client_works_over_tls() {
     let House { authority, server } = house(Start::new());
     let tls = Some(TlsOptions { ca_file: Some(authority.path()) });
     let options = || ConnectionOptions { tls: tls.clone(), ..crate::options(&server) };
-    let mut connection = Connection::new(options());
+    let connection = Connection::new(options());
     assert!(connection.ping().unwrap());
     let queue = Queue::new("rust-tls", options());
     let ids: Vec<String> =

@@ -71,7 +71,9 @@ fn bytes_may_come_one_at_a_time() {
             while tls.wants_write() {
                 tls.write_tls(&mut bytes).unwrap();
             }
-            bytes.iter().for_each(|byte| socket.write_all(&[*byte]).unwrap());
+            for byte in bytes {
+                socket.write_all(&[byte]).unwrap();
+            }
         };
         while tls.is_handshaking() {
             one_by_one(&mut tls, &mut socket);
@@ -164,11 +166,15 @@ fn a_flood_of_handshakes_does_not_hold_up_those_who_are_there() {
     let mut flood: Vec<TcpStream> = (0..FLOOD).map(|_| socket(server.tcp)).collect();
     ping(&mut stream).unwrap();
     let begin = Instant::now();
-    flood.iter_mut().for_each(|it| it.write_all(&hello).unwrap());
+    for socket in &mut flood {
+        socket.write_all(&hello).unwrap();
+    }
     let said = begin.elapsed();
     ping(&mut stream).unwrap();
     let answered = begin.elapsed();
-    flood.iter_mut().for_each(|it| it.read_exact(&mut [0]).unwrap());
+    for socket in &mut flood {
+        socket.read_exact(&mut [0]).unwrap();
+    }
     let all = begin.elapsed();
     println!(
         "{FLOOD} handshakes begun in {said:?}, the ping is back after {answered:?}, all after {all:?}"

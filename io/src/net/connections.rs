@@ -202,7 +202,9 @@ impl Connections {
             .filter(|(_, slot)| slot.conn.as_ref().is_some_and(|conn| conn.secure.is_some()))
             .map(|(index, slot)| ConnId { index: index as u32, generation: slot.generation })
             .collect();
-        ids.into_iter().for_each(|id| self.close(id));
+        for id in ids {
+            self.close(id);
+        }
     }
 
     /// Takes back the memory of [`super::Event::Deciphered`].
@@ -282,7 +284,7 @@ impl Connections {
         let slot = &mut self.slots[index as usize];
         assert!(slot.conn.is_none(), "slot {index} is taken");
         self.secure += usize::from(secure.is_some());
-        slot.conn = Some(Connection { secure, life, ..Connection::new(fd) });
+        slot.conn = Some(Connection { life, secure, ..Connection::new(fd) });
         let id = ConnId { index, generation: slot.generation };
         self.touch(id);
         id

@@ -606,7 +606,7 @@ mod tests {
                         }
                         3 => {
                             // A message that has no end, in pieces that have.
-                            for piece in 0..1 + dice.roll(8) {
+                            for piece in 0..=dice.roll(8) {
                                 let head = [1, 0, 200, 0];
                                 let body = if piece == 0 { &head[..] } else { &[5; 40][..] };
                                 bytes.extend([0x16, 3, 3, 0, body.len() as u8]);
