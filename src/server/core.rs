@@ -3,6 +3,7 @@
 
 use super::auth::Guard;
 use super::backup::Cuts;
+use super::certificate;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
@@ -29,6 +30,7 @@ use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
+use corq_io::tls::Keeper;
 use corq_shards::command::{ClientId, Command, RequestId};
 use corq_shards::directory::Directory;
 use corq_shards::effect::{Effects, Reply};
@@ -126,6 +128,7 @@ pub struct Core {
     pub(super) saturated: bool,
     /// How far it may be: what a slow disk may cost in memory.
     unwritten_bytes_max: u64,
+    pub(super) keeper: Option<Arc<Keeper>>,
     /// Shards that have not said [`Message::Open`] yet.
     pub(super) closed_shards: usize,
     /// Whether the others know that everybody here has an answer.
@@ -152,12 +155,14 @@ pub struct Fittings {
     pub http: Desk,
     /// Bytes of records that may wait for the disk before no more commands are taken.
     pub unwritten_bytes_max: u64,
+    /// The certificate, where TLS is spoken.
+    pub keeper: Option<Arc<Keeper>>,
 }
 
 impl Core {
     /// A shard that has recovered and knows nobody yet.
     pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
-        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max } = fittings;
+        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max, keeper } = fittings;
         Self {
             me,
             now_ms,
@@ -200,6 +205,7 @@ impl Core {
             stopping: false,
             saturated: false,
             unwritten_bytes_max,
+            keeper,
             counted_quiet: false,
         }
     }
@@ -340,7 +346,10 @@ impl Core {
                 Split::Incomplete { .. } => return bytes.len() - left.len(),
                 Split::TooLarge(_) => {
                     let origin = self.origin(conn);
-                    self.refuse(conns, origin, None, "Frame exceeds 64 MB");
+                    let knocks = certificate::is_handshake(left);
+                    self.http.counters.handshakes += u64::from(knocks);
+                    let text = if knocks { certificate::NO_TLS } else { "Frame exceeds 64 MB" };
+                    self.refuse(conns, origin, None, text);
                     self.finish_connection(conns, conn);
                     return bytes.len();
                 }

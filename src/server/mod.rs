@@ -12,13 +12,13 @@
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on
-//! door     who answers over HTTP before the shards do
+//! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! partial  what requests take in memory before they are whole
-//! moving   connections that follow their queue
+//! moving   connections that follow their queue, or are seated     ports    where they come from
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
@@ -29,6 +29,7 @@ mod all;
 mod auth;
 mod backup;
 mod book;
+mod certificate;
 mod change;
 mod chore;
 mod core;
@@ -36,6 +37,7 @@ mod crons;
 mod deliveries;
 mod dispatch;
 mod door;
+mod ears;
 mod end;
 mod engine;
 mod events;
@@ -60,6 +62,7 @@ mod needs;
 mod notes;
 mod pace;
 mod partial;
+mod ports;
 mod post;
 mod query;
 mod reclaim;

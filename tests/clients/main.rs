@@ -8,6 +8,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/tls.rs"]
+mod secure;
+
 mod browser;
 mod bun;
 mod openapi;
@@ -15,6 +18,7 @@ mod ours;
 mod promtool;
 mod python;
 mod streams;
+mod tls;
 mod webhooks;
 
 use std::collections::HashSet;

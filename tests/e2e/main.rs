@@ -8,6 +8,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/tls.rs"]
+mod secure;
+
 mod auth;
 mod bad_input;
 mod bad_values;
@@ -46,11 +49,14 @@ mod rows;
 mod rules;
 mod session;
 mod settings;
+mod sockets;
 mod space;
 mod starting;
 mod streams;
 mod subscriptions;
 mod timing;
+mod tls;
+mod tls_hostile;
 mod waits;
 mod webhooks;
 mod websocket;

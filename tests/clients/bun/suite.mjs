@@ -6,6 +6,8 @@
 //                               running workers, and reads a line when that is done
 //   suite.mjs PORT wrong        shows a wrong token to a guarded server, then the right one, which is "secret"
 //
+// With CORQ_TEST_CA, the file of an authority, all of it goes over TLS.
+//
 // What a release does not have is left out by asking for it, so one script tries them all.
 
 import assert from 'node:assert/strict';
@@ -17,7 +19,8 @@ const { Queue, Worker, QueueEvents, UnrecoverableError } = require('bunqueue/cli
 const { version } = require('bunqueue/package.json');
 
 const [port, mode] = [Number(process.argv[2]), process.argv[3]];
-const connection = { host: '127.0.0.1', port };
+const ca = process.env.CORQ_TEST_CA;
+const connection = { host: '127.0.0.1', port, ...(ca && { tls: { caFile: ca } }) };
 const DEADLINE_MS = 30_000;
 // Names of jobs stand beside their data from version 3 of the protocol on.
 const modern = Number(version.split('.')[1]) >= 9;

@@ -4,8 +4,11 @@
     suite.py PORT restart    asks, by the line "kill", for the server to be killed and started
                              again under running workers, and reads a line when that is done
     suite.py PORT wrong      shows a wrong token to a guarded server, then the right one: "secret"
+
+With CORQ_TEST_CA, the file of an authority, all of it goes over TLS.
 """
 
+import os
 import sys
 import threading
 import time
@@ -15,6 +18,8 @@ from bunqueue import Connection, Queue, UnrecoverableError, Worker
 from bunqueue.errors import BunqueueError
 
 PORT = int(sys.argv[1])
+CA = os.environ.get("CORQ_TEST_CA")
+WAY = {"host": "127.0.0.1", "port": PORT, "tls": {"ca_file": CA} if CA else None}
 DEADLINE_S = 30
 
 
@@ -30,16 +35,16 @@ def until(what, probe):
 
 def worker(queue, process, **options):
     options = {"poll_timeout_ms": 200, "heartbeat_interval_s": 0.5, **options}
-    return Worker(queue, process, host="127.0.0.1", port=PORT, **options)
+    return Worker(queue, process, **WAY, **options)
 
 
 def queue(name):
-    return Queue(name, host="127.0.0.1", port=PORT)
+    return Queue(name, **WAY)
 
 
 class Promises(unittest.TestCase):
     def test_the_protocol_is_spoken(self):
-        connection = Connection(host="127.0.0.1", port=PORT)
+        connection = Connection(**WAY)
         self.assertTrue(connection.ping())
         self.assertEqual(connection.hello()["protocolVersion"], 2)
         connection.close()
@@ -214,7 +219,7 @@ class Promises(unittest.TestCase):
 
 def wrong_token():
     def add(token):
-        with Queue("py-guarded", host="127.0.0.1", port=PORT, token=token) as jobs:
+        with Queue("py-guarded", **WAY, token=token) as jobs:
             return jobs.add("job", {}).id
 
     for wrong in ("wrong", None):
