@@ -1,12 +1,13 @@
 //! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
 
+use crate::cause::Cause;
 use crate::changed::{Changed, Level};
 use crate::command::{NewJob, Token};
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
+use crate::hold::Reason;
 use crate::id::JobId;
-use crate::job::{Options, State, Stored, flags};
-use crate::lease::Lease;
+use crate::job::{State, Stored, flags};
 use crate::notes::{LOGS_MAX, LogEntry, Notes};
 use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
@@ -26,7 +27,12 @@ pub enum Change<'a> {
         job: &'a NewJob<'a>,
     },
     /// Gives it another priority while it waits or is delayed.
-    Prioritize(i32),
+    Prioritize {
+        /// The priority.
+        priority: i32,
+        /// Whether it is the first among its equals to go, or the last; as it was, if not said.
+        lifo: Option<bool>,
+    },
     /// Ends its delay.
     Promote,
     /// Takes it from its worker, to be delivered again after so many milliseconds.
@@ -78,7 +84,7 @@ impl Change<'_> {
         match self {
             Self::Cancel => Refusal::NotCancellable,
             Self::Update { .. } => Refusal::Ended,
-            Self::Prioritize(_) => Refusal::NotPending,
+            Self::Prioritize { .. } => Refusal::NotPending,
             Self::Promote => Refusal::NotDelayed,
             Self::PutOff(_) | Self::Progress { .. } => Refusal::NotActive,
             Self::ToWait { .. } => Refusal::NotMovable,
@@ -121,7 +127,7 @@ impl Change<'_> {
             Self::Cancel => {
                 matches!(state, State::Waiting | State::Delayed | State::WaitingChildren)
             }
-            Self::Prioritize(_) => matches!(state, State::Waiting | State::Delayed),
+            Self::Prioritize { .. } => matches!(state, State::Waiting | State::Delayed),
             Self::Update { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
             Self::PutOff(_) | Self::Progress { .. } => state == State::Active,
@@ -220,7 +226,8 @@ impl Shard {
             Change::Discard => {
                 let (attempts, stalls) = (about.attempts, about.stalls);
                 if about.state != State::Failed {
-                    self.bury(now_ms, job, attempts, stalls, DISCARDED, out);
+                    let reason = Reason::new(Cause::Unknown, DISCARDED);
+                    self.bury(now_ms, job, attempts, stalls, reason, out);
                 }
                 return;
             }
@@ -244,7 +251,7 @@ impl Shard {
             Change::FreeKey => Changed::KeyFreed { id },
             // It has a way of its own.
             Change::Bin { .. } => return,
-            Change::Prioritize(priority) => Changed::Prioritized { id, priority },
+            Change::Prioritize { priority, lifo } => Changed::Prioritized { id, priority, lifo },
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
             Change::PutOff(delay_ms) | Change::Delay { delay_ms, .. } => {
                 Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
@@ -289,7 +296,7 @@ impl Shard {
         let (id, prev) = (about.id, about.state);
         match prev {
             State::Delayed => self.promote_one(now_ms, job, out),
-            State::Failed => self.revive_one(now_ms, job, out),
+            State::Failed => self.revive_one(now_ms, job, false, out),
             State::Active => {
                 if self.leases[about.detail].token.is_some() {
                     out.journal.append(&Record::Released { id });
@@ -322,10 +329,15 @@ impl Shard {
     /// [`Record::Changed`]: the mutation, for live commands and recovery alike.
     pub(crate) fn apply_change(&mut self, job: u32, changed: &Changed<'_>, stored: Stored) {
         match *changed {
-            Changed::Prioritized { priority, .. } => {
+            Changed::Prioritized { priority, lifo, .. } => {
                 let state = self.jobs.slab[job].state;
                 self.leave(job);
                 self.jobs.slab[job].priority = priority;
+                match lifo {
+                    Some(true) => self.jobs.slab[job].flags |= flags::LIFO,
+                    Some(false) => self.jobs.slab[job].flags &= !flags::LIFO,
+                    None => {}
+                }
                 self.enter(job, state);
             }
             Changed::Promoted { at_ms, .. } => {
@@ -370,11 +382,7 @@ impl Shard {
 
     /// The notes about a job, made if it had none.
     fn notes_of(&mut self, job: u32) -> &mut Notes {
-        if self.jobs.slab[job].options == NONE {
-            self.jobs.slab[job].options = self.jobs.options.insert(Options::default());
-        }
-        let options = self.jobs.slab[job].options;
-        self.jobs.options[options].notes.get_or_insert_default()
+        self.jobs.options_or_new(job).notes.get_or_insert_default()
     }
 
     /// A job that is to be run anew has come nowhere yet. Its log stays.
@@ -391,15 +399,14 @@ impl Shard {
     /// it is as good as stalled.
     fn is_overdue(&self, job: u32, now_ms: u64) -> bool {
         let about = &self.jobs.slab[job];
-        about.state == State::Active && self.leases[about.detail].expires_at_ms <= now_ms
+        about.state == State::Active && self.hold_ends_ms(about.detail) <= now_ms
     }
 
     /// Gives a lease its whole life again, or another one for this time.
     pub(crate) fn extend_lease(&mut self, now_ms: u64, lease: u32, ttl_ms: Option<u32>) {
-        let about: &mut Lease = &mut self.leases[lease];
+        let about = &mut self.leases[lease];
+        about.seen_at_ms = now_ms;
         about.expires_at_ms = now_ms + u64::from(ttl_ms.unwrap_or(about.ttl_ms));
-        let (timer, deadline_ms) = (about.timer, about.deadline_ms());
-        self.lease_timers.remove(timer, &mut self.leases);
-        self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+        self.rearm_lease(lease);
     }
 }

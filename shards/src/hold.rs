@@ -1,5 +1,6 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
+use crate::cause::Cause;
 use crate::changed::Changed;
 use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
 use crate::effect::{Refusal, Reply};
@@ -15,6 +16,8 @@ use crate::upkeep::TEXT_KEPT_BYTES;
 /// Why an attempt failed.
 #[derive(Clone, Copy)]
 pub(crate) struct Reason<'a> {
+    /// What it is called if it was the last one.
+    cause: Cause,
     error: &'a str,
     stack: Stack<'a>,
 }
@@ -22,7 +25,11 @@ pub(crate) struct Reason<'a> {
 /// What the completion of a job that is run once takes besides its result, at most.
 const COMPLETED_BYTES: u64 = 48;
 
-impl Reason<'_> {
+impl<'a> Reason<'a> {
+    pub(crate) fn new(cause: Cause, error: &'a str) -> Self {
+        Self { cause, error, stack: Stack::default() }
+    }
+
     fn bytes(&self) -> u64 {
         (self.error.len() + self.stack.texts.len()) as u64
     }
@@ -30,13 +37,7 @@ impl Reason<'_> {
     /// What is kept of it where there is no room for more.
     fn cut(self) -> Self {
         let end = self.error.floor_char_boundary(TEXT_KEPT_BYTES);
-        Self { error: &self.error[..end], stack: Stack::default() }
-    }
-}
-
-impl<'a> From<&'a str> for Reason<'a> {
-    fn from(error: &'a str) -> Self {
-        Self { error, stack: Stack::default() }
+        Self { error: &self.error[..end], stack: Stack::default(), ..self }
     }
 }
 
@@ -60,7 +61,7 @@ impl Shard {
         match (lease.token, token) {
             (None, None) => Ok(job),
             (Some(_), None) => Err(Refusal::TokenRequired),
-            (_, Some(Token::ANY)) if now_ms < lease.expires_at_ms => Ok(job),
+            (_, Some(Token::ANY)) if now_ms < self.hold_ends_ms(about.detail) => Ok(job),
             (_, Some(Token::ANY)) => Err(Refusal::NotActive),
             (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(job),
             (_, Some(_)) => Err(Refusal::TokenInvalid),
@@ -204,7 +205,8 @@ impl Shard {
                 }
                 let lines_max = self.jobs.extras_of(job).and_then(|extras| extras.stack_lines_max);
                 let stack = fail.stack.first(lines_max.unwrap_or(u32::MAX));
-                let reason = Reason { error: fail.error, stack };
+                let cause = if fail.unrecoverable { Cause::Explicit } else { Cause::Attempts };
+                let reason = Reason { cause, error: fail.error, stack };
                 let fits = out.journal.takes_ends(END_BYTES + reason.bytes(), || self.upkeep());
                 let reason = if fits { reason } else { reason.cut() };
                 self.fail_attempt(now_ms, job, reason, fail.unrecoverable, out);
@@ -250,17 +252,17 @@ impl Shard {
     }
 
     /// Moves a job to the dead-letter queue, or forgets it if it was pushed so.
-    pub(crate) fn bury<'r, J: Journal>(
+    pub(crate) fn bury<J: Journal>(
         &mut self,
         now_ms: u64,
         job: u32,
         attempts: u16,
         stalls: u8,
-        reason: impl Into<Reason<'r>>,
+        reason: Reason<'_>,
         out: &mut Out<'_, J>,
     ) {
         let about = &self.jobs.slab[job];
-        let id = about.id;
+        let (id, queue) = (about.id, about.queue);
         let removed = about.has(flags::REMOVE_ON_FAIL);
         // Whoever waits for its end still learns why it failed, and a record has to hold that. One that
         // was completed is to be forgotten as one that failed.
@@ -270,17 +272,18 @@ impl Shard {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),
             };
-            let mut reason = reason.into();
+            let mut reason = reason;
             let short = reason.bytes() <= TEXT_KEPT_BYTES as u64;
             if !short && !out.journal.takes_asides(reason.bytes(), || self.upkeep()) {
                 reason = reason.cut();
             }
-            let Reason { error, stack } = reason;
-            let buried =
-                Buried { id, at_ms: now_ms, started_at_ms, attempts, stalls, stack, error };
+            let Reason { cause, error, stack } = reason;
+            let at_ms = now_ms;
+            let buried = Buried { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error };
             let stored = out.journal.append(&Record::Buried(buried));
             self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
+            self.trim_failed(now_ms, queue, out);
         } else {
             out.journal.append(&Record::Removed { id });
             self.remove(job);

@@ -108,6 +108,12 @@ impl Shard {
                 let set = limits.and_then(|limits| limits.set_in(*limit));
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
+            Record::Ruled { queue, rule } => {
+                let queue = self.queues.find(queue);
+                let rules = queue.and_then(|queue| self.queues[queue].rules.as_deref());
+                let set = rules.and_then(|rules| rules.set_in(*rule));
+                needs.setting = set.is_some_and(|stored| stored.position == position);
+            }
             Record::CronSet(set) => {
                 let cron = self.crons.find(set.name).map(|index| self.cron_at(index));
                 needs.setting = cron.is_some_and(|cron| cron.set_in.position == position);
@@ -264,6 +270,7 @@ impl Shard {
                 logs: Lines::new(lines),
             }),
             run: series.map(|series| (series.due_ms, series.continued)),
+            redelivered: has.redelivered,
         });
         KeptJob { pushed, attempts: about.attempts, stalls: about.stalls, place, rare, shared }
     }
@@ -278,6 +285,12 @@ impl Shard {
                 let stored = journal.append(record);
                 if let Some(queue) = self.queues.find(queue) {
                     self.note_limit(queue, *limit, stored);
+                }
+            }
+            Record::Ruled { queue, rule } => {
+                let stored = journal.append(record);
+                if let Some(queue) = self.queues.find(queue) {
+                    self.note_rule(queue, *rule, stored);
                 }
             }
             Record::CronSet(set) => self.keep_cron(set, journal),
@@ -499,6 +512,7 @@ impl Shard {
             series,
             name: apart,
             extras: given.extras.clone(),
+            redelivered: rare.redelivered,
             ..Options::default()
         })
     }
@@ -530,7 +544,10 @@ impl Shard {
             let about = &self.queues[queue];
             let limits = about.limits.as_deref();
             let limits = limits.into_iter().flat_map(crate::limits::Limits::all_set_in);
-            about.paused.into_iter().chain(limits).for_each(|stored| counted.add(&stored));
+            let rules = about.rules.as_deref();
+            let rules = rules.into_iter().flat_map(crate::rules::Rules::all_set_in);
+            let settings = about.paused.into_iter().chain(limits).chain(rules);
+            settings.for_each(|stored| counted.add(&stored));
         }
         let (found, kept) =
             (counted.spans().collect::<Vec<_>>(), self.live.spans().collect::<Vec<_>>());

@@ -12,7 +12,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attendance;
 mod awaiting;
+pub mod cause;
 pub mod change;
 pub mod changed;
 mod check;
@@ -55,9 +57,12 @@ pub mod reshard;
 mod retired;
 mod retry;
 mod roll;
+mod rule_record;
+pub mod rules;
 pub mod schedule;
 mod shard;
 pub mod share;
+pub mod sift;
 mod slab;
 pub mod stats;
 mod tick;

@@ -40,6 +40,8 @@ pub struct Contents {
     pub paused: u64,
     /// Limits of queues.
     pub limits: u64,
+    /// Rules of queues.
+    pub rules: u64,
     /// Schedules.
     pub crons: u64,
     /// Webhooks.
@@ -58,6 +60,7 @@ impl AddAssign for Contents {
         self.jobs.iter_mut().zip(other.jobs).for_each(|(sum, jobs)| *sum += jobs);
         self.paused += other.paused;
         self.limits += other.limits;
+        self.rules += other.rules;
         self.crons += other.crons;
         self.webhooks += other.webhooks;
     }
@@ -73,10 +76,12 @@ impl Shard {
         };
         for queue in self.queues() {
             let limits = queue.limits.as_deref();
+            let rules = queue.rules.as_deref();
             sum += Contents {
                 jobs: State::ALL.map(|state| queue.count(state)),
                 paused: u64::from(queue.is_paused()),
                 limits: limits.map_or(0, |limits| limits.all_set_in().count() as u64),
+                rules: rules.map_or(0, |rules| rules.all_set_in().count() as u64),
                 ..Contents::default()
             };
         }
@@ -195,7 +200,9 @@ impl Reshard {
             Record::Kept(Kept::Moved(Moved { record, .. })) => {
                 return self.owner_of(&Record::decode(record)?);
             }
-            Record::Paused { queue, .. } | Record::Limited { queue, .. } => Slot::of_name(queue),
+            Record::Paused { queue, .. }
+            | Record::Limited { queue, .. }
+            | Record::Ruled { queue, .. } => Slot::of_name(queue),
             Record::WebhookAdded(_) => return Ok(KEEPER),
             _ => return Err(Malformed("nothing can need a record of this kind")),
         };

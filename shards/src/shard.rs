@@ -3,6 +3,7 @@
 //! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
+use crate::attendance::Attendance;
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
@@ -45,7 +46,7 @@ pub(crate) const JOB_BYTES: u64 = 192 + JOB_UPKEEP_BYTES;
 pub(crate) const END_BYTES: u64 = 1024;
 
 /// What the record of a queue's setting takes besides the queue's name.
-pub(crate) const SETTING_BYTES: u64 = 32;
+pub(crate) const SETTING_BYTES: u64 = 48;
 
 /// The answer to what the log has no room for.
 pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
@@ -126,6 +127,7 @@ pub struct Shard {
     /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
+    pub(crate) attendance: Attendance,
     pub(crate) shares: Shares,
     /// What of the log is needed.
     pub(crate) live: Live,
@@ -195,6 +197,7 @@ impl Shard {
             limit_timers: Timers::default(),
             with_room: Vec::new(),
             crons: Crons::default(),
+            attendance: Attendance::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
             evictions_to_tell: 0,
@@ -264,6 +267,12 @@ impl Shard {
                     &Retry { queue, ended, job, count, until_ms },
                     out,
                 );
+            }
+            Command::Rule { queue, patch } => self.rule(now_ms, caller, queue, *patch, out),
+            Command::Sift(sifting) => self.sift_failed(now_ms, caller, sifting, out),
+            Command::Attend { queue, came } => {
+                self.attendance.note(queue, *came);
+                out.effects.replies.push((caller.request, Reply::Done));
             }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
             Command::RetryCompleted { queue, job, count, until_ms } => {

@@ -16,11 +16,11 @@ const KEPT: u64 = 6;
 /// What a kept job takes more that has a lock.
 const KEPT_LOCK: u64 = 28;
 /// What it takes more that has ended.
-const KEPT_END: u64 = 40;
+const KEPT_END: u64 = 40 + 1;
 /// How much a text gets longer when it is written again.
 const MOVED: u64 = 26;
 /// The record of a failure, without its text.
-const BURIED: u64 = 8 + 2 + 35;
+const BURIED: u64 = 8 + 2 + 36;
 /// The record of a completion, without a result.
 const COMPLETED: u64 = 8 + 2 + 32;
 /// What a job may come to take: its failure, both written again, and as much as a job may get longer
@@ -29,7 +29,7 @@ const GROWTH: u64 = KEPT + BURIED + KEPT_END + MOVED + TEXT_KEPT_BYTES as u64 + 
 /// The same once it has ended: it may be taken back and fail anew.
 const GROWTH_ENDED: u64 = GROWTH - COMPLETED;
 /// What few jobs have: the parts of a kept job that say it, a message and a payload that move.
-const OPTIONS: u64 = 8 + 18 + 16 + 8 + 16 + MOVED + MOVED;
+const OPTIONS: u64 = 8 + 18 + 16 + 8 + 16 + 12 + MOVED + MOVED;
 /// A line of a job's log: that it moves, and its entry in a kept job.
 const LINE: u64 = MOVED + 25;
 /// What one more job takes besides its record, at most.

@@ -10,6 +10,7 @@ use corq_shards::command::{Ack, Command, Fail, Limit, NewJob, Repeat, Token};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
+use corq_shards::rules::{DlqPatch, RulePatch};
 use corq_shards::{Config, Out};
 use support::{Bed, SPAN_BITS, config};
 
@@ -105,7 +106,10 @@ fn go_on(bed: &mut Bed, dice: &mut Dice) {
         4 => drop(bed.pass(dice.of(&[1, 1000, 31_000]))),
         5 => drop(bed.run(1, &Command::Disconnect)),
         6 => drop(bed.run(1, &Command::Change { job, change: Change::Discard })),
-        7 => drop(bed.run(1, &Command::Change { job, change: Change::Prioritize(7) })),
+        7 => drop(bed.run(
+            1,
+            &Command::Change { job, change: Change::Prioritize { priority: 7, lifo: None } },
+        )),
         8 => drop(bed.run(1, &Command::Change { job, change: Change::Promote })),
         9 => drop(bed.run(1, &Command::Change { job, change: Change::PutOff(500) })),
         10 => drop(bed.run(1, &Command::RetryFailed { queue, job: Some(job), count: 1 })),
@@ -140,6 +144,16 @@ fn what_jobs_may_come_to_take_is_never_more_than_was_said_when_the_last_one_came
         let mut bed = Bed::with(Config { completed_max: 5, ..config(seed + 1) });
         // What few jobs have is counted generously, and would hide the rest.
         let plain = seed % 2 == 0;
+        if seed % 3 == 0 {
+            // Jobs are tried anew by themselves, and remember it.
+            let patch = DlqPatch {
+                auto_retry: Some(true),
+                retry_interval_ms: Some(500),
+                retries_max: Some(9),
+                ..DlqPatch::default()
+            };
+            bed.run(1, &Command::Rule { queue: "a", patch: RulePatch::Dlq(patch) });
+        }
         for number in 0..100 {
             come(&mut bed, &mut dice, plain, number);
             if dice.one_in(2) {

@@ -436,6 +436,7 @@ impl Core {
 
     pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId) {
         self.workers.leave(client);
+        self.tell_attendance();
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
     }
 

@@ -108,6 +108,9 @@ impl Core {
             | Body::RetryCompleted { .. }
             | Body::PromoteJobs { .. }
             | Body::PurgeDlq(_)
+            | Body::GetDlqStats(_)
+            | Body::SetRule { .. }
+            | Body::Dlq { filter: Some(_), .. }
             | Body::Drain(_)
             | Body::Clean { .. }
             | Body::Obliterate(_) => self.do_chore(conns, asked, body),

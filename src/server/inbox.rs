@@ -68,6 +68,10 @@ impl Core {
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);
             }
+            Message::Attend { queue, came } => {
+                let command = Command::Attend { queue: batch.text(queue), came: *came };
+                self.apply(conns, Caller::default(), &command);
+            }
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
             Message::Stand { step, jobs } => self.stand(*step, jobs),

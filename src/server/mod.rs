@@ -6,6 +6,7 @@
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! limited  what limits a queue and what it has done
+//! letters  dead letters, and the rules of queues
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
@@ -51,6 +52,7 @@ mod http;
 mod inbox;
 mod job_map;
 mod lane;
+mod letters;
 mod limited;
 mod list;
 mod many;

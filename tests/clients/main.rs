@@ -382,6 +382,25 @@ fn schedules_bring_jobs_on_their_cadence() {
     assert!(queue.get_job_scheduler("rust-tick").unwrap().is_some());
     queue.remove_job_scheduler("rust-tick").unwrap();
     assert!(queue.get_job_scheduler("rust-tick").unwrap().is_none());
+    // At once, and with what its jobs are pushed with.
+    let repeat = SchedulerRepeat {
+        pattern: Some("0 0 1 1 *".into()),
+        immediately: true,
+        ..Default::default()
+    };
+    let options = JobOptions { attempts: Some(7), ..Default::default() };
+    let template = SchedulerTemplate { name: Some("once".into()), options, ..Default::default() };
+    queue.upsert_job_scheduler("rust-once", repeat, template).unwrap();
+    let job = until("the run at once", || {
+        queue
+            .get_jobs(Value::from("waiting"), 0, 10)
+            .ok()?
+            .into_iter()
+            .find(|job| job.name() == "once")
+    });
+    let most = job.raw().iter().find(|(key, _)| key.as_str() == Some("maxAttempts"));
+    assert_eq!(most.and_then(|(_, most)| most.as_i64()), Some(7));
+    queue.remove_job_scheduler("rust-once").unwrap();
 }
 
 #[test]
