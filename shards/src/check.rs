@@ -26,6 +26,9 @@ impl Shard {
         }
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
         facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
+        facts.extend(
+            self.remains.iter().map(|(id, left)| format!("remains of {:x}: {left:?}", id.0)),
+        );
         facts.sort();
         facts
     }
@@ -125,6 +128,7 @@ impl Shard {
             return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
         }
         self.audit_dependencies()?;
+        self.remains.audit()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {
@@ -187,7 +191,8 @@ impl Shard {
         for index in self.jobs.indices() {
             let job = &self.jobs.slab[index];
             let unmet = self.jobs.options_of(index).map_or(0, |has| has.unmet.len());
-            if (job.state == State::WaitingChildren) != (unmet > 0) {
+            let freed = unmet > 0 && !self.is_blocked(index);
+            if (job.state == State::WaitingChildren) != (unmet > 0) && !freed {
                 return Err(format!("{:x} is {:?} with {unmet} unmet", job.id.0, job.state));
             }
         }

@@ -8,8 +8,10 @@ use crate::dependency::{Notice, Unmet};
 use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::State;
+use crate::kin::{NewKin, Reported};
 use crate::limits::SPAN_MS_DEFAULT;
 use crate::schedule::Plan;
+use crate::unmets::{Dependency, Unmets};
 use crate::webhook::Triggers;
 use std::fmt;
 
@@ -65,6 +67,8 @@ pub struct NewJob<'a> {
     pub durable: bool,
     /// Rules of its own, if it has any.
     pub extras: Option<Box<Extras>>,
+    /// Its parent and its children, if it has any.
+    pub kin: Option<Box<NewKin<'a>>>,
 }
 
 impl Default for NewJob<'_> {
@@ -90,7 +94,32 @@ impl Default for NewJob<'_> {
             remove_on_fail: false,
             durable: false,
             extras: None,
+            kin: None,
         }
+    }
+}
+
+impl NewJob<'_> {
+    /// Whether there is anything that it waits for.
+    pub fn waits(&self) -> bool {
+        !self.unmet.is_empty() || self.kin.as_deref().is_some_and(|kin| !kin.open.is_empty())
+    }
+
+    /// All that it waits for, children and others.
+    pub fn dependencies(&self) -> Unmets {
+        let open = self.kin.as_deref().map(|kin| kin.open).unwrap_or_default();
+        if self.unmet.is_empty() && open.is_empty() {
+            return Unmets::default();
+        }
+        let one = |child: bool| {
+            move |(id, name): (JobId, &str)| Dependency {
+                id,
+                name: (!name.is_empty()).then(|| name.into()),
+                child,
+            }
+        };
+        // Of a job that is given as both, the child counts.
+        Unmets::new(open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))).collect())
     }
 }
 
@@ -202,7 +231,7 @@ impl Stack<'_> {
 }
 
 /// Length of the MessagePack string at the front, its head included; `None` if there is none.
-fn text_len(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn text_len(bytes: &[u8]) -> Option<usize> {
     let (head, len) = match bytes {
         [head @ 0xa0..=0xbf, ..] => (1, usize::from(head & 0x1f)),
         [0xd9, len, ..] => (2, usize::from(*len)),
@@ -449,6 +478,8 @@ pub enum Command<'a> {
     },
     /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
     Notice(Notice),
+    /// What another shard tells of the end of a child. Nobody waits for an answer.
+    Report(&'a Reported<'a>),
     /// The caller's connection is gone.
     Disconnect,
     /// The server stops: pulls that wait get their empty answer now.

@@ -229,7 +229,9 @@ impl Shard {
         // Whoever waits for its end still learns why it failed, and a record has to hold that. One that
         // was completed is to be forgotten as one that failed.
         let was_completed = about.state == State::Completed;
-        if !removed || was_completed || about.has(flags::AWAITED) || self.is_listened_to() {
+        // So does its parent, if that wants to.
+        let is_told = about.has(flags::AWAITED) || self.policy_of(job).is_some();
+        if !removed || was_completed || is_told || self.is_listened_to() {
             let started_at_ms = match about.state {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),

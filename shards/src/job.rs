@@ -3,16 +3,17 @@
 //! What only few jobs have (keys, limits of life) stands in [`Options`]; what only an active job has
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
-use crate::dependency::Dependency;
 use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job_names::NameRef;
+use crate::kin::Kin;
 use crate::notes::Notes;
 use crate::record::Pushed;
 use crate::repeat::Series;
 use crate::share::ShareRef;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
+use crate::unmets::Unmets;
 use hashbrown::HashTable;
 
 /// Where a record lies in the log, and how much of its end is payload.
@@ -125,6 +126,8 @@ pub mod flags {
     pub const REMOVE_ON_FAIL: u8 = 4;
     /// Those that a job is pushed with.
     pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
+    /// It was pushed for another one, which is to know its end. Not persisted as such.
+    pub const CHILD: u8 = 8;
     /// Somebody waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
@@ -166,6 +169,7 @@ impl Job {
     pub fn of(pushed: &Pushed<'_>, queue: u32, stored: Stored) -> Self {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let given = &pushed.job;
+        let is_child = given.kin.as_deref().is_some_and(|kin| kin.parent.is_some());
         Self {
             id: pushed.id,
             stored,
@@ -176,7 +180,8 @@ impl Job {
             max_attempts: given.max_attempts,
             flags: flag(given.lifo, flags::LIFO)
                 | flag(given.remove_on_complete, flags::REMOVE_ON_COMPLETE)
-                | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL),
+                | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL)
+                | flag(is_child, flags::CHILD),
             ..Self::default()
         }
     }
@@ -212,8 +217,8 @@ pub struct Options {
     pub timeout_ms: u32,
     /// Its progress and its log.
     pub notes: Option<Box<Notes>>,
-    /// What it waits for in [`State::WaitingChildren`].
-    pub unmet: Vec<Dependency>,
+    /// What it waits for in [`State::WaitingChildren`], and children that are still to end elsewhere.
+    pub unmet: Unmets,
     /// Its repetition.
     pub series: Option<Box<Series>>,
     /// Where the payload lies, if it is shared.
@@ -222,6 +227,8 @@ pub struct Options {
     pub name: Option<Box<str>>,
     /// Rules of its own.
     pub extras: Option<Box<Extras>>,
+    /// What it knows of its parent and its children.
+    pub kin: Option<Box<Kin>>,
 }
 
 /// How a job ended.

@@ -24,6 +24,7 @@ use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
+use crate::kin::{Adopted, ChildEnded};
 use crate::lease_record::Leased;
 pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
@@ -121,6 +122,20 @@ pub enum Record<'a> {
         /// When this shard learnt of it.
         at_ms: u64,
     },
+    /// A child ended, and its parent has learnt how. Payload: the value.
+    ChildEnded(ChildEnded<'a>),
+    /// A job has one more child, which was there before. Payload: none.
+    Adopted(Adopted<'a>),
+    /// A job was taken from its worker until its children have ended.
+    Blocked {
+        /// The job.
+        id: JobId,
+    },
+    /// A parent has heard of the end of a child that is forgotten.
+    Settled {
+        /// The child.
+        child: JobId,
+    },
     /// A run of a repeated job was done, and the next one came. Payload: the result.
     Repeated(Repeated<'a>),
     /// Something that was written before, written again.
@@ -202,6 +217,10 @@ mod kind {
     pub(super) const CRON_REMOVED: u8 = 83;
     pub(super) const MET: u8 = 60;
     pub(super) const REPEATED: u8 = 61;
+    pub(super) const CHILD_ENDED: u8 = 62;
+    pub(super) const SETTLED: u8 = 63;
+    pub(super) const ADOPTED: u8 = 64;
+    pub(super) const BLOCKED: u8 = 65;
     pub(super) const WEBHOOK_ADDED: u8 = 84;
     pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
@@ -233,6 +252,10 @@ pub const KINDS: &[(u8, &str)] = &[
     (kind::ACTIVE_LIMITED, "active-limited"),
     (kind::MET, "met"),
     (kind::REPEATED, "repeated"),
+    (kind::CHILD_ENDED, "child-ended"),
+    (kind::SETTLED, "settled"),
+    (kind::ADOPTED, "adopted"),
+    (kind::BLOCKED, "blocked"),
     (cron_record::kind::SET, "cron-set"),
     (cron_record::kind::SET_WITH, "cron-set-with"),
     (kind::CRON_RAN, "cron-ran"),
@@ -245,6 +268,7 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::kept_record::kind::EVICTED, "evicted"),
     (crate::kept_record::kind::IDS, "ids"),
     (crate::kept_record::kind::PAST, "past"),
+    (crate::kept_record::kind::REMAINS, "remains"),
 ];
 
 /// The name of a record's kind, from its encoding; `None` if this release does not know it.
@@ -269,6 +293,8 @@ impl Record<'_> {
             Self::Stalled { .. }
             | Self::Released { .. }
             | Self::Removed { .. }
+            | Self::Settled { .. }
+            | Self::Blocked { .. }
             | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
@@ -281,6 +307,8 @@ impl Record<'_> {
             Self::CronMissed { name, .. } => 8 + name.len(),
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
+            Self::ChildEnded(ended) => ended.encoded_len(),
+            Self::Adopted(adopted) => 32 + adopted.name.len(),
             Self::Repeated(repeated) => repeated.encoded_len(),
             Self::WebhookAdded(added) => added.encoded_len(),
             Self::Kept(kept) => kept.encoded_len(),
@@ -293,6 +321,7 @@ impl Record<'_> {
             Self::Pushed(pushed) => pushed.job.data.len(),
             Self::Completed(ended) => ended.result.len(),
             Self::Repeated(repeated) => repeated.ended.result.len(),
+            Self::ChildEnded(ended) => ended.value.len(),
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
             Self::Changed(changed) => changed.payload_len(),
@@ -372,6 +401,13 @@ impl Record<'_> {
                 out.id(*dependency);
                 out.u64(*at_ms);
             }
+            Self::ChildEnded(ended) => ended.encode(&mut out),
+            Self::Settled { child: id } | Self::Blocked { id } => out.id(*id),
+            Self::Adopted(adopted) => {
+                out.id(adopted.parent);
+                out.id(adopted.child);
+                out.bytes(adopted.name.as_bytes());
+            }
             Self::Repeated(repeated) => repeated.encode(&mut out),
             Self::WebhookAdded(added) => added.encode(&mut out),
             Self::WebhookRemoved { id } => out.id(JobId(*id)),
@@ -405,6 +441,10 @@ impl Record<'_> {
             Self::CronMissed { .. } => kind::CRON_MISSED,
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
             Self::Met { .. } => kind::MET,
+            Self::ChildEnded(_) => kind::CHILD_ENDED,
+            Self::Settled { .. } => kind::SETTLED,
+            Self::Adopted(_) => kind::ADOPTED,
+            Self::Blocked { .. } => kind::BLOCKED,
             Self::Repeated(_) => kind::REPEATED,
             Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
             Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
@@ -481,6 +521,13 @@ impl<'a> Record<'a> {
             }
             kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             kind::MET => Self::Met { id: from.id()?, dependency: from.id()?, at_ms: from.u64()? },
+            kind::CHILD_ENDED => Self::ChildEnded(ChildEnded::decode(from)?),
+            kind::SETTLED => Self::Settled { child: from.id()? },
+            kind::BLOCKED => Self::Blocked { id: from.id()? },
+            kind::ADOPTED => {
+                let (parent, child) = (from.id()?, from.id()?);
+                Self::Adopted(Adopted { parent, child, name: utf8(from.rest())? })
+            }
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
             kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),
             kind::WEBHOOK_REMOVED => Self::WebhookRemoved { id: from.id()?.0 },

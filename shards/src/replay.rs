@@ -82,6 +82,22 @@ impl Shard {
                     self.meet(job, *dependency, *at_ms);
                 }
             }
+            Record::ChildEnded(ended) => {
+                if let Some(job) = self.jobs.find(ended.parent) {
+                    self.end_child(job, ended, stored);
+                }
+            }
+            Record::Settled { child } => self.drop_remains(*child),
+            Record::Adopted(adopted) => {
+                if let Some(job) = self.jobs.find(adopted.parent) {
+                    self.adopt(job, adopted);
+                }
+            }
+            Record::Blocked { id } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.block(job);
+                }
+            }
             Record::Repeated(repeated) => {
                 repeated.next.points_before(position)?;
                 let next = repeated.next.pushed.id;

@@ -366,6 +366,19 @@ pub enum Body<'a> {
         job: JobRef<'a>,
         keep: u32,
     },
+    GetChildrenValues(JobRef<'a>),
+    GetFailedChildrenValues(JobRef<'a>),
+    GetIgnoredChildrenFailures(JobRef<'a>),
+    RemoveChildDependency(JobRef<'a>),
+    RemoveUnprocessedChildren(JobRef<'a>),
+    MoveToWaitingChildren {
+        job: JobRef<'a>,
+        token: Option<Token>,
+    },
+    UpdateParent {
+        child: JobRef<'a>,
+        parent: JobRef<'a>,
+    },
     RemoveJobDeduplicationKey(JobRef<'a>),
     GetDeduplicationJobId {
         queue: &'a str,

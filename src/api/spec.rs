@@ -4,11 +4,11 @@
 //! [`crate::api::request`]; debug builds check the names on the way.
 
 use super::limits::{
-    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS,
-    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
-    LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
-    PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
-    STACK_BYTES_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CHILDREN_MAX, CLEAN_DEFAULT, CLEAN_MAX,
+    DAY_MS, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX, LISTING_DEFAULT,
+    LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX,
+    PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX, STACK_BYTES_MAX, TAGS_MAX,
+    WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
 
 /// What a field holds, and within which bounds (both ends included).
@@ -238,7 +238,7 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     flag("removeOnComplete"),
     flag("removeOnFail"),
     flag("durable"),
-    optional("dependsOn", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
+    optional("dependsOn", Kind::Texts { items_max: CHILDREN_MAX, chars_max: NAME_CHARS_MAX })
         .or_empty(),
     optional("repeat", Kind::Repeat),
     optional("dedup", Kind::Dedup),
@@ -249,6 +249,13 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     integer("keepLogs", 0, LINES_MAX),
     integer("sizeLimit", 0, INTEGER_MAX),
     integer("timestamp", 0, INTEGER_MAX),
+    optional("parentId", NAME),
+    optional("childrenIds", Kind::Texts { items_max: CHILDREN_MAX, chars_max: NAME_CHARS_MAX })
+        .or_empty(),
+    flag("failParentOnFailure"),
+    flag("continueParentOnFailure"),
+    flag("ignoreDependencyOnFailure"),
+    flag("removeDependencyOnFailure"),
 ];
 
 /// How the wait between attempts grows, in the order of [`corq_shards::extras::Growth`].
@@ -394,6 +401,14 @@ commands! {
     ];
     MoveToWait "MoveToWait" &[ID, TOKEN];
     ChangeDelay "ChangeDelay" &[ID, integer("delay", 0, YEAR_MS).must(), TOKEN];
+    GetChildrenValues "GetChildrenValues" &[ID];
+    GetFailedChildrenValues "GetFailedChildrenValues" &[ID];
+    GetIgnoredChildrenFailures "GetIgnoredChildrenFailures" &[ID];
+    UpdateParent "UpdateParent"
+        &[required("childId", Kind::JobId), required("parentId", Kind::JobId)];
+    RemoveChildDependency "RemoveChildDependency" &[ID];
+    RemoveUnprocessedChildren "RemoveUnprocessedChildren" &[ID];
+    MoveToWaitingChildren "MoveToWaitingChildren" &[ID, TOKEN];
     ClearLogs "ClearLogs" &[ID, integer("keepLogs", 0, LINES_MAX).or(0)];
     RemoveJobDeduplicationKey "RemoveJobDeduplicationKey" &[ID];
     GetDeduplicationJobId "GetDeduplicationJobId" &[QUEUE, required("deduplicationId", NAME)];

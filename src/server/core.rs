@@ -456,6 +456,7 @@ impl Core {
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        self.tell_reports();
     }
 
     fn answer_parked(&mut self, conns: &mut Connections) {

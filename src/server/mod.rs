@@ -11,7 +11,8 @@
 //! names    custom ids     crons    schedules
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
-//! needs    what jobs of a push depend on
+//! needs    what jobs of a push depend on     family  what parents learn of their children
+//! kin      a parent for a child that is there
 //! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! workers  who works here     metrics   numbers for people and Prometheus
@@ -39,12 +40,14 @@ mod end;
 mod engine;
 mod events;
 mod execute;
+mod family;
 mod figures;
 mod here;
 mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod kin;
 mod lane;
 mod limited;
 mod list;

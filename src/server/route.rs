@@ -67,6 +67,8 @@ pub enum Route<'a> {
     Prepared,
     /// The owners of several jobs.
     Jobs(&'a [JobRef<'a>]),
+    /// The owners of a parent and a child.
+    Kin(JobRef<'a>, Option<JobRef<'a>>),
     /// The shard that keeps a worker's registration.
     Worker(&'a str),
     /// The shard that keeps the names of schedules, and webhooks.
@@ -137,6 +139,11 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::ChangeDelay { job, .. }
         | Body::ClearLogs { job, .. }
         | Body::RemoveJobDeduplicationKey(job)
+        | Body::GetChildrenValues(job)
+        | Body::RemoveUnprocessedChildren(job)
+        | Body::MoveToWaitingChildren { job, .. }
+        | Body::GetFailedChildrenValues(job)
+        | Body::GetIgnoredChildrenFailures(job)
         | Body::Cancel(job)
         | Body::Update { job, .. }
         | Body::ChangePriority { job, .. }
@@ -146,6 +153,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::Progress { job, .. }
         | Body::AddLog { job, .. }
         | Body::WaitJob { job, .. } => Route::Job(*job),
+        Body::UpdateParent { child, parent } => Route::Kin(*child, Some(*parent)),
+        Body::RemoveChildDependency(child) => Route::Kin(*child, None),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
             Route::Jobs(&batch.ids)

@@ -16,6 +16,7 @@ mod cli;
 mod cron;
 mod dependency;
 mod events;
+mod family;
 mod finish;
 mod handling;
 mod hostile;
