@@ -29,6 +29,7 @@ impl Shard {
         facts.extend(
             self.remains.iter().map(|(id, left)| format!("remains of {:x}: {left:?}", id.0)),
         );
+        facts.extend(self.flows.facts());
         facts.sort();
         facts
     }
@@ -129,6 +130,7 @@ impl Shard {
         }
         self.audit_dependencies()?;
         self.remains.audit()?;
+        self.audit_flows()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {

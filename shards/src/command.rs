@@ -6,6 +6,7 @@
 use crate::change::Change;
 use crate::dependency::{Notice, Unmet};
 use crate::extras::Extras;
+use crate::flow::Fate;
 use crate::id::JobId;
 use crate::job::State;
 use crate::kin::{NewKin, Reported};
@@ -478,6 +479,18 @@ pub enum Command<'a> {
     },
     /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
     Notice(Notice),
+    /// Takes a part of a flow, which nobody sees before [`Command::Decide`].
+    Stage {
+        /// Records of kind [`crate::record::Record::Staged`].
+        records: &'a [&'a [u8]],
+    },
+    /// Says what becomes of a flow.
+    Decide {
+        /// The flow.
+        flow: JobId,
+        /// What becomes of it.
+        fate: Fate,
+    },
     /// What another shard tells of the end of a child. Nobody waits for an answer.
     Report(&'a Reported<'a>),
     /// The caller's connection is gone.

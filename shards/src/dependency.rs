@@ -158,6 +158,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let Notice { news, dependent, dependency } = notice;
+        self.release_heard(now_ms, notice.addressee(), out);
         match news {
             News::Watch => self.watch(dependent, dependency),
             News::WatchChild => self.watch_child(dependent, dependency),

@@ -98,6 +98,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let Reported { parent, child, is_last, .. } = *reported;
+        self.release_heard(now_ms, parent, out);
         if let Some(job) = self.waits_for(parent, child) {
             self.note_report(now_ms, job, reported, out);
         }

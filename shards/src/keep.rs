@@ -45,6 +45,8 @@ pub(crate) struct Needs {
     setting: bool,
     /// A child that is forgotten.
     remains: Option<JobId>,
+    /// A flow under way.
+    flow: bool,
 }
 
 impl Needs {
@@ -54,6 +56,7 @@ impl Needs {
             || self.share
             || self.setting
             || self.remains.is_some()
+            || self.flow
     }
 }
 
@@ -111,6 +114,16 @@ impl Shard {
             Record::Buried(buried) => {
                 needs.text = text(buried.id);
                 needs.remains = remains(buried.id);
+            }
+            Record::Staged(staged) => {
+                let (flow, id) = (staged.flow, staged.pushed.id);
+                needs.job = begins(id);
+                let staged = self.flows.staged_at(flow, id);
+                needs.flow = staged.is_some_and(|at| at.position == position);
+            }
+            Record::Flow { flow, .. } => {
+                let word = self.flows.open_at(*flow);
+                needs.flow = word.is_some_and(|at| at.position == position);
             }
             Record::ChildEnded(ended) => needs.text = text(ended.parent),
             Record::Kept(Kept::Remains(left)) => needs.remains = remains(left.child),
@@ -187,6 +200,9 @@ impl Shard {
         let needs = self.needs_of(position, &record);
         if needs.setting {
             self.keep_setting(&record, journal);
+        }
+        if needs.flow {
+            self.keep_flow(&record, journal);
         }
         if let Some(child) = needs.remains {
             self.keep_remains(child, bytes, journal);
@@ -581,6 +597,7 @@ impl Shard {
             kin.iter().flat_map(|kin| kin.ends.values()).for_each(|end| counted.add(&end.stored));
         }
         self.remains.iter().for_each(|(_, left)| counted.add(&left.stored));
+        self.flows.records().for_each(|stored| counted.add(&stored));
         self.shares.records().for_each(|shared| counted.add(&shared));
         self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
         self.webhooks().for_each(|webhook| counted.add(&webhook.set_in));

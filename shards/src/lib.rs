@@ -29,6 +29,7 @@ pub mod event;
 pub mod extras;
 mod family;
 mod family_changes;
+pub mod flow;
 mod hold;
 pub mod id;
 pub mod job;

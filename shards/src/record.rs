@@ -21,6 +21,7 @@
 use crate::changed::Changed;
 use crate::command::{Limit, PerSpan, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
+use crate::flow::{Fate, Staged};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
@@ -131,6 +132,15 @@ pub enum Record<'a> {
         /// The job.
         id: JobId,
     },
+    /// A job of a flow, which has not come yet. Payload: its data.
+    Staged(Staged<'a>),
+    /// What became of a flow. Payload: none.
+    Flow {
+        /// The flow.
+        flow: JobId,
+        /// What became of it.
+        fate: Fate,
+    },
     /// A parent has heard of the end of a child that is forgotten.
     Settled {
         /// The child.
@@ -221,6 +231,8 @@ mod kind {
     pub(super) const SETTLED: u8 = 63;
     pub(super) const ADOPTED: u8 = 64;
     pub(super) const BLOCKED: u8 = 65;
+    pub(super) const STAGED: u8 = 66;
+    pub(super) const FLOW: u8 = 67;
     pub(super) const WEBHOOK_ADDED: u8 = 84;
     pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
@@ -256,6 +268,8 @@ pub const KINDS: &[(u8, &str)] = &[
     (kind::SETTLED, "settled"),
     (kind::ADOPTED, "adopted"),
     (kind::BLOCKED, "blocked"),
+    (kind::STAGED, "staged"),
+    (kind::FLOW, "flow"),
     (cron_record::kind::SET, "cron-set"),
     (cron_record::kind::SET_WITH, "cron-set-with"),
     (kind::CRON_RAN, "cron-ran"),
@@ -309,6 +323,8 @@ impl Record<'_> {
             Self::Met { .. } => 40,
             Self::ChildEnded(ended) => ended.encoded_len(),
             Self::Adopted(adopted) => 32 + adopted.name.len(),
+            Self::Staged(staged) => staged.encoded_len(),
+            Self::Flow { .. } => 17,
             Self::Repeated(repeated) => repeated.encoded_len(),
             Self::WebhookAdded(added) => added.encoded_len(),
             Self::Kept(kept) => kept.encoded_len(),
@@ -322,6 +338,7 @@ impl Record<'_> {
             Self::Completed(ended) => ended.result.len(),
             Self::Repeated(repeated) => repeated.ended.result.len(),
             Self::ChildEnded(ended) => ended.value.len(),
+            Self::Staged(staged) => staged.pushed.job.data.len(),
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
             Self::Changed(changed) => changed.payload_len(),
@@ -403,6 +420,11 @@ impl Record<'_> {
             }
             Self::ChildEnded(ended) => ended.encode(&mut out),
             Self::Settled { child: id } | Self::Blocked { id } => out.id(*id),
+            Self::Staged(staged) => staged.encode(&mut out),
+            Self::Flow { flow, fate } => {
+                out.id(*flow);
+                out.u8(*fate as u8);
+            }
             Self::Adopted(adopted) => {
                 out.id(adopted.parent);
                 out.id(adopted.child);
@@ -445,6 +467,8 @@ impl Record<'_> {
             Self::Settled { .. } => kind::SETTLED,
             Self::Adopted(_) => kind::ADOPTED,
             Self::Blocked { .. } => kind::BLOCKED,
+            Self::Staged(_) => kind::STAGED,
+            Self::Flow { .. } => kind::FLOW,
             Self::Repeated(_) => kind::REPEATED,
             Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
             Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
@@ -524,6 +548,13 @@ impl<'a> Record<'a> {
             kind::CHILD_ENDED => Self::ChildEnded(ChildEnded::decode(from)?),
             kind::SETTLED => Self::Settled { child: from.id()? },
             kind::BLOCKED => Self::Blocked { id: from.id()? },
+            kind::STAGED => Self::Staged(Staged::decode(from)?),
+            kind::FLOW => {
+                let (flow, fate) = (from.id()?, from.u8()?);
+                let fate = Fate::ALL.into_iter().find(|&known| known as u8 == fate);
+                let fate = fate.ok_or(Malformed("no known fate of a flow"))?;
+                Self::Flow { flow, fate }
+            }
             kind::ADOPTED => {
                 let (parent, child) = (from.id()?, from.id()?);
                 Self::Adopted(Adopted { parent, child, name: utf8(from.rest())? })
@@ -554,6 +585,7 @@ impl<'a> Record<'a> {
         match self {
             Self::Pushed(pushed) => Some(pushed),
             Self::CronRan(ran) => Some(ran.pushed),
+            Self::Staged(staged) => Some(staged.pushed),
             Self::Repeated(repeated) => Some(repeated.next.pushed),
             Self::Kept(Kept::Job(job)) => Some(job.pushed),
             _ => None,

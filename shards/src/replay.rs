@@ -93,6 +93,15 @@ impl Shard {
                     self.adopt(job, adopted);
                 }
             }
+            Record::Staged(staged) => {
+                if self.jobs.find(staged.pushed.id).is_some() {
+                    return Err(Malformed("a job was pushed twice"));
+                }
+                self.note_staged(staged, bytes, stored);
+            }
+            Record::Flow { flow, fate } => {
+                self.meet_fate(*flow, *fate, stored);
+            }
             Record::Blocked { id } => {
                 if let Some(job) = self.jobs.find(*id) {
                     self.block(job);

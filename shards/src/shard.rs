@@ -11,6 +11,7 @@ use crate::dedup::Met;
 use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Refusal, Reply};
 use crate::event::Listeners;
+use crate::flow::Flows;
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::kin::Report;
@@ -140,6 +141,7 @@ pub struct Shard {
     /// What the shards of parents have to learn of children here, since then.
     pub(crate) reports: Vec<Report>,
     pub(crate) remains: AllRemains,
+    pub(crate) flows: Flows,
     /// Custom ids that came or went since effects were last handed out.
     pub(crate) names: Vec<NameChange>,
     /// Scratch for the pairs of one record.
@@ -199,6 +201,7 @@ impl Shard {
             notices: Vec::new(),
             reports: Vec::new(),
             remains: AllRemains::default(),
+            flows: Flows::default(),
             names: Vec::new(),
             entries: Vec::new(),
         }
@@ -280,6 +283,10 @@ impl Shard {
             }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
+            Command::Stage { records } => self.stage(caller, records, out),
+            Command::Decide { flow, fate } => {
+                self.decide(now_ms, caller.request, (*flow, *fate), out);
+            }
             Command::Report(reported) => self.take_report(now_ms, reported, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {

@@ -75,6 +75,13 @@ kinds! {
     Record::CronRemoved { .. } => "schedule removed",
     Record::Met { .. } => "met",
     Record::Repeated(_) => "repeated",
+    Record::ChildEnded(_) => "child ended",
+    Record::Settled { .. } => "settled",
+    Record::Adopted(_) => "adopted",
+    Record::Blocked { .. } => "blocked",
+    Record::Staged(_) => "staged",
+    Record::Flow { .. } => "flow",
+    Record::Kept(Kept::Remains(_)) => "remains",
     Record::WebhookAdded(_) => "webhook added",
     Record::WebhookRemoved { .. } => "webhook removed",
     Record::Kept(Kept::Job(_)) => "job kept",
@@ -248,6 +255,12 @@ fn every_option_of_a_job_survives_its_record() {
             stack_lines_max: Some(5),
             made_at_ms: Some(6),
             dedup: Some(Dedup { ttl_ms: 7, extend: true, replace: true, until_ms: 8 }),
+        })),
+        kin: Some(Box::new(NewKin {
+            parent: Some("parent"),
+            policy: Some(Policy::Ignore),
+            children: b"\x91\xa1c",
+            open: Unmet::new(&unmet),
         })),
     };
     let record = Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job });

@@ -3,6 +3,7 @@
 //!
 //! How it travelled is not known here, nor what the server does about it.
 
+use super::flow::FlowJob;
 use corq_shards::changed::Level;
 use corq_shards::command::{NewJob, Stack, Token};
 use corq_shards::id::JobId;
@@ -285,6 +286,7 @@ pub enum Body<'a> {
         queue: &'a str,
         jobs: Vec<NewJob<'a>>,
     },
+    PushFlow(Vec<FlowJob<'a>>),
     Pull(Pull<'a>),
     PullBatch(Pull<'a>),
     Ack(Ack<'a>),

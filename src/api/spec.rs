@@ -5,10 +5,10 @@
 
 use super::limits::{
     ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CHILDREN_MAX, CLEAN_DEFAULT, CLEAN_MAX,
-    DAY_MS, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX, LISTING_DEFAULT,
-    LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX,
-    PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX, STACK_BYTES_MAX, TAGS_MAX,
-    WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    DAY_MS, DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
+    LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
+    PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
+    STACK_BYTES_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
 
 /// What a field holds, and within which bounds (both ends included).
@@ -101,6 +101,10 @@ pub enum Kind {
     Jobs,
     /// An object with [`DEDUP_FIELDS`].
     Dedup,
+    /// A list of objects with [`FLOW_FIELDS`].
+    Flow,
+    /// An object with [`FLOW_JOB_FIELDS`].
+    FlowJob,
 }
 
 /// What an absent field counts as.
@@ -238,7 +242,7 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     flag("removeOnComplete"),
     flag("removeOnFail"),
     flag("durable"),
-    optional("dependsOn", Kind::Texts { items_max: CHILDREN_MAX, chars_max: NAME_CHARS_MAX })
+    optional("dependsOn", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
         .or_empty(),
     optional("repeat", Kind::Repeat),
     optional("dedup", Kind::Dedup),
@@ -250,13 +254,34 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     integer("sizeLimit", 0, INTEGER_MAX),
     integer("timestamp", 0, INTEGER_MAX),
     optional("parentId", NAME),
-    optional("childrenIds", Kind::Texts { items_max: CHILDREN_MAX, chars_max: NAME_CHARS_MAX })
+    optional("childrenIds", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
         .or_empty(),
     flag("failParentOnFailure"),
     flag("continueParentOnFailure"),
     flag("ignoreDependencyOnFailure"),
     flag("removeDependencyOnFailure"),
 ];
+
+/// A job of a flow: it may name as many others as there may be in one.
+pub const FLOW_JOB_FIELDS: &[FieldSpec] = &{
+    let mut fields = [QUEUE; JOB_FIELDS.len()];
+    let mut at = 0;
+    while at < JOB_FIELDS.len() {
+        fields[at] = JOB_FIELDS[at];
+        if let Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max } = fields[at].kind {
+            fields[at].kind = Kind::Texts { items_max: CHILDREN_MAX, chars_max };
+        }
+        at += 1;
+    }
+    fields
+};
+
+/// An entry of a flow.
+pub const FLOW_FIELDS: &[FieldSpec] =
+    &[required("id", NAME), QUEUE, required("input", Kind::FlowJob)];
+
+/// The required ones of [`FLOW_FIELDS`].
+pub const FLOW_REQUIRED: u64 = required_of(FLOW_FIELDS);
 
 /// How the wait between attempts grows, in the order of [`corq_shards::extras::Growth`].
 pub const GROWTHS: &[&str] = &["exponential", "fixed"];
@@ -333,6 +358,7 @@ commands! {
     Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN, flag("removeOnComplete")];
     Pull "PULL" &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
     PushBatch "PUSHB" &[QUEUE, required("jobs", Kind::Jobs)];
+    PushFlow "PUSHF" &[required("jobs", Kind::Flow)];
     PullBatch "PULLB"
         &[QUEUE, integer("count", 1, PULL_COUNT_MAX).must(), PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
     AckBatch "ACKB" &[

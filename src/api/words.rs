@@ -78,11 +78,11 @@ impl Kind {
             Self::Flag => "a boolean",
             Self::Payload { .. } => "a value",
             Self::Backoff => "an integer or an object",
-            Self::Repeat | Self::Dedup => "an object",
+            Self::Repeat | Self::Dedup | Self::FlowJob => "an object",
             Self::Results => "a list",
             Self::Flags => "a list of booleans",
             Self::Integers { .. } => "a list of integers",
-            Self::Jobs => "a list of objects",
+            Self::Jobs | Self::Flow => "a list of objects",
         }
     }
 
@@ -104,6 +104,7 @@ impl Kind {
             }
             Self::JobIds
             | Self::Jobs
+            | Self::Flow
             | Self::Tokens
             | Self::Results
             | Self::Flags
@@ -117,7 +118,9 @@ impl Kind {
             Self::Integer { min, max } => format!("between {min} and {max}"),
             Self::Number { min, max } => format!("between {min} and {max}"),
             Self::Backoff => format!("between 0 and {}", super::limits::DAY_MS),
-            Self::Token | Self::Flag | Self::Repeat | Self::Dedup => self.noun().to_owned(),
+            Self::Token | Self::Flag | Self::Repeat | Self::Dedup | Self::FlowJob => {
+                self.noun().to_owned()
+            }
         }
     }
 
@@ -134,7 +137,7 @@ impl Kind {
                 let most = size(super::limits::PAYLOAD_BYTES_MAX);
                 format!("a value of at most {most} and {DEPTH_MAX} levels, all text in UTF-8")
             }
-            Self::Jobs => "an object".to_owned(),
+            Self::Jobs | Self::Flow => "an object".to_owned(),
             Self::Flags => "a boolean".to_owned(),
             Self::Integers { min, max } => format!("an integer between {min} and {max}"),
             _ => "a string".to_owned(),

@@ -11,7 +11,7 @@ use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::kin::{CHILD_BYTES, NewKin, Policy};
 
 use crate::api::UNKNOWN_COMMAND;
-use crate::api::limits::{DEPENDS_ON_MAX, FAMILY_BYTES_MAX, OPTIONS_BYTES_MAX};
+use crate::api::limits::{FAMILY_BYTES_MAX, OPTIONS_BYTES_MAX};
 use crate::api::request::{
     Ack, AddWebhook, Batch, Body, Cadence, Cron, Fail, Pull, Refused, RegisterWorker, Request,
     StateFilter,
@@ -161,6 +161,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             Body::Pull(take_pull(f, queue, 1))
         }
         Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: aside.jobs },
+        Op::PushFlow => Body::PushFlow(aside.flow),
         Op::PullBatch => {
             let (queue, count) = (f.text("queue"), f.integer("count"));
             Body::PullBatch(take_pull(f, queue, count as u32))
@@ -410,7 +411,7 @@ pub(super) fn take_job<'a>(
     let texts = [job.name, job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
         + job.tags.len()
-        + bounded_dependencies(&job)?;
+        + dependencies_bytes(&job);
     if options_bytes > OPTIONS_BYTES_MAX {
         return Err(
             format!("job options must be at most {OPTIONS_BYTES_MAX} bytes together").into()
@@ -420,17 +421,9 @@ pub(super) fn take_job<'a>(
 }
 
 /// Bytes of the list of dependencies, where it is not that of the children.
-fn bounded_dependencies(job: &NewJob<'_>) -> Result<usize, Complaint> {
+fn dependencies_bytes(job: &NewJob<'_>) -> usize {
     let children = job.kin.as_deref().map_or(&[][..], |kin| kin.children);
-    if job.depends_on == children {
-        return Ok(0);
-    }
-    if Texts::new(job.depends_on).len() > DEPENDS_ON_MAX as usize {
-        let text =
-            format!("dependsOn must be at most {DEPENDS_ON_MAX} items, or equal childrenIds");
-        return Err(text.into());
-    }
-    Ok(job.depends_on.len())
+    if job.depends_on == children { 0 } else { job.depends_on.len() }
 }
 
 /// Takes what a job says of its parent and its children.
@@ -460,12 +453,10 @@ fn take_kin<'a>(
     if parent.is_some() && parent == job.custom_id {
         return Err("parentId must not name the job itself".into());
     }
-    let count = Texts::new(children).len();
-    if count > 0 && job.data.len() + count * CHILD_BYTES > FAMILY_BYTES_MAX {
-        let text = format!(
-            "data must be at most {FAMILY_BYTES_MAX} bytes less {CHILD_BYTES} for each of childrenIds"
-        );
-        return Err(text.into());
+    let family_bytes = 2 * children.len() + CHILD_BYTES * Texts::new(children).len() / 2;
+    if family_bytes > 0 && job.data.len() + family_bytes > FAMILY_BYTES_MAX {
+        let most = FAMILY_BYTES_MAX.saturating_sub(family_bytes);
+        return Err(format!("data must be at most {most} bytes beside so many childrenIds").into());
     }
     Ok(Some(Box::new(NewKin { parent, policy, children, ..NewKin::default() })))
 }

@@ -6,6 +6,7 @@ use super::backup::Cuts;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
+use super::flow::OpenFlows;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase};
 use super::list::Lookings;
@@ -86,6 +87,7 @@ pub struct Core {
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
+    pub(super) open_flows: OpenFlows,
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
     pub(super) post: Post,
@@ -166,6 +168,7 @@ impl Core {
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
+            open_flows: OpenFlows::default(),
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
             post,

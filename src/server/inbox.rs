@@ -64,6 +64,7 @@ impl Core {
                 let value = &batch.bytes[value.clone()];
                 self.take_report(conns, report, value);
             }
+            Message::Flow(mail) => self.read_flow_mail(conns, batch, mail),
             Message::Kin(mail) => self.read_kin_mail(conns, batch, mail),
             Message::Part { step, origin, kind, items } => {
                 self.part(conns, batch, *step, *origin, *kind, items);
@@ -85,6 +86,7 @@ impl Core {
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {
+                    self.drop_uncommitted_flows(conns);
                     self.all_crons_are_known();
                 }
             }

@@ -5,6 +5,7 @@ use super::crons::CronMail;
 use super::dispatch::Lookup;
 use super::events::EventMail;
 use super::figures::Figures;
+use super::flow::FlowMail;
 use super::http::TooMany;
 use super::kin::KinMail;
 use super::metrics::Metrics;
@@ -187,6 +188,8 @@ pub enum Message {
     },
     /// About parents and children.
     Kin(KinMail),
+    /// About flows.
+    Flow(FlowMail),
     /// A part of a command on many jobs.
     Part {
         /// Who waits.

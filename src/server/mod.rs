@@ -12,6 +12,7 @@
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on     family  what parents learn of their children
+//! flow     jobs of several queues that come together
 //! kin      a parent for a child that is there
 //! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
@@ -42,6 +43,7 @@ mod events;
 mod execute;
 mod family;
 mod figures;
+mod flow;
 mod here;
 mod hole;
 mod http;

@@ -112,6 +112,10 @@ impl Core {
 
     /// A keeper has answered.
     pub(super) fn claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
+        if let Some(Task::Flow(_)) = self.tasks.get(step) {
+            self.flow_claimed(conns, step, taken);
+            return;
+        }
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
         for (&place, &taken) in claims.keepers[claims.answered].1.iter().zip(taken) {
             claims.taken[place] = taken;

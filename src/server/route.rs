@@ -1,5 +1,6 @@
 //! Which shard a command belongs to. Knows names and ids, nothing of what the command does.
 
+use crate::api::flow::FlowJob;
 use crate::api::request::{Body, JobRef, RegisterWorker};
 use corq_shards::command::NewJob;
 use corq_shards::id::{JobId, SLOTS, Slot, fnv1a};
@@ -65,6 +66,8 @@ pub enum Route<'a> {
     JobInQueue(&'a str, JobRef<'a>),
     /// The owner of a queue, once the dependencies are found and the custom ids claimed.
     Prepared,
+    /// The owners of the queues of a flow.
+    Flow(&'a [FlowJob<'a>]),
     /// The owners of several jobs.
     Jobs(&'a [JobRef<'a>]),
     /// The owners of a parent and a child.
@@ -94,6 +97,7 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::RegisterWorker(RegisterWorker { worker_id: Some(id), .. })
         | Body::UnregisterWorker(id)
         | Body::Heartbeat { worker_id: id } => Route::Worker(id),
+        Body::PushFlow(jobs) => Route::Flow(jobs),
         Body::Push { job, .. } if names_jobs(job) => Route::Prepared,
         Body::PushBatch { jobs, .. } if jobs.iter().any(names_jobs) => Route::Prepared,
         Body::Push { queue, .. }

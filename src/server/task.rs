@@ -3,6 +3,7 @@
 use super::crons::CronTask;
 use super::dispatch::Lookup;
 use super::figures::Figures;
+use super::flow::FlowTask;
 use super::kin::KinTask;
 use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
@@ -22,6 +23,8 @@ pub enum Task {
     Claims(Claims),
     /// A command on many jobs.
     Jobs(Jobs),
+    /// A flow that is pushed.
+    Flow(FlowTask),
     /// A command on a parent and a child.
     Kin(KinTask),
     /// A question to all shards.

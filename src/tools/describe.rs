@@ -7,6 +7,7 @@ use corq_shards::changed::Changed;
 use corq_shards::command::{Limit, NewJob, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
 use corq_shards::extras::{Extras, Growth};
+use corq_shards::flow::Fate;
 use corq_shards::id::JobId;
 use corq_shards::job::{Stored, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
@@ -65,6 +66,16 @@ fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
+fn fate_name(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Committed => "committed",
+        Fate::CommittedHere => "committed-here",
+        Fate::Released => "released",
+        Fate::Dropped => "dropped",
+        Fate::Done => "done",
+    }
+}
+
 fn how_name(how: How) -> &'static str {
     match how {
         How::Completed => "completed",
@@ -79,6 +90,7 @@ fn how_name(how: How) -> &'static str {
 pub fn queue_of<'a>(record: &'a Record<'_>) -> Option<&'a str> {
     match record {
         Record::Pushed(pushed) => Some(pushed.queue),
+        Record::Staged(staged) => Some(staged.pushed.queue),
         Record::Limited { queue, .. }
         | Record::Paused { queue, .. }
         | Record::Kept(Kept::Evicted { queue, .. }) => Some(queue),
@@ -116,6 +128,8 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         | Record::Met { id, .. } => vec![*id],
         Record::ChildEnded(ended) => vec![ended.parent, ended.child],
         Record::Adopted(adopted) => vec![adopted.parent, adopted.child],
+        Record::Staged(staged) => vec![staged.pushed.id],
+        Record::Flow { flow, .. } => vec![*flow],
         Record::Kept(Kept::Remains(left)) => vec![left.child],
         Record::Changed(changed) => vec![changed.id()],
         Record::CronRan(ran) => vec![ran.pushed.id],
@@ -261,6 +275,14 @@ impl<'o> Pen<'o> {
             }
             Record::ChildEnded(ended) => self.child_ended(ended),
             Record::Blocked { id } | Record::Settled { child: id } => self.id("id", *id),
+            Record::Staged(staged) => {
+                self.id("flow", staged.flow);
+                self.pushed(&staged.pushed);
+            }
+            Record::Flow { flow, fate } => {
+                self.id("flow", *flow);
+                self.text("fate", fate_name(*fate));
+            }
             Record::Adopted(adopted) => {
                 self.id("id", adopted.parent);
                 self.id("child", adopted.child);

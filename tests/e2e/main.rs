@@ -18,6 +18,7 @@ mod dependency;
 mod events;
 mod family;
 mod finish;
+mod flows;
 mod handling;
 mod hostile;
 mod http_auth;

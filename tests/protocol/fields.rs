@@ -29,6 +29,12 @@ fn sample(kind: &Kind) -> Value {
         Kind::Integers { min, .. } => Value::Array(vec![(*min).into()]),
         Kind::Dedup => map(&[("ttl", 5.into())]),
         Kind::Jobs => Value::Array(vec![map(&[("data", 1.into())])]),
+        Kind::FlowJob => map(&[("data", 1.into())]),
+        Kind::Flow => {
+            let input = sample(&Kind::FlowJob);
+            let one = [("id", "a".into()), ("queue", "q".into()), ("input", input)];
+            Value::Array(vec![map(&one)])
+        }
     }
 }
 
@@ -134,6 +140,7 @@ fn another_type_is_refused_in_every_field_and_named() {
             Kind::Backoff => vec!["1".into(), 1.5.into(), true.into()],
             Kind::Repeat | Kind::Dedup => vec!["1".into(), 1.into(), strings(&["a"])],
             Kind::Jobs
+            | Kind::Flow
             | Kind::Results
             | Kind::Flags
             | Kind::Integers { .. }
@@ -223,9 +230,9 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
         Kind::JobIds | Kind::Tokens | Kind::Results | Kind::Flags | Kind::Integers { .. } => {
             (vec![], vec![list(100_001, "a")])
         }
-        Kind::Jobs => (vec![list(0, "")], vec![list(100_001, "a")]),
+        Kind::Jobs | Kind::Flow => (vec![list(0, "")], vec![list(100_001, "a")]),
         Kind::Flag => (vec![true.into(), false.into()], vec![]),
-        Kind::Repeat | Kind::Dedup | Kind::Token => (vec![], vec![]),
+        Kind::Repeat | Kind::Dedup | Kind::FlowJob | Kind::Token => (vec![], vec![]),
     }
 }
 
