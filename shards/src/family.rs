@@ -194,6 +194,20 @@ impl Shard {
         }
     }
 
+    /// A child that has just ended may leave remains: those are written by themselves, since the record of
+    /// its end means nothing without that of its push, which nobody needs any more.
+    #[inline]
+    pub(crate) fn write_remains<J: Journal>(
+        &mut self,
+        child: JobId,
+        value: &[u8],
+        out: &mut Out<'_, J>,
+    ) {
+        if !self.remains.is_empty() && self.remains.get(child).is_some() {
+            self.keep_remains(child, value, out.journal);
+        }
+    }
+
     /// What is left of a child has been heard, or is not asked for.
     pub(crate) fn settle_remains<J: Journal>(&mut self, child: JobId, out: &mut Out<'_, J>) {
         if self.remains.get(child).is_some() {

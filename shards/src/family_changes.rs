@@ -29,7 +29,8 @@ impl Shard {
         let id = self.jobs.slab[job].id;
         match *change {
             Change::Adopt { child, name } => {
-                let adopted = Adopted { parent: id, child, name };
+                let waits = self.jobs.slab[job].state != State::Active;
+                let adopted = Adopted { parent: id, child, name, waits };
                 out.journal.append(&Record::Adopted(adopted));
                 self.adopt(job, &adopted);
                 let news = News::WatchChild;
@@ -92,9 +93,8 @@ impl Shard {
         options.unmet.add(Dependency { id: adopted.child, name, child: true });
         let kin = options.kin.get_or_insert_default();
         kin.children.push(adopted.name);
-        // One that a worker has goes on; it may wait later.
-        kin.freed = state == State::Active;
-        if matches!(state, State::Waiting | State::Delayed) {
+        kin.freed = !adopted.waits;
+        if adopted.waits && matches!(state, State::Waiting | State::Delayed) {
             self.leave(job);
             self.enter(job, State::WaitingChildren);
         }

@@ -195,8 +195,8 @@ impl Shard {
     pub(crate) fn meet_fate(&mut self, flow: JobId, fate: Fate, stored: Stored) -> Vec<u32> {
         match fate {
             Fate::Committed => {
-                self.flows.open.insert(flow, stored);
-                self.live.add(&stored);
+                let before = self.flows.open.insert(flow, stored);
+                self.live.replace(before, Some(stored));
             }
             Fate::Done => {
                 if let Some(word) = self.flows.open.remove(&flow) {

@@ -127,11 +127,13 @@ impl Shard {
             self.queues[queue].done[0].count(now_ms);
             if self.has_next_run(job) {
                 self.complete_run(now_ms, job, ended, out);
+                self.write_remains(ack.job, ack.result, out);
                 continue;
             }
             let stored = out.journal.append(&Record::Completed(ended));
             self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
             self.complete(job, &ended, stored);
+            self.write_remains(ack.job, ack.result, out);
         }
         let reply = if late.is_empty() { Reply::Done } else { Reply::Late(late.into()) };
         out.effects.replies.push((caller.request, reply));
@@ -242,6 +244,7 @@ impl Shard {
             let stored = out.journal.append(&Record::Buried(buried));
             self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
+            self.write_remains(id, error.as_bytes(), out);
         } else {
             out.journal.append(&Record::Removed { id });
             self.remove(job);

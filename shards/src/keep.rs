@@ -559,7 +559,8 @@ impl Shard {
     }
 
     /// Writes again how a child ended that is forgotten.
-    fn keep_remains<J: Journal>(&mut self, child: JobId, bytes: &[u8], journal: &mut J) {
+    /// `bytes` end with what was told of it.
+    pub(crate) fn keep_remains<J: Journal>(&mut self, child: JobId, bytes: &[u8], journal: &mut J) {
         let Some(left) = self.remains.get(child) else { return };
         let value = &bytes[bytes.len() - left.stored.payload_bytes as usize..];
         let custom_id = match &left.known_as {

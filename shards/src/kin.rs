@@ -384,6 +384,8 @@ pub struct Adopted<'a> {
     pub child: JobId,
     /// As its client calls it.
     pub name: &'a str,
+    /// Whether the parent waits for it; one that a worker has goes on.
+    pub waits: bool,
 }
 
 /// The ends of children, as bytes of a record that is written again.

@@ -322,7 +322,7 @@ impl Record<'_> {
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
             Self::ChildEnded(ended) => ended.encoded_len(),
-            Self::Adopted(adopted) => 32 + adopted.name.len(),
+            Self::Adopted(adopted) => 33 + adopted.name.len(),
             Self::Staged(staged) => staged.encoded_len(),
             Self::Flow { .. } => 17,
             Self::Repeated(repeated) => repeated.encoded_len(),
@@ -428,6 +428,7 @@ impl Record<'_> {
             Self::Adopted(adopted) => {
                 out.id(adopted.parent);
                 out.id(adopted.child);
+                out.u8(u8::from(adopted.waits));
                 out.bytes(adopted.name.as_bytes());
             }
             Self::Repeated(repeated) => repeated.encode(&mut out),
@@ -556,8 +557,8 @@ impl<'a> Record<'a> {
                 Self::Flow { flow, fate }
             }
             kind::ADOPTED => {
-                let (parent, child) = (from.id()?, from.id()?);
-                Self::Adopted(Adopted { parent, child, name: utf8(from.rest())? })
+                let (parent, child, waits) = (from.id()?, from.id()?, from.u8()? != 0);
+                Self::Adopted(Adopted { parent, child, name: utf8(from.rest())?, waits })
             }
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
             kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),

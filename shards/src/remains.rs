@@ -89,6 +89,10 @@ impl AllRemains {
         Some(std::mem::replace(&mut remains.stored, to))
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_child.is_empty()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_child.len()
     }

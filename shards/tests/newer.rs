@@ -16,7 +16,7 @@ fn jobs() -> [(Vec<u8>, usize); 2] {
     let mut bed = Bed::new();
     bed.push("q", NewJob { data: b"\x01", ..NewJob::default() });
     bed.keep_one(0);
-    let jobs = [(bed.journal.records[0].clone(), 15), (bed.journal.records[1].clone(), 8)];
+    let jobs = [(bed.journal.records[0].clone(), 15), (bed.journal.records[1].clone(), 9)];
     assert!(jobs.iter().all(|(record, _)| Record::decode(record).is_ok()));
     jobs
 }
@@ -42,7 +42,7 @@ fn parts_behind_the_others_and_rules_that_are_not_known_are_refused() {
     bed.push("q", NewJob { data: b"\x01", extras, ..NewJob::default() });
     let record = bed.journal.records[0].clone();
     assert!(Record::decode(&record).is_ok());
-    for (at, bits) in [(MORE_AT, 2..32), (MORE_AT + 4, 8..16)] {
+    for (at, bits) in [(MORE_AT, 3..32), (MORE_AT + 4, 8..16)] {
         for bit in bits {
             let mut newer = record.clone();
             newer[at + bit / 8] |= 1 << (bit % 8);

@@ -13,6 +13,7 @@ use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
+use corq_shards::kin::{NewKin, Policy};
 use corq_shards::record::{Pushed, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use support::life::step;
@@ -136,7 +137,10 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
     let open = before.is_some_and(|state| !state.is_end());
     let (fits, after) = match event.step {
         Step::Pushed => (before.is_none_or(State::is_end), State::Waiting),
-        Step::WaitingChildren => (before == Some(State::Waiting), State::WaitingChildren),
+        // With its push, or given back by its worker.
+        Step::WaitingChildren => {
+            (matches!(before, Some(State::Waiting | State::Active)), State::WaitingChildren)
+        }
         // A delay may be changed while it lasts.
         Step::Delayed { .. } => (open, State::Delayed),
         Step::Pulled => (open, State::Active),

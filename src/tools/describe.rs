@@ -287,6 +287,7 @@ impl<'o> Pen<'o> {
                 self.id("id", adopted.parent);
                 self.id("child", adopted.child);
                 self.text("name", adopted.name);
+                self.flag("waits", adopted.waits);
             }
             Record::Repeated(repeated) => {
                 self.ended(&repeated.ended);
