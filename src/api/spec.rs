@@ -358,7 +358,6 @@ commands! {
     Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN, flag("removeOnComplete")];
     Pull "PULL" &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
     PushBatch "PUSHB" &[QUEUE, required("jobs", Kind::Jobs)];
-    PushFlow "PUSHF" &[required("jobs", Kind::Flow)];
     PullBatch "PULLB"
         &[QUEUE, integer("count", 1, PULL_COUNT_MAX).must(), PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
     AckBatch "ACKB" &[
@@ -427,6 +426,7 @@ commands! {
     ];
     MoveToWait "MoveToWait" &[ID, TOKEN];
     ChangeDelay "ChangeDelay" &[ID, integer("delay", 0, YEAR_MS).must(), TOKEN];
+    PushFlow "PUSHF" &[required("jobs", Kind::Flow)];
     GetChildrenValues "GetChildrenValues" &[ID];
     GetFailedChildrenValues "GetFailedChildrenValues" &[ID];
     GetIgnoredChildrenFailures "GetIgnoredChildrenFailures" &[ID];

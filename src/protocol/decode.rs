@@ -450,9 +450,6 @@ fn take_kin<'a>(
     if parent.is_none() && children.is_empty() && policy.is_none() {
         return Ok(None);
     }
-    if parent.is_some() && parent == job.custom_id {
-        return Err("parentId must not name the job itself".into());
-    }
     let family_bytes = 2 * children.len() + CHILD_BYTES * Texts::new(children).len() / 2;
     if family_bytes > 0 && job.data.len() + family_bytes > FAMILY_BYTES_MAX {
         let most = FAMILY_BYTES_MAX.saturating_sub(family_bytes);
