@@ -168,10 +168,9 @@ impl Change<'_> {
                 matches!(state, State::Waiting | State::Delayed | State::WaitingChildren)
             }
             Self::Prioritize(_) => matches!(state, State::Waiting | State::Delayed),
-            Self::Update { .. } => !state.is_end(),
+            Self::Update { .. } | Self::Adopt { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
             Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. } => state == State::Active,
-            Self::Adopt { .. } => !state.is_end(),
             Self::ToWait { .. } => {
                 !matches!(state, State::Completed | State::WaitingChildren | State::Vacant)
             }

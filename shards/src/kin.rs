@@ -272,7 +272,7 @@ impl Kin {
     pub(crate) fn of(given: &NewKin<'_>) -> Self {
         let NewKin { parent, policy, children, .. } = *given;
         let (parent, children) = (parent.map(Into::into), Names::of(children));
-        Self { parent, policy, children, ..Self::default() }
+        Self { parent, children, policy, ..Self::default() }
     }
 
     /// Children that were completed.

@@ -72,6 +72,8 @@ pub struct Holdings {
     pub past: usize,
     /// Children that are forgotten but for how they ended, which their parents have yet to hear.
     pub remains: usize,
+    /// Those that were given up because there were too many.
+    pub remains_dropped: u64,
 }
 
 /// What one connection holds of this shard's jobs, and what became of others it pulled.
@@ -200,6 +202,7 @@ impl Shard {
             watches: self.watchers.len(),
             past: self.past.len(),
             remains: self.remains.len(),
+            remains_dropped: self.remains.dropped(),
         }
     }
 }

@@ -383,7 +383,11 @@ impl Record<'_> {
                 out.bytes(buried.error.as_bytes());
             }
             Self::Changed(changed) => changed.encode(&mut out),
-            Self::Stalled { id } | Self::Released { id } | Self::Removed { id } => out.id(*id),
+            Self::Stalled { id }
+            | Self::Released { id }
+            | Self::Removed { id }
+            | Self::Blocked { id }
+            | Self::Settled { child: id } => out.id(*id),
             Self::Revived { id, run_at_ms } => {
                 out.id(*id);
                 out.u64(*run_at_ms);
@@ -419,7 +423,6 @@ impl Record<'_> {
                 out.u64(*at_ms);
             }
             Self::ChildEnded(ended) => ended.encode(&mut out),
-            Self::Settled { child: id } | Self::Blocked { id } => out.id(*id),
             Self::Staged(staged) => staged.encode(&mut out),
             Self::Flow { flow, fate } => {
                 out.id(*flow);

@@ -35,6 +35,8 @@ pub(crate) struct AllRemains {
     order: VecDeque<(u64, JobId)>,
     inserted: u64,
     bytes: u64,
+    /// Those that had to go for others.
+    dropped: u64,
 }
 
 impl AllRemains {
@@ -58,6 +60,7 @@ impl AllRemains {
             let Some((number, oldest)) = self.order.pop_front() else { break };
             if self.by_child.get(&oldest).is_some_and(|(its, _)| *its == number) {
                 gone.extend(self.remove(oldest));
+                self.dropped += 1;
             }
         }
         // Each of those that have gone is passed over once.
@@ -87,6 +90,10 @@ impl AllRemains {
         self.bytes += u64::from(to.payload_bytes);
         self.bytes -= u64::from(remains.stored.payload_bytes);
         Some(std::mem::replace(&mut remains.stored, to))
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     pub(crate) fn is_empty(&self) -> bool {

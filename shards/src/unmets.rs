@@ -66,7 +66,9 @@ impl Unmets {
     /// All but children are waited for no longer. Returns them.
     pub fn meet_others(&mut self) -> Vec<JobId> {
         let others: Vec<JobId> = self.iter().filter(|one| !one.child).map(|one| one.id).collect();
-        others.iter().for_each(|&id| self.meet(id));
+        for &id in &others {
+            self.meet(id);
+        }
         others
     }
 

@@ -26,7 +26,9 @@ pub fn patched(map: &[u8], entries: &[(&str, Option<&str>)]) -> Option<Vec<u8>> 
     let mut bytes = Vec::with_capacity(map.len() + 64);
     let mut writer = Writer::new(&mut bytes);
     writer.map(kept.len() + given.clone().count());
-    kept.iter().for_each(|entry| writer.raw(entry));
+    for entry in kept {
+        writer.raw(entry);
+    }
     for (name, value) in given {
         writer.str(name);
         writer.str(value);

@@ -316,7 +316,7 @@ impl Core {
             Some(Reply::Count(count)) => self.respond(conns, asked.origin, |_, pen| {
                 let moves = matches!(body, Body::MoveToWaitingChildren { .. });
                 write_data(pen, asked.req_id, if moves { "moved" } else { "removed" }, |writer| {
-                    writer.bool(count > 0)
+                    writer.bool(count > 0);
                 });
             }),
             _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),

@@ -131,7 +131,9 @@ impl Core {
                 for ended in needed.iter().filter_map(ended) {
                     let (queue, known_as) = (ended.queue, ended.known_as);
                     writer.str_head(queue.len() + 1 + known_as.len());
-                    [queue, ":", known_as].iter().for_each(|part| writer.raw(part.as_bytes()));
+                    for part in [queue, ":", known_as] {
+                        writer.raw(part.as_bytes());
+                    }
                     match how {
                         How::Completed => writer.raw_or_nil(ended.value),
                         _ => writer.str(std::str::from_utf8(ended.value).unwrap_or_default()),

@@ -437,14 +437,13 @@ impl Core {
                 let Some(task) = self.kin_task(*step) else { return };
                 match outcome {
                     Ok(done) if task.stage == Stage::Edge => task.removed = *done,
-                    Ok(_) => {}
                     // A child that goes while it is linked has told its parent so.
                     Err(error) if task.stage != Stage::Rest => {
                         let error = error.clone();
                         self.finish_kin(conns, *step, Some(&error));
                         return;
                     }
-                    Err(_) => {}
+                    Ok(_) | Err(_) => {}
                 }
                 self.kin_goes_on(conns, *step);
             }

@@ -372,7 +372,9 @@ impl<'o> Pen<'o> {
         if !open.is_empty() {
             let writer = self.key("open");
             writer.array(open.len());
-            open.iter().for_each(|id| writer.uuid(id.0));
+            for id in open {
+                writer.uuid(id.0);
+            }
         }
     }
 

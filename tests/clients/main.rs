@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use bunqueue_client::{
     Backoff, BulkEntry, ChainStep, Connection, ConnectionOptions, Deduplication, Error, FlowJob,
-    FlowProducer, JobOptions,
-    ProcessError, Queue, SchedulerRepeat, SchedulerTemplate, Value, Worker, WorkerOptions,
+    FlowProducer, JobOptions, ProcessError, Queue, SchedulerRepeat, SchedulerTemplate, Value,
+    Worker, WorkerOptions,
 };
 
 use support::{Server, Start, until};

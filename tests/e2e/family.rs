@@ -36,7 +36,8 @@ fn parent(client: &mut Client, children: &[String]) -> String {
     parent
 }
 
-fn complete(client: &mut Client, queue: &str, result: Value) {
+fn complete(client: &mut Client, queue: &str, result: impl Into<Value>) {
+    let result: Value = result.into();
     let id = client.pull(queue)["id"].clone();
     client.ok("ACK", json!({"id": id, "result": result}));
 }

@@ -8,7 +8,8 @@ use crate::support::{Client, Start, until};
 /// Queues that are on all shards there are.
 const QUEUES: usize = 6;
 
-fn one(id: &str, queue: usize, input: Value) -> Value {
+fn one(id: &str, queue: usize, input: impl Into<Value>) -> Value {
+    let input: Value = input.into();
     json!({"id": id, "queue": format!("flow-{queue}"), "input": input})
 }
 
