@@ -15,24 +15,14 @@ seconds=${FANOUT_SECONDS:-8}
 name=fanout
 . scripts/lib/measure.sh
 
-metric() { # name
-    {
-        printf 'GET /prometheus HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
-        sed -n "s/^$1 \([0-9]*\).*/\1/p" <&3
-    } 3<>"/dev/tcp/127.0.0.1/$http"
-}
-
 run() { # listeners, options
-    local who=$1 trip times
+    local who=$1
     shift
     start
     bench open --rate "$((events / 3))" --seconds "$seconds" --connections 8 --queues "$listeners" --payload-bytes 100 --keep "$@"
-    # The keys of an object stand in the order of the alphabet.
-    trip=$(grep -o '"push_us":{[^}]*}' "$work/one.json")
-    times=$(grep -o '"push_to_receipt_us":{[^}]*}' "$work/one.json")
-    take "$who.p50" "$(sed -n 's/.*"p50":\([0-9.]*\).*/\1/p' <<<"$trip")"
-    take "$who.p99" "$(sed -n 's/.*"p99":\([0-9.]*\).*/\1/p' <<<"$trip")"
-    take "$who.receipt" "$(sed -n 's/.*"p99":\([0-9.]*\).*/\1/p' <<<"$times")"
+    take "$who.p50" "$(percentile push_us p50)"
+    take "$who.p99" "$(percentile push_us p99)"
+    take "$who.receipt" "$(percentile push_to_receipt_us p99)"
     take "$who.cpu" "$(figure cpu_us_per_job)"
     take "$who.rate" "$(figure jobs_per_second)"
     take "$who.heard" "$(sed -n "s/.*\"heard\":{[^}]*\"events\":\([0-9]*\).*/\1/p" "$work/one.json" | awk -v s="$seconds" '{ print $1 / s }')"

@@ -16,13 +16,6 @@ name=reclaim
 jobs=400000
 kind=(--connections 2 --queues 4 --payload-bytes 1000 --keep --batch 100)
 
-metric() { # name
-    {
-        printf 'GET /prometheus HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
-        sed -n "s/^$1 \([0-9]*\).*/\1/p" <&3
-    } 3<>"/dev/tcp/127.0.0.1/$http"
-}
-
 run() { # what it is called, whether one kind goes
     start
     "$bin/corq-bench" push-batch "${kind[@]}" --jobs "$jobs" --queue-prefix gone --port "$tcp" --json >"$work/gone.json" &
@@ -37,11 +30,8 @@ run() { # what it is called, whether one kind goes
     before=$(metric corq_log_rewritten_bytes_total)
     bench open --rate "$rate" --seconds "$seconds" --connections 8 --queues 8 --payload-bytes 1000 --keep
     take "$1.rewritten" $((($(metric corq_log_rewritten_bytes_total) - before) >> 20))
-    # The keys of an object stand in the order of the alphabet.
-    local trip
-    trip=$(grep -o '"push_us":{[^}]*}' "$work/one.json")
-    take "$1.p50" "$(sed -n 's/.*"p50":\([0-9.]*\).*/\1/p' <<<"$trip")"
-    take "$1.p99" "$(sed -n 's/.*"p99":\([0-9.]*\).*/\1/p' <<<"$trip")"
+    take "$1.p50" "$(percentile push_us p50)"
+    take "$1.p99" "$(percentile push_us p99)"
     take "$1.cpu" "$(figure cpu_us_per_job)"
     stop
 }

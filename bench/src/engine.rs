@@ -153,16 +153,21 @@ impl Engine {
 
     /// Open loop: sends what is due by now, whatever the server is doing.
     fn release_due_pushes(&mut self, phase: &mut Phase, now: u64) -> Result<(), String> {
-        let mut touched = 0;
+        // A turn that is late owes each connection many pushes; all of one go out together.
+        let mut touched = (0, 0);
         while let Some((index, due)) = phase.take_due(now) {
             let lane = &mut self.connections[index].lane;
             if lane.in_flight() >= OPEN_LOOP_BACKLOG_MAX {
                 return Err("the server is too far behind the rate".to_owned());
             }
             phase.push_due(lane, &mut self.ledger, due, now);
-            touched = touched.max(index + 1);
+            touched = (touched.0 + 1, index + 1);
         }
-        (0..touched).try_for_each(|index| self.flush(index))
+        // They take turns: the last ones before the next in turn are those that were touched.
+        let producers = phase.plan.producers;
+        let (count, end) = (touched.0.min(producers), touched.1);
+        (end + producers - count..end + producers)
+            .try_for_each(|index| self.flush(index % producers))
     }
 
     fn show(&self, phase: &Phase, shown: &mut u64, start: u64, now: u64, last: bool) {

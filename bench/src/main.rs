@@ -170,7 +170,11 @@ fn plan(workload: &Workload) -> Result<Plan, String> {
         first_worker: if takes { 0 } else { connections / (1 + usize::from(both)) },
         window: workload.window(),
         batch: workload.batch(),
-        waiting: if both { Waiting::LongPoll } else { Waiting::Stocked },
+        waiting: if both {
+            Waiting::LongPoll { timeout_ms: options.pull_timeout_ms }
+        } else {
+            Waiting::Stocked
+        },
         owner: options.owner,
         jobs_to_push: if takes { 0 } else { jobs },
         jobs_to_take: jobs,

@@ -123,6 +123,9 @@ pub(crate) struct Options {
     /// Pull with an owner, so that every job has a lock and a token.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) owner: bool,
+    /// How long a pull of `mixed` and `open` waits for a job, in milliseconds.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(0..=30_000))]
+    pub(crate) pull_timeout_ms: u32,
     /// Lock time of owned jobs, in milliseconds.
     #[arg(long, default_value_t = 60_000)]
     pub(crate) lock_ttl_ms: u32,

@@ -10,7 +10,6 @@ use crate::lane::{Kind, Lane, Slot};
 use crate::reply::{Answer, Reply};
 use crate::tally::Tally;
 
-const LONG_POLL_MS: u32 = 5_000;
 /// After so many errors there is nothing left to learn.
 const ERRORS_MAX: u64 = 10_000;
 
@@ -18,7 +17,7 @@ const ERRORS_MAX: u64 = 10_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Stocked,
-    LongPoll,
+    LongPoll { timeout_ms: u32 },
 }
 
 /// What a phase is to do.
@@ -103,7 +102,7 @@ impl<'p> Phase<'p> {
         }
         match self.plan.waiting {
             Waiting::Stocked => self.requests_in_flight == 0,
-            Waiting::LongPoll => {
+            Waiting::LongPoll { .. } => {
                 (self.stopping || self.pushes_left == 0)
                     && self.pushes_in_flight == 0
                     && self.tally.acked >= self.tally.pushed
@@ -199,7 +198,7 @@ impl<'p> Phase<'p> {
         let batch = self.plan.batch;
         let wanted = u64::from(batch.unwrap_or(1)).min(self.takes_left);
         let claim = match self.plan.waiting {
-            Waiting::LongPoll => Some((lane.next_queue(), wanted, LONG_POLL_MS)),
+            Waiting::LongPoll { timeout_ms } => Some((lane.next_queue(), wanted, timeout_ms)),
             Waiting::Stocked if self.stopping || wanted == 0 => None,
             Waiting::Stocked => claim(lane, &mut ledger.stock, wanted).map(|(q, n)| (q, n, 0)),
         };

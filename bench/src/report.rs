@@ -75,7 +75,7 @@ impl Report {
         }
         let by_time = plan.stop_after_ns.is_some();
         let expected = match plan.waiting {
-            Waiting::LongPoll => self.tally.pushed + self.prefill,
+            Waiting::LongPoll { .. } => self.tally.pushed + self.prefill,
             Waiting::Stocked if by_time => self.tally.received,
             Waiting::Stocked => plan.jobs_to_take.min(self.prefill),
         };
@@ -84,7 +84,8 @@ impl Report {
             self.problems.push(format!("{missing} of {expected} jobs never came"));
         }
         // Workers beside producers stop at the count of their own; a backlog is theirs to leave.
-        if plan.waiting == Waiting::LongPoll && self.prefill == 0 && seen.received != expected {
+        let waits = plan.waiting != Waiting::Stocked;
+        if waits && self.prefill == 0 && seen.received != expected {
             let text = format!("{} of {expected} jobs were received", seen.received);
             self.problems.push(text);
         }

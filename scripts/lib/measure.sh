@@ -72,6 +72,22 @@ figure() { # name: a number of the last run
     sed -n "s/.*\"$1\":\([-0-9.e]*\).*/\1/p" "$work/one.json"
 }
 
+percentile() { # what was timed, which: of the last run, in microseconds
+    # The keys of an object stand in the order of the alphabet.
+    grep -o "\"$1\":{[^}]*}" "$work/one.json" | sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p"
+}
+
+metric() { # name: what the server counts
+    {
+        printf 'GET /prometheus HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+        sed -n "s/^$1 \([0-9]*\).*/\1/p" <&3
+    } 3<>"/dev/tcp/127.0.0.1/$http"
+}
+
+memory_kb() { # of the server, now
+    sed -n 's/^VmRSS: *\([0-9]*\) kB/\1/p' "/proc/$server/status"
+}
+
 take() { # file, number: remembers it
     printf '%s\n' "${2:-0}" >>"$work/$1"
 }

@@ -153,7 +153,7 @@ impl Change<'_> {
     fn text_bytes(&self) -> u64 {
         match self {
             Self::Adopt { name, .. } => name.len() as u64 + JOB_BYTES,
-            Self::Update { job } | Self::Link { job, .. } => job.data.len() as u64 + JOB_BYTES,
+            Self::Update { job } | Self::Link { job, .. } => job.bytes() + JOB_BYTES,
             Self::Progress { message: Some(message), .. } | Self::Log { message, .. } => {
                 message.len() as u64 + JOB_BYTES
             }
@@ -207,7 +207,9 @@ impl Shard {
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        if found.is_some() && !out.journal.takes_more(change.text_bytes()) {
+        if let Some(job) = found
+            && !self.takes_change(job, change, out)
+        {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -237,6 +239,24 @@ impl Shard {
                 None => Reply::Refused { place: 0, refusal: change.refusal() },
             };
         out.effects.replies.push((caller.request, reply));
+    }
+
+    fn takes_change<J: Journal>(
+        &self,
+        job: u32,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        let upkeep = || self.upkeep();
+        match change {
+            Change::Progress { message: None, .. } if self.jobs.slab[job].options == NONE => {
+                out.journal.takes_asides(JOB_BYTES, upkeep)
+            }
+            _ => match change.text_bytes() {
+                0 => true,
+                bytes => out.journal.takes_more(bytes, upkeep),
+            },
+        }
     }
 
     fn change_one<J: Journal>(
@@ -389,6 +409,7 @@ impl Shard {
             Changed::Logged { at_ms, level, .. } => {
                 self.notes_of(job).log(LogEntry { at_ms, level, stored });
                 self.live.add(&stored);
+                self.live.add_lines(1);
                 let most = self.jobs.extras_of(job).and_then(|extras| extras.keep_logs);
                 self.shorten_log(job, most.map_or(LOGS_MAX, |most| (most as usize).min(LOGS_MAX)));
             }
@@ -404,6 +425,7 @@ impl Shard {
         let Some(notes) = options.and_then(|has| has.notes.as_deref_mut()) else { return };
         while let Some(line) = notes.shorten(most) {
             self.live.sub(&line.stored);
+            self.live.sub_lines(1);
         }
     }
 

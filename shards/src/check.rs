@@ -49,7 +49,7 @@ impl Shard {
             job.attempts,
             job.max_attempts,
             job.stalls,
-            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED),
+            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED),
         );
         let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
         // Writing to a string cannot fail.
@@ -114,6 +114,11 @@ impl Shard {
                 }
             }
             self.audit_lists(queue)?;
+        }
+        let completed = counted.iter().filter(|((_, state), _)| *state == State::Completed);
+        let completed: u64 = completed.map(|(_, count)| count).sum();
+        if completed != self.completed_jobs {
+            return Err(format!("{completed} completed jobs, counted as {}", self.completed_jobs));
         }
         self.audit_names()?;
         self.audit_awaitings()?;

@@ -297,7 +297,7 @@ impl Shard {
         about.busy = false;
         about.chores -= 1;
         if about.detached && about.chores == 0 && about.total() == 0 {
-            self.queues.remove_detached(chore.queue);
+            self.remove_detached(chore.queue);
         }
         out.effects.replies.push((chore.request, chore.work.answer(chore.done)));
     }

@@ -72,6 +72,18 @@ pub struct NewJob<'a> {
     pub kin: Option<Box<NewKin<'a>>>,
 }
 
+impl NewJob<'_> {
+    /// Bytes of all that has no fixed length.
+    pub fn bytes(&self) -> u64 {
+        let text = |text: Option<&str>| text.unwrap_or_default().len();
+        let names = text(self.name) + text(self.custom_id);
+        let texts = names + text(self.unique_key) + text(self.group_id);
+        let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
+        let kin = self.kin.as_deref().map_or(0, NewKin::encoded_len);
+        (self.data.len() + texts + lists + kin) as u64
+    }
+}
+
 impl Default for NewJob<'_> {
     fn default() -> Self {
         Self {

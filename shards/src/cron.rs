@@ -163,7 +163,8 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let template = command.job.map(template_of).unwrap_or_default();
-        if !out.journal.takes_more((command.data.len() + template.len()) as u64 + JOB_BYTES) {
+        let texts = command.name.len() + command.queue.len() + command.data.len() + template.len();
+        if !out.journal.takes_more(2 * texts as u64 + JOB_BYTES, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -257,7 +258,9 @@ impl Shard {
             let cron = &self.crons.slab[index];
             let due_ms = cron.next_run_ms;
             let in_time = due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms;
-            if in_time && out.journal.takes_more(cron.data.len() as u64 + JOB_BYTES) {
+            let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
+            let bytes = texts + cron.job().bytes() + JOB_BYTES;
+            if in_time && out.journal.takes_more(bytes, || self.upkeep()) {
                 self.run_cron(now_ms, index, out);
                 continue;
             }

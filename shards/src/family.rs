@@ -14,6 +14,13 @@ use crate::shard::{Out, Shard};
 const UNKNOWN_ERROR: &str = "unknown error";
 
 impl Shard {
+    /// Whether a job was made for another one, which is to know its end.
+    #[inline]
+    fn is_child(&self, job: u32) -> bool {
+        let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
+        kin.is_some_and(|kin| kin.parent.is_some())
+    }
+
     /// What the failure of a job means for its parent, if that was said.
     pub(crate) fn policy_of(&self, job: u32) -> Option<Policy> {
         self.jobs.options_of(job)?.kin.as_deref()?.policy
@@ -22,7 +29,7 @@ impl Shard {
     /// A job comes to an end that its parent has to know of: the payload of `stored` is the value.
     #[inline]
     pub(crate) fn report_end(&mut self, job: u32, end: End, stored: Stored) {
-        if self.jobs.slab[job].flags & (flags::WATCHED | flags::CHILD) != 0 {
+        if self.jobs.slab[job].has(flags::WATCHED) || self.is_child(job) {
             self.report_end_of_child(job, end, stored);
         }
     }
@@ -37,7 +44,7 @@ impl Shard {
             }
             End::Failed(_) => flags & flags::REMOVE_ON_FAIL != 0,
         };
-        let is_last = goes && flags & flags::CHILD != 0;
+        let is_last = goes && self.is_child(job);
         let known_as = self.known_as(job);
         let queue: Box<str> = (&*self.queues[queue].name).into();
         for parent in self.take_parents(job, child) {
@@ -172,6 +179,7 @@ impl Shard {
             kin.children.remove(ended.known_as);
         } else if how != How::Dropped {
             kin.ends.insert(stored.position, ChildEnd { child, how, stored });
+            self.child_ends += 1;
             self.live.add(&stored);
         }
         let waits = self.jobs.slab[job].state == State::WaitingChildren;

@@ -6,7 +6,7 @@ use crate::command::NewJob;
 use crate::dependency::{News, Notice};
 use crate::event::Step;
 use crate::id::JobId;
-use crate::job::{Options, State, flags};
+use crate::job::{Options, State};
 use crate::kin::{Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, How};
 use crate::query::AboutParent;
 use crate::record::{Journal, Pushed, Record};
@@ -122,12 +122,8 @@ impl Shard {
         if self.jobs.slab[job].options == NONE {
             self.jobs.slab[job].options = self.jobs.options.insert(Options::default());
         }
-        let about = &mut self.jobs.slab[job];
+        let about = &self.jobs.slab[job];
         let (id, run_at_ms) = (about.id, about.run_at_ms);
-        match parent {
-            Some(_) => about.flags |= flags::CHILD,
-            None => about.flags &= !flags::CHILD,
-        }
         let kin = self.jobs.options[about.options].kin.get_or_insert_default();
         kin.parent = parent.map(Into::into);
         let queue = self.queues[self.jobs.slab[job].queue].name.clone();

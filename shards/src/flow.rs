@@ -118,7 +118,11 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let bytes: u64 = records.iter().map(|record| record.len() as u64 + JOB_BYTES).sum();
-        let refusal = if out.journal.takes_more(bytes) { None } else { Some(Refusal::Full) };
+        let refusal = if out.journal.takes_more(bytes, || self.upkeep()) {
+            None
+        } else {
+            Some(Refusal::Full)
+        };
         let refusal = refusal.or_else(|| {
             // Chance has made an id twice.
             let known = |record: &&&[u8]| match Record::decode(record) {

@@ -124,10 +124,10 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
+    /// It has ended, and its record says so. Derived, not persisted.
+    pub const KEPT_ENDED: u8 = 8;
     /// Those that a job is pushed with.
     pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
-    /// It was pushed for another one, which is to know its end. Not persisted as such.
-    pub const CHILD: u8 = 8;
     /// Somebody waits for its end. Not persisted.
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
@@ -169,7 +169,6 @@ impl Job {
     pub fn of(pushed: &Pushed<'_>, queue: u32, stored: Stored) -> Self {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let given = &pushed.job;
-        let is_child = given.kin.as_deref().is_some_and(|kin| kin.parent.is_some());
         Self {
             id: pushed.id,
             stored,
@@ -180,8 +179,7 @@ impl Job {
             max_attempts: given.max_attempts,
             flags: flag(given.lifo, flags::LIFO)
                 | flag(given.remove_on_complete, flags::REMOVE_ON_COMPLETE)
-                | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL)
-                | flag(is_child, flags::CHILD),
+                | flag(given.remove_on_fail, flags::REMOVE_ON_FAIL),
             ..Self::default()
         }
     }
@@ -242,6 +240,13 @@ pub struct Outcome {
     pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
     pub stored: Stored,
+}
+
+impl Outcome {
+    /// Whether its record lies where it was written first.
+    pub fn is_unmoved(&self) -> bool {
+        self.stored.position == self.order
+    }
 }
 
 /// All jobs of a shard, by index and by id.

@@ -70,6 +70,11 @@ struct Lent {
     children: Vec<u8>,
 }
 
+/// What the record takes that tells of the evictions of a queue.
+fn evicted_bytes(queue: &str) -> u64 {
+    8 + 2 + 8 + queue.len() as u64
+}
+
 impl Shard {
     /// Whether anything of the record at `position` is still needed.
     pub fn needs(&mut self, position: u64, bytes: &[u8]) -> Result<bool, Malformed> {
@@ -244,6 +249,7 @@ impl Shard {
     pub(crate) fn restore_at(&mut self, job: u32, stored: Stored) {
         let before = std::mem::replace(&mut self.jobs.slab[job].stored, stored);
         self.live.replace(Some(before), Some(stored));
+        self.note_kept(job);
     }
 
     fn kept_job<'a>(&'a self, job: u32, mut pushed: Pushed<'a>, lent: &'a mut Lent) -> KeptJob<'a> {
@@ -393,18 +399,31 @@ impl Shard {
     /// was said last.
     pub(crate) fn note_evicted<J: Journal>(&mut self, queue: u32, journal: &mut J) {
         let about = &mut self.queues[queue];
-        if about.evicted_below > about.evicted_noted {
+        if about.has_evictions_to_tell() {
             about.evicted_noted = about.evicted_below;
+            self.evictions_to_tell -= evicted_bytes(&about.name);
             let (queue, below) = (&*about.name, about.evicted_below);
             journal.append(&Record::Kept(Kept::Evicted { queue, below }));
         }
+    }
+
+    /// A detached queue is empty and goes.
+    pub(crate) fn remove_detached(&mut self, queue: u32) {
+        if self.queues[queue].has_evictions_to_tell() {
+            self.evictions_to_tell -= evicted_bytes(&self.queues[queue].name);
+        }
+        self.queues.remove_detached(queue);
     }
 
     /// Forgets a completed job for its age or because there are too many.
     pub(crate) fn evict(&mut self, job: u32) {
         let (queue, order) = (self.jobs.slab[job].queue, self.jobs.end_order(job));
         let about = &mut self.queues[queue];
+        let told = !about.has_evictions_to_tell();
         about.evicted_below = about.evicted_below.max(order + 1);
+        if told && about.has_evictions_to_tell() {
+            self.evictions_to_tell += evicted_bytes(&about.name);
+        }
         self.remove(job);
     }
 
@@ -429,8 +448,12 @@ impl Shard {
                     self.remove(oldest);
                 }
                 let about = &mut self.queues[queue];
+                let told = !about.has_evictions_to_tell();
                 about.evicted_below = about.evicted_below.max(*below);
                 about.evicted_noted = about.evicted_noted.max(*below);
+                if !told && !about.has_evictions_to_tell() {
+                    self.evictions_to_tell -= evicted_bytes(&about.name);
+                }
             }
             Kept::Past(ids) => {
                 for id in ids.iter() {
@@ -463,7 +486,10 @@ impl Shard {
         let Some(job) = self.jobs.find(id) else { return };
         let about = &self.jobs.slab[job];
         if about.state.is_end() {
-            follow(&mut self.jobs.outcomes[about.detail].stored);
+            let outcome = &mut self.jobs.outcomes[about.detail];
+            self.ends_unmoved -= u64::from(outcome.is_unmoved());
+            follow(&mut outcome.stored);
+            self.ends_unmoved += u64::from(outcome.is_unmoved());
         }
         let Some(options) = self.jobs.options_of_mut(job) else { return };
         if let Some(kin) = options.kin.as_deref_mut()
@@ -496,6 +522,8 @@ impl Shard {
         notes.iter().flat_map(|notes| notes.texts()).for_each(|text| self.live.add(text));
         let kin = self.jobs.options_of(index).and_then(|has| has.kin.as_deref());
         kin.iter().flat_map(|kin| kin.ends.values()).for_each(|end| self.live.add(&end.stored));
+        self.child_ends += kin.map_or(0, |kin| kin.ends.len() as u64);
+        self.live.add_lines(notes.map_or(0, |notes| notes.logs.len()));
         self.queues[queue].roll.insert(&self.jobs.slab, index);
         if let Some(data) = kept.shared {
             self.share(index, data);
@@ -503,6 +531,7 @@ impl Shard {
         match kept.place {
             Place::Ended(state, outcome) => {
                 self.end(index, state, outcome);
+                self.note_kept(index);
                 if state == State::Completed {
                     let due_ms = outcome.finished_at_ms.saturating_add(RETENTION_CHECK_MS);
                     self.retention_due_ms = self.retention_due_ms.min(due_ms);
@@ -612,6 +641,40 @@ impl Shard {
             (counted.spans().collect::<Vec<_>>(), self.live.spans().collect::<Vec<_>>());
         if found != kept {
             return Err(format!("needed of the log, by span: {found:?}, counted as {kept:?}"));
+        }
+        let lines =
+            self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
+        let lines: usize = lines.map(|notes| notes.logs.len()).sum();
+        let ends = self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.kin.as_deref());
+        let ends = ends.map(|kin| kin.ends.len() as u64).sum::<u64>();
+        if ends != self.child_ends {
+            return Err(format!("{ends} ends of children, counted as {}", self.child_ends));
+        }
+        if (lines as u64, counted.large()) != (self.live.lines(), self.live.large()) {
+            return Err(format!(
+                "{lines} lines of logs and {} bytes of large records, counted as {} and {}",
+                counted.large(),
+                self.live.lines(),
+                self.live.large()
+            ));
+        }
+        let ended =
+            || self.jobs.indices().filter_map(|job| self.jobs.outcome_of(job).map(|it| (job, it)));
+        let unmoved = ended().filter(|(_, outcome)| outcome.is_unmoved()).count() as u64;
+        let unkept = ended().filter(|&(job, _)| !self.jobs.slab[job].has(flags::KEPT_ENDED));
+        let unkept = unkept.count() as u64;
+        if (unmoved, unkept) != (self.ends_unmoved, self.ends_unkept) {
+            return Err(format!(
+                "{unmoved} ends never moved and {unkept} not kept, counted as {} and {}",
+                self.ends_unmoved, self.ends_unkept
+            ));
+        }
+        let queues = (0..self.queues.end()).map(|queue| &self.queues[queue]);
+        let untold = queues.filter(|queue| queue.has_evictions_to_tell());
+        let untold: u64 = untold.map(|queue| evicted_bytes(&queue.name)).sum();
+        if untold != self.evictions_to_tell {
+            let counted = self.evictions_to_tell;
+            return Err(format!("{untold} bytes of evictions to tell, counted as {counted}"));
         }
         if sharing != self.shares.jobs() {
             return Err(format!("{sharing} jobs share a payload, not {}", self.shares.jobs()));

@@ -69,11 +69,13 @@ mod tick;
 mod timers;
 mod unique;
 pub mod unmets;
+pub mod upkeep;
 mod waiter;
 mod watch;
 pub mod webhook;
 pub mod webhook_record;
 pub mod wire;
+mod yielding;
 
 pub use chore::CHORES_MAX;
 pub use limits::Limits;

@@ -268,8 +268,10 @@ impl Shard {
         let (notes, kin) = options.map_or((None, None), |has| (has.notes.take(), has.kin.take()));
         if let Some(notes) = notes {
             notes.texts().for_each(|text| self.live.sub(text));
+            self.live.sub_lines(notes.logs.len());
         }
         if let Some(kin) = kin {
+            self.child_ends -= kin.ends.len() as u64;
             kin.ends.values().for_each(|end| self.live.sub(&end.stored));
         }
         self.live.sub(&self.jobs.slab[job].stored);
@@ -322,6 +324,9 @@ impl Shard {
     pub(crate) fn end(&mut self, job: u32, state: State, outcome: Outcome) {
         let queue = self.jobs.slab[job].queue;
         self.live.add(&outcome.stored);
+        self.completed_jobs += u64::from(state == State::Completed);
+        self.ends_unkept += 1;
+        self.ends_unmoved += u64::from(outcome.is_unmoved());
         self.jobs.slab[job].detail = self.jobs.outcomes.insert(outcome);
         self.queues[queue].ended(state).insert(&mut self.jobs, job);
         self.enter(job, state);
@@ -348,12 +353,31 @@ impl Shard {
                 self.note_room(queue);
             }
             State::Completed | State::Failed => {
+                self.completed_jobs -= u64::from(state == State::Completed);
                 self.queues[queue].ended(state).remove(&mut self.jobs, job);
                 let outcome = self.jobs.outcomes.remove(detail);
                 self.live.sub(&outcome.stored);
+                self.ends_unmoved -= u64::from(outcome.is_unmoved());
+                self.note_unkept(job);
             }
         }
         self.jobs.slab[job].detail = NONE;
+    }
+
+    /// The record of an ended job says that it has ended.
+    pub(crate) fn note_kept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        if about.state.is_end() && !about.has(flags::KEPT_ENDED) {
+            about.flags |= flags::KEPT_ENDED;
+            self.ends_unkept -= 1;
+        }
+    }
+
+    /// A job is ended no longer.
+    fn note_unkept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        self.ends_unkept -= u64::from(!about.has(flags::KEPT_ENDED));
+        about.flags &= !flags::KEPT_ENDED;
     }
 
     /// Makes a lease outlive the connection that pulled it.

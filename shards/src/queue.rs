@@ -105,9 +105,16 @@ impl Queue {
         !self.detached && (self.is_paused() || self.limits.is_some() || self.total() > 0)
     }
 
+    /// Whether completed jobs were forgotten of which the log does not say so.
+    pub fn has_evictions_to_tell(&self) -> bool {
+        self.evicted_below > self.evicted_noted
+    }
+
     fn is_idle(&self) -> bool {
-        let noted = self.evicted_below <= self.evicted_noted;
-        !self.exists() && noted && self.waiters.is_empty() && self.chores == 0
+        !self.exists()
+            && !self.has_evictions_to_tell()
+            && self.waiters.is_empty()
+            && self.chores == 0
     }
 }
 

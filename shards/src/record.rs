@@ -29,6 +29,7 @@ use crate::kin::{Adopted, ChildEnded};
 use crate::lease_record::Leased;
 pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
+use crate::upkeep::Upkeep;
 use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -42,9 +43,13 @@ pub trait Journal {
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
-    fn takes_more(&mut self, bytes: u64) -> bool;
+    /// `upkeep` is what those there are may still take; it goes before.
+    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
+    /// Whether there is room for `bytes` more that stay and that jobs bring with them as they go their
+    /// way, for which a little is set aside: why they failed, that a queue is paused.
+    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
-    fn takes_ends(&mut self, bytes: u64) -> bool;
+    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
 }
 
 /// One fact.

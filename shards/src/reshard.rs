@@ -20,6 +20,7 @@ use crate::kept_record::{Kept, Moved, PastIds};
 use crate::past::PAST_MAX;
 use crate::record::{Journal, Record};
 use crate::shard::Shard;
+use crate::upkeep::Upkeep;
 use crate::wire::Malformed;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -108,11 +109,15 @@ impl Journal for OneRecord {
 
     fn require_sync(&mut self) {}
 
-    fn takes_more(&mut self, _bytes: u64) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 }

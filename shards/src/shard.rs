@@ -29,9 +29,11 @@ use crate::slab::{List, Slab};
 use crate::stats::Totals;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
+use crate::upkeep::JOB_UPKEEP_BYTES;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;
 use crate::webhook::Webhooks;
+use crate::yielding::Yielding;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -39,8 +41,14 @@ use std::hash::BuildHasherDefault;
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
 pub const SLICE: u64 = 500;
 
-/// What a record takes besides its payload, roughly: enough to judge whether there is room for it.
-pub(crate) const JOB_BYTES: u64 = 256;
+/// What a record takes besides its texts, at most, with what it may come to take.
+pub(crate) const JOB_BYTES: u64 = 192 + JOB_UPKEEP_BYTES;
+
+/// What ending a job takes in the log besides texts, at most: of a run, the next one is in it.
+pub(crate) const END_BYTES: u64 = 1024;
+
+/// What the record of a queue's setting takes besides the queue's name.
+pub(crate) const SETTING_BYTES: u64 = 32;
 
 /// The answer to what the log has no room for.
 pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
@@ -124,6 +132,15 @@ pub struct Shard {
     pub(crate) shares: Shares,
     /// What of the log is needed.
     pub(crate) live: Live,
+    /// What the records will take that tell of forgotten completed jobs.
+    pub(crate) evictions_to_tell: u64,
+    /// Ended jobs whose record does not say so, and ends whose record has never moved.
+    pub(crate) ends_unkept: u64,
+    pub(crate) ends_unmoved: u64,
+    /// Completed jobs there are.
+    pub(crate) completed_jobs: u64,
+    /// Where completed jobs make room, if they have to.
+    pub(crate) yielding: Yielding,
     /// The next queue that [`Shard::end_keeping`] looks at.
     pub(crate) keep_cursor: u32,
     pub(crate) webhooks: Webhooks,
@@ -141,6 +158,8 @@ pub struct Shard {
     /// What the shards of parents have to learn of children here, since then.
     pub(crate) reports: Vec<Report>,
     pub(crate) remains: AllRemains,
+    /// Ends of children that their parents keep.
+    pub(crate) child_ends: u64,
     pub(crate) flows: Flows,
     /// Custom ids that came or went since effects were last handed out.
     pub(crate) names: Vec<NameChange>,
@@ -187,6 +206,11 @@ impl Shard {
             crons: Crons::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
+            evictions_to_tell: 0,
+            ends_unkept: 0,
+            ends_unmoved: 0,
+            completed_jobs: 0,
+            yielding: Yielding::default(),
             keep_cursor: 0,
             webhooks: Webhooks::default(),
             chores: VecDeque::new(),
@@ -201,6 +225,7 @@ impl Shard {
             notices: Vec::new(),
             reports: Vec::new(),
             remains: AllRemains::default(),
+            child_ends: 0,
             flows: Flows::default(),
             names: Vec::new(),
             entries: Vec::new(),
@@ -310,8 +335,8 @@ impl Shard {
         jobs: &[NewJob<'_>],
         out: &mut Out<'_, J>,
     ) {
-        let bytes: u64 = jobs.iter().map(|job| job.data.len() as u64 + JOB_BYTES).sum();
-        if !out.journal.takes_more(bytes) {
+        let bytes = jobs.iter().map(|job| job.bytes() + queue_name.len() as u64 + JOB_BYTES).sum();
+        if !out.journal.takes_more(bytes, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -367,6 +392,11 @@ impl Shard {
     ) {
         let known = self.queues.find(name);
         if known.is_some_and(|queue| self.queues[queue].is_paused()) != paused {
+            let bytes = if paused { SETTING_BYTES + name.len() as u64 } else { 0 };
+            if bytes > 0 && !out.journal.takes_asides(bytes, || self.upkeep()) {
+                out.effects.replies.push((caller.request, FULL));
+                return;
+            }
             let stored = out.journal.append(&Record::Paused { queue: name, paused });
             let queue = self.set_paused(name, paused, stored);
             self.serve(now_ms, queue, out);

@@ -11,6 +11,12 @@ use crate::shard::{Out, SLICE, Shard};
 /// Stalls after which a job goes to the dead-letter queue (decisions.md section 3).
 pub const STALLS_MAX: u8 = 3;
 
+/// What one job takes in the log that ends, or is delivered, in a slice, with a short reason.
+const SLICE_END_BYTES: u64 = 128;
+
+/// Until the next look whether there is room again for what ends jobs.
+const NO_ROOM_PAUSE_MS: u64 = 2;
+
 impl Shard {
     /// Does what is due at `now_ms`, at most a slice of each kind, and returns when to come again,
     /// in milliseconds since the epoch: `now_ms` if there is more to do, `u64::MAX` for never.
@@ -19,9 +25,14 @@ impl Shard {
             return self.next_deadline_ms();
         }
         // Before anything is delivered: a job that leaves must still be there when its delivery is written.
-        self.work_on_chores(now_ms, out);
-        self.end_delays_and_lives(now_ms, out);
-        self.end_leases(now_ms, out);
+        // What ends jobs waits while there is no room for a slice of it.
+        let bytes = (self.config.chore_slice + 2 * SLICE) * SLICE_END_BYTES;
+        let takes_ends = out.journal.takes_ends(bytes, || self.upkeep());
+        if takes_ends {
+            self.work_on_chores(now_ms, out);
+            self.end_delays_and_lives(now_ms, out);
+            self.end_leases(now_ms, out);
+        }
         // Before waits end: a pull whose token came while nobody looked is not sent away empty.
         self.bring_tokens(now_ms, out);
         self.end_waits(now_ms, out);
@@ -32,7 +43,9 @@ impl Shard {
         out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);
-        self.next_deadline_ms().max(now_ms)
+        let next_ms = self.next_deadline_ms().max(now_ms);
+        // Room comes with time.
+        if takes_ends { next_ms } else { next_ms.max(now_ms + NO_ROOM_PAUSE_MS) }
     }
 
     fn next_deadline_ms(&self) -> u64 {

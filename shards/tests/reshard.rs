@@ -106,7 +106,8 @@ fn story_of(shard: &Shard, journal: &Memory, index: u32) -> String {
         let (unmet, series) = (&has.unmet, &has.series);
         format!("{key:?} {name:?} {expires} {timeout} {notes:?} {unmet:?} {series:?} {kin:?}")
     });
-    let flags = job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED);
+    let derived = flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED;
+    let flags = job.flags & !derived;
     format!(
         "{} {} {:?} at {} priority {} tried {}/{} stalled {} backoff {} flags {flags} data {:?} tags {:?} \
          group {:?} on {:?} lock {lock:?} end {end:?} rare {rare:?}",

@@ -16,6 +16,7 @@
 //! kin      a parent for a child that is there
 //! door     who answers over HTTP before the shards do
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
+//! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! partial  what requests take in memory before they are whole
@@ -44,6 +45,8 @@ mod execute;
 mod family;
 mod figures;
 mod flow;
+#[cfg(test)]
+mod full_life;
 mod here;
 mod hole;
 mod http;
@@ -68,10 +71,12 @@ mod reclaim;
 mod recover;
 mod reshard;
 mod respond;
+mod room;
 mod route;
 mod session;
 mod show;
 mod start;
+mod strain;
 mod streams;
 mod task;
 mod triggers;

@@ -19,6 +19,7 @@ use corq_shards::id::{JobId, Slot};
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
 use corq_shards::schedule::Plan;
+use corq_shards::upkeep::Upkeep;
 use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 
@@ -52,11 +53,15 @@ impl Journal for Book {
         self.0.require_sync();
     }
 
-    fn takes_more(&mut self, _bytes: u64) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 }

@@ -11,7 +11,9 @@ mod support;
 
 mod ledger;
 mod load;
+mod power;
 mod soak;
+mod volatile;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

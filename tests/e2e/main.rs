@@ -19,6 +19,7 @@ mod events;
 mod family;
 mod finish;
 mod flows;
+mod full;
 mod handling;
 mod hostile;
 mod http_auth;

@@ -141,10 +141,11 @@ impl DataDir {
     /// Takes the directory, making it for `shards` shards if it does not exist. One that was made for
     /// another number keeps that number: see [`DataDir::shards`] and [`DataDir::begin_next`].
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
-        fs::create_dir_all(path).map_err(|source| io_error(path, source))?;
+        make_directory(path).map_err(|source| io_error(path, source))?;
         let lock = take_lock(path)?;
         let (manifest, leftover) = match Manifest::read(path)? {
             None => {
+                sync_name(path).map_err(|source| io_error(path, source))?;
                 let id = new_id().map_err(|source| io_error(path, source))?;
                 let manifest = Manifest { shards, id, moving: false, begun: false };
                 manifest.write(path)?;
@@ -286,6 +287,29 @@ pub(super) fn io_error(path: &Path, source: io::Error) -> LockError {
 }
 
 /// Locks `LOCK` and leaves the process id in it, for the message that the next one gets.
+/// Makes a directory, with those above it, so that none of them goes with the power.
+fn make_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
+    fs::create_dir_all(path)?;
+    // Of a relative path the last of them is empty: where the process is.
+    missing.into_iter().filter(|made| !made.as_os_str().is_empty()).try_for_each(sync_name)
+}
+
+/// Makes the name of a directory durable, as far as that is ours to do.
+fn sync_name(path: &Path) -> io::Result<()> {
+    let above = match path.parent() {
+        None => return Ok(()),
+        Some(here) if here.as_os_str().is_empty() => Path::new("."),
+        Some(above) => above,
+    };
+    match File::open(above) {
+        Ok(directory) => directory.sync_all(),
+        // Where we may not look, somebody else has made the directory for us.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 fn take_lock(directory: &Path) -> Result<File, LockError> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();

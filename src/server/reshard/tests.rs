@@ -46,7 +46,7 @@ impl Bed {
         };
         let disk = BlockingDisk::open(data.path(), index).unwrap();
         let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
-        let book = Book(Log::open(&log_config, disk, nothing).unwrap().0);
+        let book = Book::new(Log::open(&log_config, disk, nothing).unwrap().0);
         let mut shard = Shard::new(shard_config(&config(), u64::from(index)));
         shard.restart(NOW_MS);
         Self { shard, book, effects: Effects::default() }

@@ -1,0 +1,154 @@
+//! The power goes under a server that is at work: round after round on the same disk, and everything that it had
+//! answered is compared, job by job, with what it has when the power is back. And a disk whose syncs fail.
+//!
+//! On a file system of the test's own; where a test may not mount one, these do nothing and say so.
+//! `CORQ_CRASH_ROUNDS` sets the number of losses per test (default 2), `CORQ_CRASH_SEED` the dice.
+
+use std::sync::Mutex;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::ledger::Ledger;
+use crate::load::Style;
+use crate::support::{Dice, Server, Start};
+use crate::volatile::Volatile;
+use crate::{ANSWERS_MAX, ANSWERS_MIN, compare, drain, load_and_kill, setting, under_load};
+
+/// A disk of its own, where that is allowed. It goes after the server that uses it, and before the directory.
+fn disk() -> Option<(Volatile, TempDir)> {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Volatile::new(&dir.path().join("disk"));
+    if disk.is_none() {
+        eprintln!("no file system can be mounted here: not tried");
+    }
+    Some((disk?, dir))
+}
+
+fn start(disk: &Volatile, durability: &str, shards: u64) -> Server {
+    Start::new()
+        .env("DURABILITY", durability)
+        .env("SHARDS", shards)
+        .env("COMPLETED_MAX", 1_000_000)
+        .start_at(&disk.path().join("corq"))
+}
+
+#[test]
+fn synced_survives_losses_of_power_on_one_shard() {
+    lose_power(1);
+}
+
+#[test]
+fn synced_survives_losses_of_power_on_two_shards() {
+    lose_power(2);
+}
+
+fn lose_power(shards: u64) {
+    let seed = setting("CORQ_CRASH_SEED", 1);
+    let mut dice = Dice::new(seed * 1000 + 500 + shards);
+    let Some((mut disk, _dir)) = disk() else { return };
+    let mut server = start(&disk, "synced", shards);
+    let ledger = Mutex::new(Ledger::default());
+    for round in 0..setting("CORQ_CRASH_ROUNDS", 2) {
+        let answers = ANSWERS_MIN + dice.roll(ANSWERS_MAX - ANSWERS_MIN);
+        load_and_kill(&mut server, &ledger, &mut dice, answers);
+        disk.cut(&mut dice);
+        server.start();
+        compare(&server, &ledger, &format!("round {round}, no power after {answers} answers"));
+    }
+    drain(&server, &ledger, &mut dice, Style::KEPT);
+    server.kill();
+    disk.cut(&mut dice);
+    server.start();
+    compare(&server, &ledger, "drained, and the power lost once more");
+}
+
+/// Jobs in `queue`, oldest first, by the numbers that they carry.
+fn numbers(server: &Server, queue: &str) -> Vec<u64> {
+    let mut client = server.client();
+    let jobs = client.ok("GetJobs", json!({"queue": queue, "limit": 1000}))["jobs"].clone();
+    let mut numbers: Vec<u64> =
+        jobs.as_array().unwrap().iter().map(|job| job["data"].as_u64().unwrap()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn written_keeps_all_before_a_durable_job_when_the_power_goes() {
+    let seed = setting("CORQ_CRASH_SEED", 1);
+    let mut dice = Dice::new(seed * 1000 + 700);
+    let Some((mut disk, _dir)) = disk() else { return };
+    // Syncs of their own accord come too late to help.
+    let mut server = start(&disk, "written", 1);
+    server.kill();
+    server.start_with("FSYNC_INTERVAL_MS", 1000);
+    for round in 0..setting("CORQ_CRASH_ROUNDS", 2) {
+        let queue = format!("round-{round}");
+        let mut client = server.client();
+        let (before, after) = (1 + dice.roll(300), dice.roll(300));
+        for number in 0..before + after {
+            let durable = number + 1 == before;
+            client.push_with(&queue, number, json!({"durable": durable}));
+        }
+        server.kill();
+        disk.cut(&mut dice);
+        server.start();
+        let kept = numbers(&server, &queue);
+        let expected: Vec<u64> = (0..kept.len() as u64).collect();
+        assert_eq!(kept, expected, "round {round}: a job is there without those before it");
+        assert!(kept.len() as u64 >= before, "round {round}: {} of {before} durable", kept.len());
+    }
+}
+
+#[test]
+fn a_server_whose_disk_cannot_sync_ends_and_has_promised_nothing() {
+    let seed = setting("CORQ_CRASH_SEED", 1);
+    for (durability, shards) in [("synced", 1), ("synced", 2), ("written", 2)] {
+        let mut dice = Dice::new(seed * 1000 + 900 + shards);
+        let Some((mut disk, _dir)) = disk() else { return };
+        let mut server = start(&disk, durability, shards);
+        let ledger = Mutex::new(Ledger::default());
+        let mut status = None;
+        under_load(&mut server, &ledger, &mut dice, Style::KEPT, |server, load| {
+            load.wait_for_answers(500);
+            disk.fail_syncs(true);
+            status = Some(server.wait_for_end());
+        });
+        assert_eq!(status.unwrap().code(), Some(1), "{durability}: its end says that it failed");
+        let said = server.output();
+        assert!(said.contains("Input/output error") && said.contains("seg"), "it said:\n{said}");
+        disk.fail_syncs(false);
+        if durability == "synced" {
+            disk.cut(&mut dice);
+        }
+        server.start();
+        compare(&server, &ledger, &format!("{durability}, {shards} shards, after a failed sync"));
+        drain(&server, &ledger, &mut dice, Style::KEPT);
+    }
+}
+
+/// What these tests rely on: a loss of power takes what was not synced, and nothing else.
+#[test]
+fn canary_what_is_not_synced_goes_with_the_power_and_what_is_synced_stays() {
+    use std::fs::{self, File};
+    use std::io::Write;
+    let Some((mut disk, _dir)) = disk() else { return };
+    let path = disk.path().to_owned();
+    let kept = vec![7; 10_000];
+    let mut file = File::create(path.join("kept")).unwrap();
+    file.write_all(&kept).unwrap();
+    file.sync_all().unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let mut lost = 0;
+    let mut dice = Dice::new(1);
+    for round in 0..20 {
+        let name = path.join(format!("lost-{round}"));
+        let bytes = [vec![1; 600], vec![2; 600], vec![3; 600]].concat();
+        File::create(&name).unwrap().write_all(&bytes).unwrap();
+        assert!(disk.unsynced_bytes() >= bytes.len());
+        disk.cut(&mut dice);
+        assert_eq!(fs::read(path.join("kept")).unwrap(), kept, "round {round}");
+        lost += usize::from(fs::read(&name).ok() != Some(bytes));
+    }
+    assert!(lost > 5, "only {lost} of 20 files have suffered");
+}
