@@ -7,6 +7,7 @@ use super::certificate;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
+use super::flow::OpenFlows;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase};
 use super::list::Lookings;
@@ -89,6 +90,7 @@ pub struct Core {
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
+    pub(super) open_flows: OpenFlows,
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
     pub(super) post: Post,
@@ -178,6 +180,7 @@ impl Core {
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
+            open_flows: OpenFlows::default(),
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
             post,
@@ -477,6 +480,7 @@ impl Core {
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        self.tell_reports();
     }
 
     fn answer_parked(&mut self, conns: &mut Connections) {

@@ -12,7 +12,9 @@
 //! names    custom ids     crons    schedules
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
-//! needs    what jobs of a push depend on
+//! needs    what jobs of a push depend on     family  what parents learn of their children
+//! flow     jobs of several queues that come together
+//! kin      a parent for a child that is there
 //! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! room     how much room what must leave     strain  what waits while there is too little
@@ -43,7 +45,9 @@ mod end;
 mod engine;
 mod events;
 mod execute;
+mod family;
 mod figures;
+mod flow;
 #[cfg(test)]
 mod full_life;
 mod here;
@@ -51,6 +55,7 @@ mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod kin;
 mod lane;
 mod letters;
 mod limited;

@@ -134,6 +134,7 @@ impl Turn {
         self.core.tell_all_names();
         self.core.tell_all_crons();
         self.core.tell_all_webhooks();
+        self.core.resume_flows();
         self.core.renew_watches();
         for dest in 0..self.core.slots.shards() {
             self.core.post.tell(dest).messages.push(Message::Open);

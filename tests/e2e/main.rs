@@ -5,7 +5,6 @@
 //! Those about settings, restarts and totals start their own.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../support/mod.rs"]
 mod auth;
 mod bad_input;
 mod bad_values;
@@ -14,7 +13,9 @@ mod cli;
 mod cron;
 mod dependency;
 mod events;
+mod family;
 mod finish;
+mod flows;
 mod full;
 mod handling;
 mod hostile;
@@ -42,7 +43,6 @@ mod restart;
 mod retry;
 mod rows;
 mod rules;
-mod secure;
 mod session;
 mod settings;
 mod sockets;
@@ -50,7 +50,6 @@ mod space;
 mod starting;
 mod streams;
 mod subscriptions;
-mod support;
 mod timing;
 mod tls;
 mod tls_hostile;
@@ -60,8 +59,11 @@ mod webhooks;
 mod websocket;
 mod workers;
 
-#[path = "../support/tls.rs"]
+#[path = "../support/mod.rs"]
+mod support;
 
+#[path = "../support/tls.rs"]
+mod secure;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
