@@ -1,10 +1,12 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
+use crate::cause::Cause;
 use crate::id::fnv1a;
 use crate::job::{Options, State, flags};
 use crate::job_names::NameRef;
 use crate::limits::Limits;
 use crate::shard::Shard;
+use crate::slab::NONE;
 use std::fmt::Write;
 
 impl Shard {
@@ -22,6 +24,12 @@ impl Shard {
             if let Some(limits) = &queue.limits {
                 let (rate, active) = (limits.rate(), limits.active_max());
                 facts.push(format!("limited {} to {rate:?} and {active:?}", queue.name));
+            }
+        }
+        for queue in self.queues() {
+            if let Some(rules) = &queue.rules {
+                facts
+                    .push(format!("ruled {} by {:?} and {:?}", queue.name, rules.dlq, rules.stall));
             }
         }
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
@@ -45,7 +53,7 @@ impl Shard {
             job.attempts,
             job.max_attempts,
             job.stalls,
-            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED),
+            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED),
         );
         let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
         // Writing to a string cannot fail.
@@ -53,16 +61,18 @@ impl Shard {
             (State::Active, Some((token, ttl_ms)), _) => {
                 write!(text, "locked {:x} for {ttl_ms}", token.0)
             }
-            (state, _, Some(how)) => {
-                write!(
-                    text,
-                    "{} at {} as {} {}",
-                    state.name(),
-                    how.finished_at_ms,
-                    how.order,
-                    how.stored.position,
-                )
-            }
+            (state, _, Some(how)) => write!(
+                text,
+                "{} at {} as {} {}",
+                state.name(),
+                how.finished_at_ms,
+                how.order,
+                how.stored.position,
+            )
+            .and_then(|()| match how.cause {
+                Cause::Unknown => Ok(()),
+                cause => write!(text, " for {}", cause.name()),
+            }),
             (State::WaitingChildren, ..) => write!(text, "waits for others"),
             _ => write!(text, "pending"),
         };
@@ -111,6 +121,11 @@ impl Shard {
             }
             self.audit_lists(queue)?;
         }
+        let completed = counted.iter().filter(|((_, state), _)| *state == State::Completed);
+        let completed: u64 = completed.map(|(_, count)| count).sum();
+        if completed != self.completed_jobs {
+            return Err(format!("{completed} completed jobs, counted as {}", self.completed_jobs));
+        }
         self.audit_names()?;
         self.audit_awaitings()?;
         self.audit_needed()?;
@@ -127,6 +142,7 @@ impl Shard {
         self.audit_dependencies()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
+        self.audit_burials()?;
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {
             return Err(format!("{active} active jobs, {} leases", self.leases.len()));
         }
@@ -153,6 +169,23 @@ impl Shard {
         let chores: u64 = (0..self.queues.end()).map(|at| u64::from(self.queues[at].chores)).sum();
         if chores != self.chores.len() as u64 {
             return Err(format!("queues count {chores} chores, not {}", self.chores.len()));
+        }
+        Ok(())
+    }
+
+    /// Jobs in dead-letter queues have a deadline where their queue has a rule that gives them one.
+    fn audit_burials(&self) -> Result<(), String> {
+        if self.recovering {
+            return Ok(());
+        }
+        let failed = self.jobs.indices().filter(|&job| self.jobs.slab[job].state == State::Failed);
+        for job in failed {
+            let about = &self.jobs.slab[job];
+            let (due, timed) = (self.burial_ends_ms(job) < u64::MAX, about.timer != NONE);
+            // A chore may be on its way through the queue.
+            if due != timed && !self.queues[about.queue].busy {
+                return Err(format!("{:x} is to leave its dead-letter queue: {due}", about.id.0));
+            }
         }
         Ok(())
     }

@@ -4,12 +4,15 @@
 //! the protocol, reply shapes and routing are not known here.
 
 use crate::change::Change;
+use crate::cron_record::CronRules;
 use crate::dependency::{Notice, Unmet};
 use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::State;
 use crate::limits::SPAN_MS_DEFAULT;
+use crate::rules::RulePatch;
 use crate::schedule::Plan;
+use crate::sift::{FailedFilter, SiftFor};
 use crate::webhook::Triggers;
 use std::fmt;
 
@@ -65,6 +68,17 @@ pub struct NewJob<'a> {
     pub durable: bool,
     /// Rules of its own, if it has any.
     pub extras: Option<Box<Extras>>,
+}
+
+impl NewJob<'_> {
+    /// Bytes of all that has no fixed length.
+    pub fn bytes(&self) -> u64 {
+        let text = |text: Option<&str>| text.unwrap_or_default().len();
+        let names = text(self.name) + text(self.custom_id);
+        let texts = names + text(self.unique_key) + text(self.group_id);
+        let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
+        (self.data.len() + texts + lists) as u64
+    }
 }
 
 impl Default for NewJob<'_> {
@@ -258,6 +272,21 @@ pub struct Clean<'a> {
     pub limit: u64,
 }
 
+/// Looks through a dead-letter queue, oldest failure first.
+#[derive(Clone, Copy, Debug)]
+pub struct Sifting<'a> {
+    /// The queue.
+    pub queue: &'a str,
+    /// Which of its jobs are meant.
+    pub filter: FailedFilter,
+    /// But not so many of them, the first.
+    pub offset: u64,
+    /// And at most so many.
+    pub limit: u64,
+    /// What becomes of them.
+    pub purpose: SiftFor,
+}
+
 /// Sets a schedule. Whoever sends it sees to it that the name is unique on the server.
 #[derive(Clone, Copy, Debug)]
 pub struct SetCron<'a> {
@@ -279,6 +308,8 @@ pub struct SetCron<'a> {
     pub runs_max: Option<u64>,
     /// What else its jobs are pushed with, beside payload and priority.
     pub job: Option<&'a NewJob<'a>>,
+    /// By which rules it runs.
+    pub rules: CronRules,
     /// What expression, interval and zone come to.
     pub plan: Plan,
     /// Runs and version of the schedule it replaces, if that is on another shard.
@@ -365,6 +396,22 @@ pub enum Command<'a> {
         queue: &'a str,
         /// Which, and how much.
         limit: Limit,
+    },
+    /// Changes a rule of a queue.
+    Rule {
+        /// The queue.
+        queue: &'a str,
+        /// What of which.
+        patch: RulePatch,
+    },
+    /// Looks through a dead-letter queue.
+    Sift(&'a Sifting<'a>),
+    /// A worker has come that works on a queue, or has gone. Known until the end of the server.
+    Attend {
+        /// The queue.
+        queue: &'a str,
+        /// Whether it has come.
+        came: bool,
     },
     /// Takes jobs out of the dead-letter queue, to be tried anew.
     RetryFailed {

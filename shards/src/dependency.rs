@@ -5,7 +5,9 @@
 //!
 //! Where a job is found, and how its name becomes an id, is not known here.
 
+use crate::cause::Cause;
 use crate::effect::Effects;
+use crate::hold::Reason;
 use crate::id::JobId;
 use crate::job::{State, flags};
 use crate::record::{Journal, Record};
@@ -192,7 +194,8 @@ impl Shard {
                 let options = self.jobs.slab[job].options;
                 let reason = removed(&self.jobs.options[options].unmet[place]);
                 let (attempts, stalls) = (self.jobs.slab[job].attempts, self.jobs.slab[job].stalls);
-                self.bury(now_ms, job, attempts, stalls, reason.as_str(), out);
+                let reason = Reason::new(Cause::Unknown, &reason);
+                self.bury(now_ms, job, attempts, stalls, reason, out);
             }
         }
     }

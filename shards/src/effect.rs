@@ -6,6 +6,7 @@ use crate::dependency::Notice;
 use crate::event::Event;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::sift::FailedStats;
 use std::ops::Range;
 
 /// Why a command was not carried out. Nothing was changed.
@@ -85,6 +86,10 @@ pub enum Reply {
     Unended,
     /// The ids of the jobs removed, as clients know them.
     Cleaned(Box<[KnownAs]>),
+    /// Jobs of a dead-letter queue.
+    Found(Box<[JobId]>),
+    /// What is in a dead-letter queue.
+    FailedStats(Box<FailedStats>),
     /// The schedule that was meant, by index; none if there is no such schedule, or if it would never
     /// run.
     Cron(Option<u32>),

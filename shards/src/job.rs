@@ -3,6 +3,7 @@
 //! What only few jobs have (keys, limits of life) stands in [`Options`]; what only an active job has
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
+use crate::cause::Cause;
 use crate::dependency::Dependency;
 use crate::extras::Extras;
 use crate::id::JobId;
@@ -123,6 +124,8 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
+    /// It has ended, and its record says so. Derived, not persisted.
+    pub const KEPT_ENDED: u8 = 8;
     /// Those that a job is pushed with.
     pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
     /// Somebody waits for its end. Not persisted.
@@ -222,6 +225,18 @@ pub struct Options {
     pub name: Option<Box<str>>,
     /// Rules of its own.
     pub extras: Option<Box<Extras>>,
+    /// How often it left the dead-letter queue by itself.
+    pub redelivered: Option<Redelivered>,
+}
+
+/// How often a job was taken out of the dead-letter queue by the rule of its queue, since it was pushed or
+/// somebody took it out himself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Redelivered {
+    /// How often, at least once.
+    pub times: u32,
+    /// When last.
+    pub last_at_ms: u64,
 }
 
 /// How a job ended.
@@ -235,6 +250,15 @@ pub struct Outcome {
     pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
     pub stored: Stored,
+    /// Why it failed, if it did.
+    pub cause: Cause,
+}
+
+impl Outcome {
+    /// Whether its record lies where it was written first.
+    pub fn is_unmoved(&self) -> bool {
+        self.stored.position == self.order
+    }
 }
 
 /// All jobs of a shard, by index and by id.
@@ -284,7 +308,12 @@ impl Jobs {
         self.options_of(index)?.extras.as_deref()
     }
 
-    /// The same, to change.
+    /// How often a job left the dead-letter queue by itself, if it did.
+    pub fn redelivered(&self, index: u32) -> Option<&Redelivered> {
+        self.options_of(index)?.redelivered.as_ref()
+    }
+
+    /// The rare options of a job, to change.
     pub fn options_of_mut(&mut self, index: u32) -> Option<&mut Options> {
         let options = self.slab[index].options;
         (options != NONE).then(|| &mut self.options[options])
@@ -299,6 +328,15 @@ impl Jobs {
     /// The place of an ended job among the ends of its queue.
     pub fn end_order(&self, index: u32) -> u64 {
         self.outcomes[self.slab[index].detail].order
+    }
+
+    /// The same, made if it had none.
+    pub fn options_or_new(&mut self, index: u32) -> &mut Options {
+        if self.slab[index].options == NONE {
+            self.slab[index].options = self.options.insert(Options::default());
+        }
+        let options = self.slab[index].options;
+        &mut self.options[options]
     }
 
     /// The indices of all jobs, in no order that may decide anything.

@@ -55,6 +55,11 @@ struct Lent {
     lines: Vec<u8>,
 }
 
+/// What the record takes that tells of the evictions of a queue.
+fn evicted_bytes(queue: &str) -> u64 {
+    8 + 2 + 8 + queue.len() as u64
+}
+
 impl Shard {
     /// Whether anything of the record at `position` is still needed.
     pub fn needs(&mut self, position: u64, bytes: &[u8]) -> Result<bool, Malformed> {
@@ -101,6 +106,12 @@ impl Shard {
                 let queue = self.queues.find(queue);
                 let limits = queue.and_then(|queue| self.queues[queue].limits.as_deref());
                 let set = limits.and_then(|limits| limits.set_in(*limit));
+                needs.setting = set.is_some_and(|stored| stored.position == position);
+            }
+            Record::Ruled { queue, rule } => {
+                let queue = self.queues.find(queue);
+                let rules = queue.and_then(|queue| self.queues[queue].rules.as_deref());
+                let set = rules.and_then(|rules| rules.set_in(*rule));
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
             Record::CronSet(set) => {
@@ -195,6 +206,7 @@ impl Shard {
     pub(crate) fn restore_at(&mut self, job: u32, stored: Stored) {
         let before = std::mem::replace(&mut self.jobs.slab[job].stored, stored);
         self.live.replace(Some(before), Some(stored));
+        self.note_kept(job);
     }
 
     fn kept_job<'a>(&'a self, job: u32, mut pushed: Pushed<'a>, lent: &'a mut Lent) -> KeptJob<'a> {
@@ -258,6 +270,7 @@ impl Shard {
                 logs: Lines::new(lines),
             }),
             run: series.map(|series| (series.due_ms, series.continued)),
+            redelivered: has.redelivered,
         });
         KeptJob { pushed, attempts: about.attempts, stalls: about.stalls, place, rare, shared }
     }
@@ -272,6 +285,12 @@ impl Shard {
                 let stored = journal.append(record);
                 if let Some(queue) = self.queues.find(queue) {
                     self.note_limit(queue, *limit, stored);
+                }
+            }
+            Record::Ruled { queue, rule } => {
+                let stored = journal.append(record);
+                if let Some(queue) = self.queues.find(queue) {
+                    self.note_rule(queue, *rule, stored);
                 }
             }
             Record::CronSet(set) => self.keep_cron(set, journal),
@@ -330,18 +349,31 @@ impl Shard {
     /// was said last.
     pub(crate) fn note_evicted<J: Journal>(&mut self, queue: u32, journal: &mut J) {
         let about = &mut self.queues[queue];
-        if about.evicted_below > about.evicted_noted {
+        if about.has_evictions_to_tell() {
             about.evicted_noted = about.evicted_below;
+            self.evictions_to_tell -= evicted_bytes(&about.name);
             let (queue, below) = (&*about.name, about.evicted_below);
             journal.append(&Record::Kept(Kept::Evicted { queue, below }));
         }
+    }
+
+    /// A detached queue is empty and goes.
+    pub(crate) fn remove_detached(&mut self, queue: u32) {
+        if self.queues[queue].has_evictions_to_tell() {
+            self.evictions_to_tell -= evicted_bytes(&self.queues[queue].name);
+        }
+        self.queues.remove_detached(queue);
     }
 
     /// Forgets a completed job for its age or because there are too many.
     pub(crate) fn evict(&mut self, job: u32) {
         let (queue, order) = (self.jobs.slab[job].queue, self.jobs.end_order(job));
         let about = &mut self.queues[queue];
+        let told = !about.has_evictions_to_tell();
         about.evicted_below = about.evicted_below.max(order + 1);
+        if told && about.has_evictions_to_tell() {
+            self.evictions_to_tell += evicted_bytes(&about.name);
+        }
         self.remove(job);
     }
 
@@ -366,8 +398,12 @@ impl Shard {
                     self.remove(oldest);
                 }
                 let about = &mut self.queues[queue];
+                let told = !about.has_evictions_to_tell();
                 about.evicted_below = about.evicted_below.max(*below);
                 about.evicted_noted = about.evicted_noted.max(*below);
+                if !told && !about.has_evictions_to_tell() {
+                    self.evictions_to_tell -= evicted_bytes(&about.name);
+                }
             }
             Kept::Past(ids) => {
                 for id in ids.iter() {
@@ -396,7 +432,10 @@ impl Shard {
         let Some(job) = self.jobs.find(id) else { return };
         let about = &self.jobs.slab[job];
         if about.state.is_end() {
-            follow(&mut self.jobs.outcomes[about.detail].stored);
+            let outcome = &mut self.jobs.outcomes[about.detail];
+            self.ends_unmoved -= u64::from(outcome.is_unmoved());
+            follow(&mut outcome.stored);
+            self.ends_unmoved += u64::from(outcome.is_unmoved());
         }
         let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.as_deref_mut());
         let Some(notes) = notes else { return };
@@ -421,6 +460,7 @@ impl Shard {
         self.live.add(&stored);
         let notes = self.jobs.options_of(index).and_then(|has| has.notes.as_deref());
         notes.iter().flat_map(|notes| notes.texts()).for_each(|text| self.live.add(text));
+        self.live.add_lines(notes.map_or(0, |notes| notes.logs.len()));
         self.queues[queue].roll.insert(&self.jobs.slab, index);
         if let Some(data) = kept.shared {
             self.share(index, data);
@@ -428,6 +468,7 @@ impl Shard {
         match kept.place {
             Place::Ended(state, outcome) => {
                 self.end(index, state, outcome);
+                self.note_kept(index);
                 if state == State::Completed {
                     let due_ms = outcome.finished_at_ms.saturating_add(RETENTION_CHECK_MS);
                     self.retention_due_ms = self.retention_due_ms.min(due_ms);
@@ -471,6 +512,7 @@ impl Shard {
             series,
             name: apart,
             extras: given.extras.clone(),
+            redelivered: rare.redelivered,
             ..Options::default()
         })
     }
@@ -502,12 +544,44 @@ impl Shard {
             let about = &self.queues[queue];
             let limits = about.limits.as_deref();
             let limits = limits.into_iter().flat_map(crate::limits::Limits::all_set_in);
-            about.paused.into_iter().chain(limits).for_each(|stored| counted.add(&stored));
+            let rules = about.rules.as_deref();
+            let rules = rules.into_iter().flat_map(crate::rules::Rules::all_set_in);
+            let settings = about.paused.into_iter().chain(limits).chain(rules);
+            settings.for_each(|stored| counted.add(&stored));
         }
         let (found, kept) =
             (counted.spans().collect::<Vec<_>>(), self.live.spans().collect::<Vec<_>>());
         if found != kept {
             return Err(format!("needed of the log, by span: {found:?}, counted as {kept:?}"));
+        }
+        let lines =
+            self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
+        let lines: usize = lines.map(|notes| notes.logs.len()).sum();
+        if (lines as u64, counted.large()) != (self.live.lines(), self.live.large()) {
+            return Err(format!(
+                "{lines} lines of logs and {} bytes of large records, counted as {} and {}",
+                counted.large(),
+                self.live.lines(),
+                self.live.large()
+            ));
+        }
+        let ended =
+            || self.jobs.indices().filter_map(|job| self.jobs.outcome_of(job).map(|it| (job, it)));
+        let unmoved = ended().filter(|(_, outcome)| outcome.is_unmoved()).count() as u64;
+        let unkept = ended().filter(|&(job, _)| !self.jobs.slab[job].has(flags::KEPT_ENDED));
+        let unkept = unkept.count() as u64;
+        if (unmoved, unkept) != (self.ends_unmoved, self.ends_unkept) {
+            return Err(format!(
+                "{unmoved} ends never moved and {unkept} not kept, counted as {} and {}",
+                self.ends_unmoved, self.ends_unkept
+            ));
+        }
+        let queues = (0..self.queues.end()).map(|queue| &self.queues[queue]);
+        let untold = queues.filter(|queue| queue.has_evictions_to_tell());
+        let untold: u64 = untold.map(|queue| evicted_bytes(&queue.name)).sum();
+        if untold != self.evictions_to_tell {
+            let counted = self.evictions_to_tell;
+            return Err(format!("{untold} bytes of evictions to tell, counted as {counted}"));
         }
         if sharing != self.shares.jobs() {
             return Err(format!("{sharing} jobs share a payload, not {}", self.shares.jobs()));

@@ -1,10 +1,11 @@
 //! The records that stand for older ones, so that the beginning of the log can be given up: how they
 //! are written and read. What they do stands in [`crate::keep`].
 
+use crate::cause::Cause;
 use crate::changed::Level;
 use crate::command::Token;
 use crate::id::JobId;
-use crate::job::{Outcome, State, Stored};
+use crate::job::{Outcome, Redelivered, State, Stored};
 use crate::notes::{LogEntry, Notes};
 use crate::record::{Pushed, Record, utf8};
 use crate::wire::{Malformed, Reader, Writer};
@@ -108,6 +109,8 @@ pub struct Rare<'a> {
     pub notes: Option<KeptNotes<'a>>,
     /// When its run was due, and whether the next one has come, for a repeated job.
     pub run: Option<(u64, bool)>,
+    /// How often it left the dead-letter queue by itself.
+    pub redelivered: Option<Redelivered>,
 }
 
 /// What was told of a job. The texts lie in records of their own.
@@ -203,8 +206,11 @@ mod part {
     pub(super) const RUN: u16 = 1 << 5;
     pub(super) const CONTINUED: u16 = 1 << 6;
     pub(super) const SHARED: u16 = 1 << 7;
+    /// Why it is in the dead-letter queue.
+    pub(super) const CAUSE: u16 = 1 << 12;
+    pub(super) const REDELIVERED: u16 = 1 << 13;
     /// Those of all parts there are.
-    pub(super) const ALL: u16 = (1 << 8) - 1;
+    pub(super) const ALL: u16 = ((1 << 8) - 1) | CAUSE | REDELIVERED;
 }
 
 const STORED: usize = 16;
@@ -306,6 +312,17 @@ impl<'a> KeptJob<'a> {
         Ok(())
     }
 
+    fn cause(&self) -> Cause {
+        match &self.place {
+            Place::Ended(State::Failed, outcome) => outcome.cause,
+            _ => Cause::Unknown,
+        }
+    }
+
+    fn redelivered(&self) -> Option<Redelivered> {
+        self.rare.as_ref().and_then(|rare| rare.redelivered)
+    }
+
     fn parts(&self) -> u16 {
         let bit = |present: bool, bit: u16| if present { bit } else { 0 };
         let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
@@ -318,6 +335,8 @@ impl<'a> KeptJob<'a> {
             | bit(run.is_some(), part::RUN)
             | bit(run.is_some_and(|(_, continued)| continued), part::CONTINUED)
             | bit(self.shared.is_some(), part::SHARED)
+            | bit(self.cause() != Cause::Unknown, part::CAUSE)
+            | bit(self.redelivered().is_some(), part::REDELIVERED)
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
@@ -335,6 +354,8 @@ impl<'a> KeptJob<'a> {
             + sized(part::MESSAGE, STORED)
             + sized(part::RUN, 8)
             + sized(part::SHARED, STORED)
+            + sized(part::CAUSE, 1)
+            + sized(part::REDELIVERED, 4 + 8)
             + self.pushed.encoded_len()
     }
 
@@ -377,6 +398,13 @@ impl<'a> KeptJob<'a> {
         if let Some(shared) = &self.shared {
             put(out, shared);
         }
+        if self.cause() != Cause::Unknown {
+            out.u8(self.cause() as u8);
+        }
+        if let Some(Redelivered { times, last_at_ms }) = self.redelivered() {
+            out.u32(times);
+            out.u64(last_at_ms);
+        }
         self.pushed.encode(out);
     }
 
@@ -390,7 +418,7 @@ impl<'a> KeptJob<'a> {
         let state = State::ALL.into_iter().find(|&known| known as u8 == state);
         let state = state.ok_or(Malformed("a job in no known state"))?;
         let (attempts, stalls) = (from.u16()?, from.u8()?);
-        let place = match (has(part::ACTIVE), has(part::ENDED)) {
+        let mut place = match (has(part::ACTIVE), has(part::ENDED)) {
             (true, false) if state == State::Active => {
                 let token = Token(from.id()?.0);
                 Place::Active { token, ttl_ms: from.u32()?, at_ms: from.u64()? }
@@ -398,13 +426,28 @@ impl<'a> KeptJob<'a> {
             (false, true) if state.is_end() => {
                 let (finished_at_ms, started_at_ms) = (from.u64()?, from.u64()?);
                 let (order, stored) = (from.u64()?, stored(&mut from)?);
-                Place::Ended(state, Outcome { finished_at_ms, started_at_ms, order, stored })
+                let cause = Cause::Unknown;
+                let outcome = Outcome { finished_at_ms, started_at_ms, order, stored, cause };
+                Place::Ended(state, outcome)
             }
             (false, false) if state != State::Active && !state.is_end() => Place::Pending(state),
             _ => return Err(Malformed("a job whose state and place differ")),
         };
-        let rare = has(part::RARE).then(|| Rare::decode(&mut from, parts)).transpose()?;
+        let mut rare = has(part::RARE).then(|| Rare::decode(&mut from, parts)).transpose()?;
         let shared = has(part::SHARED).then(|| stored(&mut from)).transpose()?;
+        if has(part::CAUSE) {
+            let Place::Ended(State::Failed, outcome) = &mut place else {
+                return Err(Malformed("a job that did not fail has a cause"));
+            };
+            outcome.cause = Cause::of(from.u8()?).ok_or(Malformed("no known cause"))?;
+        }
+        if has(part::REDELIVERED) {
+            let Some(rare) = &mut rare else {
+                return Err(Malformed("a job without the options that it needs"));
+            };
+            let (times, last_at_ms) = (from.u32()?, from.u64()?);
+            rare.redelivered = Some(Redelivered { times, last_at_ms });
+        }
         let pushed = Pushed::decode(from)?;
         let waits = !pushed.job.unmet.is_empty();
         if waits != (state == State::WaitingChildren) {
@@ -431,6 +474,6 @@ impl<'a> Rare<'a> {
         };
         let due_ms = has(part::RUN).then(|| from.u64()).transpose()?;
         let run = due_ms.map(|due_ms| (due_ms, has(part::CONTINUED)));
-        Ok(Self { expires_at_ms, notes, run })
+        Ok(Self { expires_at_ms, notes, run, redelivered: None })
     }
 }

@@ -12,7 +12,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attendance;
 mod awaiting;
+pub mod cause;
 pub mod change;
 pub mod changed;
 mod check;
@@ -55,19 +57,24 @@ pub mod reshard;
 mod retired;
 mod retry;
 mod roll;
+mod rule_record;
+pub mod rules;
 pub mod schedule;
 mod shard;
 pub mod share;
+pub mod sift;
 mod slab;
 pub mod stats;
 mod tick;
 mod timers;
 mod unique;
+pub mod upkeep;
 mod waiter;
 mod watch;
 pub mod webhook;
 pub mod webhook_record;
 pub mod wire;
+mod yielding;
 
 pub use chore::CHORES_MAX;
 pub use limits::Limits;

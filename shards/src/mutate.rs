@@ -3,9 +3,10 @@
 //!
 //! Nothing here refuses, reads a clock or answers anybody.
 
+use crate::cause::Cause;
 use crate::command::{ClientId, Token};
 use crate::effect::{Ending, NameChange};
-use crate::job::{Job, Options, Outcome, State, Stored, flags};
+use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};
 use crate::job_names::NameRef;
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
@@ -119,6 +120,7 @@ impl Shard {
             token,
             ttl_ms,
             expires_at_ms: at_ms + u64::from(ttl_ms),
+            seen_at_ms: at_ms,
             timeout_at_ms,
             started_at_ms: at_ms,
             ..Lease::default()
@@ -130,8 +132,7 @@ impl Shard {
             held.activity.active += 1;
             held.leases.push_back(&mut self.leases, lease);
         }
-        let deadline_ms = self.leases[lease].deadline_ms();
-        self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+        self.arm_lease(lease);
         self.jobs.slab[job].detail = lease;
         self.enter(job, State::Active);
     }
@@ -148,7 +149,8 @@ impl Shard {
         }
         let (finished_at_ms, started_at_ms) = (ended.at_ms, ended.started_at_ms);
         let order = stored.position;
-        let outcome = Outcome { finished_at_ms, started_at_ms, order, stored };
+        let cause = Cause::default();
+        let outcome = Outcome { finished_at_ms, started_at_ms, order, stored, cause };
         self.end(job, State::Completed, outcome);
         let queue = self.jobs.slab[job].queue;
         while self.queues[queue].count(State::Completed) > u64::from(self.config.completed_max) {
@@ -178,8 +180,9 @@ impl Shard {
         about.attempts = buried.attempts;
         about.stalls = buried.stalls;
         let (finished_at_ms, started_at_ms) = (buried.at_ms, buried.started_at_ms);
-        let order = stored.position;
-        self.end(job, State::Failed, Outcome { finished_at_ms, started_at_ms, order, stored });
+        let (order, cause) = (stored.position, buried.cause);
+        let outcome = Outcome { finished_at_ms, started_at_ms, order, stored, cause };
+        self.end(job, State::Failed, outcome);
         if self.jobs.slab[job].has(flags::REMOVE_ON_FAIL) {
             // By the same record: a crash may come between any two.
             self.remove(job);
@@ -191,7 +194,7 @@ impl Shard {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
         about.attempts += 1;
-        about.stalls += 1;
+        about.stalls = about.stalls.saturating_add(1);
         self.enter(job, State::Waiting);
     }
 
@@ -202,12 +205,19 @@ impl Shard {
     }
 
     /// [`crate::record::Record::Revived`].
-    pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64) {
+    pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64, by_itself: bool) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
         about.attempts = 0;
         about.stalls = 0;
         about.run_at_ms = run_at_ms;
+        if by_itself {
+            let before = &mut self.jobs.options_or_new(job).redelivered;
+            let times = before.map_or(0, |before| before.times).saturating_add(1);
+            *before = Some(Redelivered { times, last_at_ms: run_at_ms });
+        } else if let Some(options) = self.jobs.options_of_mut(job) {
+            options.redelivered = None;
+        }
         self.forget_progress(job);
         self.unique.take(&self.jobs, job);
         self.enter(job, State::Waiting);
@@ -254,6 +264,7 @@ impl Shard {
         let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.take());
         if let Some(notes) = notes {
             notes.texts().for_each(|text| self.live.sub(text));
+            self.live.sub_lines(notes.logs.len());
         }
         self.live.sub(&self.jobs.slab[job].stored);
         let about = &self.jobs.slab[job];
@@ -299,12 +310,17 @@ impl Shard {
             if deadline_ms < u64::MAX {
                 self.job_timers.insert(deadline_ms, job, &mut self.jobs.slab);
             }
+        } else if state == State::Failed && self.queues[queue].rules.is_some() && !self.recovering {
+            self.rearm_burial(job);
         }
     }
 
     pub(crate) fn end(&mut self, job: u32, state: State, outcome: Outcome) {
         let queue = self.jobs.slab[job].queue;
         self.live.add(&outcome.stored);
+        self.completed_jobs += u64::from(state == State::Completed);
+        self.ends_unkept += 1;
+        self.ends_unmoved += u64::from(outcome.is_unmoved());
         self.jobs.slab[job].detail = self.jobs.outcomes.insert(outcome);
         self.queues[queue].ended(state).insert(&mut self.jobs, job);
         self.enter(job, state);
@@ -332,12 +348,31 @@ impl Shard {
                 self.note_room(queue);
             }
             State::Completed | State::Failed => {
+                self.completed_jobs -= u64::from(state == State::Completed);
                 self.queues[queue].ended(state).remove(&mut self.jobs, job);
                 let outcome = self.jobs.outcomes.remove(detail);
                 self.live.sub(&outcome.stored);
+                self.ends_unmoved -= u64::from(outcome.is_unmoved());
+                self.note_unkept(job);
             }
         }
         self.jobs.slab[job].detail = NONE;
+    }
+
+    /// The record of an ended job says that it has ended.
+    pub(crate) fn note_kept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        if about.state.is_end() && !about.has(flags::KEPT_ENDED) {
+            about.flags |= flags::KEPT_ENDED;
+            self.ends_unkept -= 1;
+        }
+    }
+
+    /// A job is ended no longer.
+    fn note_unkept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        self.ends_unkept -= u64::from(!about.has(flags::KEPT_ENDED));
+        about.flags &= !flags::KEPT_ENDED;
     }
 
     /// Makes a lease outlive the connection that pulled it.

@@ -53,6 +53,8 @@ pub struct Holdings {
     pub unique_keys: usize,
     /// Schedules.
     pub crons: usize,
+    /// Queues that registered workers work on.
+    pub attended: usize,
     /// Pairs of a job here and a job that depends on it.
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
@@ -182,6 +184,7 @@ impl Shard {
                 + self.crons.deadlines(),
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
+            attended: self.attendance.len(),
             watches: self.watchers.len(),
             past: self.past.len(),
         }

@@ -18,6 +18,7 @@
 //! needs it, in `keep.rs`, which does not compile before; and a log that holds it, written once and
 //! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
 
+use crate::cause::Cause;
 use crate::changed::Changed;
 use crate::command::{Limit, PerSpan, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
@@ -27,6 +28,9 @@ use crate::kept_record::{Kept, Moved};
 use crate::lease_record::Leased;
 pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
+use crate::rule_record;
+use crate::rules::Rule;
+use crate::upkeep::Upkeep;
 use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -40,9 +44,13 @@ pub trait Journal {
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
-    fn takes_more(&mut self, bytes: u64) -> bool;
+    /// `upkeep` is what those there are may still take; it goes before.
+    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
+    /// Whether there is room for `bytes` more that stay and that jobs bring with them as they go their
+    /// way, for which a little is set aside: why they failed, that a queue is paused.
+    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
-    fn takes_ends(&mut self, bytes: u64) -> bool;
+    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
 }
 
 /// One fact.
@@ -74,6 +82,8 @@ pub enum Record<'a> {
         id: JobId,
         /// When it may be delivered.
         run_at_ms: u64,
+        /// By the rule of its queue, not because somebody asked for it.
+        by_itself: bool,
     },
     /// A job is gone.
     Removed {
@@ -88,6 +98,13 @@ pub enum Record<'a> {
         queue: &'a str,
         /// The new setting.
         limit: Limit,
+    },
+    /// A queue has another rule.
+    Ruled {
+        /// The queue.
+        queue: &'a str,
+        /// All of it; the default takes it back.
+        rule: Rule,
     },
     /// A queue was paused or resumed.
     Paused {
@@ -173,10 +190,39 @@ pub struct Buried<'a> {
     pub attempts: u16,
     /// Times its worker went silent.
     pub stalls: u8,
+    /// Why it failed, in a word.
+    pub cause: Cause,
     /// Where it failed, if the worker said so.
     pub stack: Stack<'a>,
     /// Why it failed.
     pub error: &'a str,
+}
+
+/// The bit beside a cause that says that a stack follows.
+const WITH_STACK: u8 = 0x80;
+
+impl<'a> Buried<'a> {
+    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
+        let (attempts, stalls) = (from.u16()?, from.u8()?);
+        let (cause, with_stack) = match kind {
+            kind::BURIED_FOR => {
+                let byte = from.u8()?;
+                let cause = Cause::of(byte & !WITH_STACK);
+                let unknown = Malformed("the cause of a failure is not known to this release");
+                (cause.ok_or(unknown)?, byte & WITH_STACK != 0)
+            }
+            kind => (Cause::Unknown, kind == kind::BURIED_AT),
+        };
+        let stack = if with_stack {
+            let (lines, bytes) = (from.u32()?, from.u32()?);
+            Stack { lines, texts: from.bytes(bytes as usize)? }
+        } else {
+            Stack::default()
+        };
+        let error = utf8(from.rest())?;
+        Ok(Self { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error })
+    }
 }
 
 /// Numbers of the kinds, for ever.
@@ -191,6 +237,10 @@ mod kind {
     pub(super) const REVIVED: u8 = 8;
     pub(super) const REMOVED: u8 = 9;
     pub(super) const PAUSED: u8 = 10;
+    /// [`BURIED`] with a cause, and maybe a stack.
+    pub(super) const BURIED_FOR: u8 = 11;
+    /// [`REVIVED`] by the rule of a queue.
+    pub(super) const REVIVED_BY_ITSELF: u8 = 12;
     /// [`BURIED`] with a stack.
     pub(super) const BURIED_AT: u8 = 26;
     pub(super) const RATE_LIMITED: u8 = 40;
@@ -218,6 +268,8 @@ pub const KINDS: &[(u8, &str)] = &[
     (kind::REVIVED, "revived"),
     (kind::REMOVED, "removed"),
     (kind::PAUSED, "paused"),
+    (kind::BURIED_FOR, "buried-for"),
+    (kind::REVIVED_BY_ITSELF, "revived-by-itself"),
     (crate::changed::kind::PRIORITIZED, "prioritized"),
     (crate::changed::kind::PROMOTED, "promoted"),
     (crate::changed::kind::PUT_OFF, "put-off"),
@@ -227,14 +279,18 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::changed::kind::LOG_CUT, "log-cut"),
     (crate::changed::kind::KEY_FREED, "key-freed"),
     (crate::changed::kind::KEY_EXTENDED, "key-extended"),
+    (crate::changed::kind::PRIORITIZED_AS, "prioritized-as"),
     (kind::BURIED_AT, "buried-at"),
     (kind::RATE_LIMITED, "rate-limited"),
     (kind::RATE_LIMITED_FOR, "rate-limited-for"),
     (kind::ACTIVE_LIMITED, "active-limited"),
+    (rule_record::kind::DLQ, "dlq-ruled"),
+    (rule_record::kind::STALL, "stall-ruled"),
     (kind::MET, "met"),
     (kind::REPEATED, "repeated"),
     (cron_record::kind::SET, "cron-set"),
     (cron_record::kind::SET_WITH, "cron-set-with"),
+    (cron_record::kind::SET_BY, "cron-set-by"),
     (kind::CRON_RAN, "cron-ran"),
     (kind::CRON_MISSED, "cron-missed"),
     (kind::CRON_REMOVED, "cron-removed"),
@@ -263,7 +319,8 @@ impl Record<'_> {
             Self::Retried(retried) => 32 + retried.error.len(),
             Self::Buried(buried) => {
                 let stack = if buried.stack.lines > 0 { 8 + buried.stack.texts.len() } else { 0 };
-                35 + stack + buried.error.len()
+                let cause = usize::from(buried.cause != Cause::Unknown);
+                35 + cause + stack + buried.error.len()
             }
             Self::Changed(changed) => changed.encoded_len(),
             Self::Stalled { .. }
@@ -276,6 +333,7 @@ impl Record<'_> {
                 4 + 4 + 8 + queue.len()
             }
             Self::Limited { queue, .. } => 4 + queue.len(),
+            Self::Ruled { queue, rule } => rule.encoded_len() + queue.len(),
             Self::CronSet(set) => set.encoded_len(),
             Self::CronRan(ran) => ran.encoded_len(),
             Self::CronMissed { name, .. } => 8 + name.len(),
@@ -329,7 +387,11 @@ impl Record<'_> {
                 out.u64(buried.started_at_ms);
                 out.u16(buried.attempts);
                 out.u8(buried.stalls);
-                if buried.stack.lines > 0 {
+                let stack = buried.stack.lines > 0;
+                if buried.cause != Cause::Unknown {
+                    out.u8(buried.cause as u8 | if stack { WITH_STACK } else { 0 });
+                }
+                if stack {
                     out.u32(buried.stack.lines);
                     out.u32(buried.stack.texts.len() as u32);
                     out.bytes(buried.stack.texts);
@@ -338,7 +400,7 @@ impl Record<'_> {
             }
             Self::Changed(changed) => changed.encode(&mut out),
             Self::Stalled { id } | Self::Released { id } | Self::Removed { id } => out.id(*id),
-            Self::Revived { id, run_at_ms } => {
+            Self::Revived { id, run_at_ms, .. } => {
                 out.id(*id);
                 out.u64(*run_at_ms);
             }
@@ -354,6 +416,10 @@ impl Record<'_> {
                     }
                     Limit::Active(limit) => out.u32(limit.unwrap_or(0)),
                 }
+                out.bytes(queue.as_bytes());
+            }
+            Self::Ruled { queue, rule } => {
+                rule.encode(&mut out);
                 out.bytes(queue.as_bytes());
             }
             Self::Paused { queue, paused } => {
@@ -387,11 +453,13 @@ impl Record<'_> {
             Self::Leased(_) => kind::LEASED,
             Self::Completed(_) => kind::COMPLETED,
             Self::Retried(_) => kind::RETRIED,
+            Self::Buried(buried) if buried.cause != Cause::Unknown => kind::BURIED_FOR,
             Self::Buried(buried) if buried.stack.lines > 0 => kind::BURIED_AT,
             Self::Buried(_) => kind::BURIED,
             Self::Changed(changed) => changed.kind(),
             Self::Stalled { .. } => kind::STALLED,
             Self::Released { .. } => kind::RELEASED,
+            Self::Revived { by_itself: true, .. } => kind::REVIVED_BY_ITSELF,
             Self::Revived { .. } => kind::REVIVED,
             Self::Removed { .. } => kind::REMOVED,
             Self::Paused { .. } => kind::PAUSED,
@@ -400,6 +468,7 @@ impl Record<'_> {
             }
             Self::Limited { limit: Limit::Rate(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
+            Self::Ruled { rule, .. } => rule.kind(),
             Self::CronSet(set) => set.kind(),
             Self::CronRan(_) => kind::CRON_RAN,
             Self::CronMissed { .. } => kind::CRON_MISSED,
@@ -436,24 +505,15 @@ impl<'a> Record<'a> {
                 run_at_ms: from.u64()?,
                 error: utf8(from.rest())?,
             }),
-            kind::BURIED | kind::BURIED_AT => Self::Buried(Buried {
-                id: from.id()?,
-                at_ms: from.u64()?,
-                started_at_ms: from.u64()?,
-                attempts: from.u16()?,
-                stalls: from.u8()?,
-                stack: match kind {
-                    kind::BURIED_AT => {
-                        let (lines, bytes) = (from.u32()?, from.u32()?);
-                        Stack { lines, texts: from.bytes(bytes as usize)? }
-                    }
-                    _ => Stack::default(),
-                },
-                error: utf8(from.rest())?,
-            }),
+            kind::BURIED | kind::BURIED_AT | kind::BURIED_FOR => {
+                Self::Buried(Buried::decode(kind, from)?)
+            }
             kind::STALLED => Self::Stalled { id: from.id()? },
             kind::RELEASED => Self::Released { id: from.id()? },
-            kind::REVIVED => Self::Revived { id: from.id()?, run_at_ms: from.u64()? },
+            kind::REVIVED | kind::REVIVED_BY_ITSELF => {
+                let (id, run_at_ms) = (from.id()?, from.u64()?);
+                Self::Revived { id, run_at_ms, by_itself: kind == kind::REVIVED_BY_ITSELF }
+            }
             kind::REMOVED => Self::Removed { id: from.id()? },
             kind::RATE_LIMITED | kind::ACTIVE_LIMITED | kind::RATE_LIMITED_FOR => {
                 let limit = Some(from.u32()?).filter(|&limit| limit > 0);
@@ -471,7 +531,11 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
-            cron_record::kind::SET | cron_record::kind::SET_WITH => {
+            rule_record::kind::DLQ | rule_record::kind::STALL => {
+                let (queue, rule) = Rule::decode(kind, from)?;
+                Self::Ruled { queue, rule }
+            }
+            cron_record::kind::SET | cron_record::kind::SET_WITH | cron_record::kind::SET_BY => {
                 Self::CronSet(CronSet::decode(kind, from)?)
             }
             kind::CRON_RAN => Self::CronRan(CronRan::decode(from)?),

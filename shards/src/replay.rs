@@ -52,9 +52,9 @@ impl Shard {
                     self.release(job);
                 }
             }
-            Record::Revived { id, run_at_ms } => {
+            Record::Revived { id, run_at_ms, by_itself } => {
                 if let Some(job) = self.jobs.find(*id) {
-                    self.revive(job, *run_at_ms);
+                    self.revive(job, *run_at_ms, *by_itself);
                 }
             }
             Record::Removed { id } => {
@@ -69,6 +69,9 @@ impl Shard {
             }
             Record::Limited { queue, limit } => {
                 self.set_limit(queue, *limit, stored);
+            }
+            Record::Ruled { queue, rule } => {
+                self.set_rule(queue, *rule, stored);
             }
             Record::Paused { queue, paused } => {
                 self.set_paused(queue, *paused, stored);

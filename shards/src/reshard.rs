@@ -20,6 +20,7 @@ use crate::kept_record::{Kept, Moved, PastIds};
 use crate::past::PAST_MAX;
 use crate::record::{Journal, Record};
 use crate::shard::Shard;
+use crate::upkeep::Upkeep;
 use crate::wire::Malformed;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -39,6 +40,8 @@ pub struct Contents {
     pub paused: u64,
     /// Limits of queues.
     pub limits: u64,
+    /// Rules of queues.
+    pub rules: u64,
     /// Schedules.
     pub crons: u64,
     /// Webhooks.
@@ -57,6 +60,7 @@ impl AddAssign for Contents {
         self.jobs.iter_mut().zip(other.jobs).for_each(|(sum, jobs)| *sum += jobs);
         self.paused += other.paused;
         self.limits += other.limits;
+        self.rules += other.rules;
         self.crons += other.crons;
         self.webhooks += other.webhooks;
     }
@@ -72,10 +76,12 @@ impl Shard {
         };
         for queue in self.queues() {
             let limits = queue.limits.as_deref();
+            let rules = queue.rules.as_deref();
             sum += Contents {
                 jobs: State::ALL.map(|state| queue.count(state)),
                 paused: u64::from(queue.is_paused()),
                 limits: limits.map_or(0, |limits| limits.all_set_in().count() as u64),
+                rules: rules.map_or(0, |rules| rules.all_set_in().count() as u64),
                 ..Contents::default()
             };
         }
@@ -108,11 +114,15 @@ impl Journal for OneRecord {
 
     fn require_sync(&mut self) {}
 
-    fn takes_more(&mut self, _bytes: u64) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 }
@@ -190,7 +200,9 @@ impl Reshard {
             Record::Kept(Kept::Moved(Moved { record, .. })) => {
                 return self.owner_of(&Record::decode(record)?);
             }
-            Record::Paused { queue, .. } | Record::Limited { queue, .. } => Slot::of_name(queue),
+            Record::Paused { queue, .. }
+            | Record::Limited { queue, .. }
+            | Record::Ruled { queue, .. } => Slot::of_name(queue),
             Record::WebhookAdded(_) => return Ok(KEEPER),
             _ => return Err(Malformed("nothing can need a record of this kind")),
         };

@@ -3,6 +3,7 @@
 //! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
+use crate::attendance::Attendance;
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
@@ -26,9 +27,11 @@ use crate::slab::{List, Slab};
 use crate::stats::Totals;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
+use crate::upkeep::JOB_UPKEEP_BYTES;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;
 use crate::webhook::Webhooks;
+use crate::yielding::Yielding;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -36,8 +39,14 @@ use std::hash::BuildHasherDefault;
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
 pub const SLICE: u64 = 500;
 
-/// What a record takes besides its payload, roughly: enough to judge whether there is room for it.
-pub(crate) const JOB_BYTES: u64 = 256;
+/// What a record takes besides its texts, at most, with what it may come to take.
+pub(crate) const JOB_BYTES: u64 = 192 + JOB_UPKEEP_BYTES;
+
+/// What ending a job takes in the log besides texts, at most: of a run, the next one is in it.
+pub(crate) const END_BYTES: u64 = 1024;
+
+/// What the record of a queue's setting takes besides the queue's name.
+pub(crate) const SETTING_BYTES: u64 = 48;
 
 /// The answer to what the log has no room for.
 pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
@@ -118,9 +127,19 @@ pub struct Shard {
     /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
+    pub(crate) attendance: Attendance,
     pub(crate) shares: Shares,
     /// What of the log is needed.
     pub(crate) live: Live,
+    /// What the records will take that tell of forgotten completed jobs.
+    pub(crate) evictions_to_tell: u64,
+    /// Ended jobs whose record does not say so, and ends whose record has never moved.
+    pub(crate) ends_unkept: u64,
+    pub(crate) ends_unmoved: u64,
+    /// Completed jobs there are.
+    pub(crate) completed_jobs: u64,
+    /// Where completed jobs make room, if they have to.
+    pub(crate) yielding: Yielding,
     /// The next queue that [`Shard::end_keeping`] looks at.
     pub(crate) keep_cursor: u32,
     pub(crate) webhooks: Webhooks,
@@ -178,8 +197,14 @@ impl Shard {
             limit_timers: Timers::default(),
             with_room: Vec::new(),
             crons: Crons::default(),
+            attendance: Attendance::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
+            evictions_to_tell: 0,
+            ends_unkept: 0,
+            ends_unmoved: 0,
+            completed_jobs: 0,
+            yielding: Yielding::default(),
             keep_cursor: 0,
             webhooks: Webhooks::default(),
             chores: VecDeque::new(),
@@ -243,6 +268,12 @@ impl Shard {
                     out,
                 );
             }
+            Command::Rule { queue, patch } => self.rule(now_ms, caller, queue, *patch, out),
+            Command::Sift(sifting) => self.sift_failed(now_ms, caller, sifting, out),
+            Command::Attend { queue, came } => {
+                self.attendance.note(queue, *came);
+                out.effects.replies.push((caller.request, Reply::Done));
+            }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
             Command::RetryCompleted { queue, job, count, until_ms } => {
                 let (ended, job, count, until_ms) = (State::Completed, *job, *count, *until_ms);
@@ -295,8 +326,8 @@ impl Shard {
         jobs: &[NewJob<'_>],
         out: &mut Out<'_, J>,
     ) {
-        let bytes: u64 = jobs.iter().map(|job| job.data.len() as u64 + JOB_BYTES).sum();
-        if !out.journal.takes_more(bytes) {
+        let bytes = jobs.iter().map(|job| job.bytes() + queue_name.len() as u64 + JOB_BYTES).sum();
+        if !out.journal.takes_more(bytes, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -352,6 +383,11 @@ impl Shard {
     ) {
         let known = self.queues.find(name);
         if known.is_some_and(|queue| self.queues[queue].is_paused()) != paused {
+            let bytes = if paused { SETTING_BYTES + name.len() as u64 } else { 0 };
+            if bytes > 0 && !out.journal.takes_asides(bytes, || self.upkeep()) {
+                out.effects.replies.push((caller.request, FULL));
+                return;
+            }
             let stored = out.journal.append(&Record::Paused { queue: name, paused });
             let queue = self.set_paused(name, paused, stored);
             self.serve(now_ms, queue, out);

@@ -14,6 +14,7 @@ use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
 use corq_shards::record::{Pushed, Record};
+use corq_shards::rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 use support::life::step;
 use support::{Bed, config, locked};
@@ -56,7 +57,10 @@ kinds! {
     Record::Buried(_) => "buried",
     Record::Stalled { .. } => "stalled",
     Record::Released { .. } => "released",
-    Record::Revived { .. } => "revived",
+    Record::Revived { by_itself: false, .. } => "revived",
+    Record::Revived { by_itself: true, .. } => "revived-by-itself",
+    Record::Ruled { rule: Rule::Dlq(_), .. } => "dlq-ruled",
+    Record::Ruled { rule: Rule::Stall(_), .. } => "stall-ruled",
     Record::Removed { .. } => "removed",
     Record::Changed(Changed::Prioritized { .. }) => "prioritized",
     Record::Changed(Changed::Promoted { .. }) => "promoted",

@@ -4,6 +4,7 @@
 mod support;
 
 use corq_shards::command::{Command, Limit, NewJob, SetCron};
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Standing;
 use corq_shards::effect::Reply;
 use corq_shards::id::{Chance, JobId, Slot};
@@ -97,7 +98,8 @@ fn story_of(shard: &Shard, journal: &Memory, index: u32) -> String {
         let (expires, timeout) = (has.expires_at_ms, has.timeout_ms);
         format!("{key:?} {name:?} {expires} {timeout} {notes:?} {:?} {:?}", has.unmet, has.series)
     });
-    let flags = job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED);
+    let derived = flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED;
+    let flags = job.flags & !derived;
     format!(
         "{} {} {:?} at {} priority {} tried {}/{} stalled {} backoff {} flags {flags} data {:?} tags {:?} \
          group {:?} on {:?} lock {lock:?} end {end:?} rare {rare:?}",
@@ -232,6 +234,7 @@ fn random_lives_are_the_same_on_any_number_of_shards() {
 #[test]
 fn of_two_schedules_of_one_name_the_newer_one_is_kept() {
     let cron = |queue: &'static str, moved| SetCron {
+        rules: CronRules::default(),
         job: None,
         name: "c",
         queue,
@@ -274,6 +277,7 @@ fn a_schedule_is_told_with_the_runs_it_has_had() {
         priority: 0,
         runs_max: None,
         plan,
+        rules: CronRules::default(),
         moved: None,
     };
     bed.run(1, &Command::SetCron(&cron));

@@ -90,6 +90,12 @@ pub const CLEAN_MAX: i64 = 1_000_000;
 /// Jobs of a `Clean` that does not say.
 pub const CLEAN_DEFAULT: i64 = 1000;
 
+/// Most retries of a job in the dead-letter queue by itself. Chosen: 32 bits.
+pub const AUTO_RETRIES_MAX: i64 = u32::MAX as i64;
+
+/// Most stalls of a job before it is buried. Chosen: they are counted in a byte.
+pub const STALLS_MAX: i64 = 254;
+
 /// Largest `keepLogs` and `stackTraceLimit`. Chosen: far beyond what is kept, since clients write large
 /// numbers where they mean all.
 pub const LINES_MAX: i64 = 1_000_000;

@@ -4,12 +4,14 @@
 //! [`crate::api::request`]; debug builds check the names on the way.
 
 use super::limits::{
-    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS,
-    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
+    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, AUTO_RETRIES_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX,
+    DAY_MS, DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
     LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
     PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
-    STACK_BYTES_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    STACK_BYTES_MAX, STALLS_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
+
+use corq_shards::cause::Cause;
 
 /// What a field holds, and within which bounds (both ends included).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -101,6 +103,14 @@ pub enum Kind {
     Jobs,
     /// An object with [`DEDUP_FIELDS`].
     Dedup,
+    /// An object with [`CRON_JOB_FIELDS`].
+    CronJob,
+    /// An object with [`DLQ_CONFIG_FIELDS`].
+    DlqConfig,
+    /// An object with [`STALL_CONFIG_FIELDS`].
+    StallConfig,
+    /// An object with [`DLQ_FILTER_FIELDS`].
+    DlqFilter,
 }
 
 /// What an absent field counts as.
@@ -265,6 +275,51 @@ pub const BACKOFF_FIELDS: &[FieldSpec] = &[
 pub const DEDUP_FIELDS: &[FieldSpec] =
     &[integer("ttl", 0, YEAR_MS), flag("extend"), flag("replace")];
 
+/// The object `jobOptions` of a schedule.
+pub const CRON_JOB_FIELDS: &[FieldSpec] = &[
+    integer("delay", 0, YEAR_MS).or(0),
+    integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
+    FieldSpec {
+        default: Preset::Integer(BACKOFF_DEFAULT_MS),
+        ..optional("backoff", Kind::Backoff)
+    },
+    integer("timeout", 0, DAY_MS),
+    integer("stallTimeout", 0, DAY_MS),
+    flag("removeOnComplete"),
+    flag("removeOnFail"),
+];
+
+/// The object `config` of `SetDlqConfig`. Null takes a bound away: see [`DLQ_CONFIG_NULLABLE`].
+pub const DLQ_CONFIG_FIELDS: &[FieldSpec] = &[
+    optional("autoRetry", Kind::Flag),
+    integer("autoRetryInterval", 0, YEAR_MS),
+    integer("maxAutoRetries", 0, AUTO_RETRIES_MAX),
+    integer("maxAge", 0, INTEGER_MAX),
+    integer("maxEntries", 1, RATE_MAX),
+];
+
+/// Those of [`DLQ_CONFIG_FIELDS`] that can be null.
+pub const DLQ_CONFIG_NULLABLE: [&str; 2] = ["maxAge", "maxEntries"];
+
+/// The object `config` of `SetStallConfig`.
+pub const STALL_CONFIG_FIELDS: &[FieldSpec] = &[
+    optional("enabled", Kind::Flag),
+    integer("stallInterval", 1, DAY_MS),
+    integer("maxStalls", 0, STALLS_MAX),
+    integer("gracePeriod", 0, DAY_MS),
+];
+
+/// The object `filter` of `Dlq` and `RetryDlq`.
+pub const DLQ_FILTER_FIELDS: &[FieldSpec] = &[
+    optional("reason", Kind::Choice(Cause::NAMES)),
+    integer("olderThan", 0, INTEGER_MAX),
+    integer("newerThan", 0, INTEGER_MAX),
+    flag("retriable"),
+    flag("expired"),
+    integer("limit", 0, INTEGER_MAX),
+    integer("offset", 0, INTEGER_MAX).or(0),
+];
+
 /// The object `repeat`.
 pub const REPEAT_FIELDS: &[FieldSpec] = &[
     integer("every", 1, INTEGER_MAX).must(),
@@ -278,6 +333,14 @@ pub const JOB_REQUIRED: u64 = required_of(JOB_FIELDS);
 pub const BACKOFF_REQUIRED: u64 = required_of(BACKOFF_FIELDS);
 /// The required ones of [`DEDUP_FIELDS`].
 pub const DEDUP_REQUIRED: u64 = required_of(DEDUP_FIELDS);
+/// The required ones of [`CRON_JOB_FIELDS`].
+pub const CRON_JOB_REQUIRED: u64 = required_of(CRON_JOB_FIELDS);
+/// The required ones of [`DLQ_CONFIG_FIELDS`].
+pub const DLQ_CONFIG_REQUIRED: u64 = required_of(DLQ_CONFIG_FIELDS);
+/// The required ones of [`STALL_CONFIG_FIELDS`].
+pub const STALL_CONFIG_REQUIRED: u64 = required_of(STALL_CONFIG_FIELDS);
+/// The required ones of [`DLQ_FILTER_FIELDS`].
+pub const DLQ_FILTER_REQUIRED: u64 = required_of(DLQ_FILTER_FIELDS);
 /// The required ones of [`REPEAT_FIELDS`].
 pub const REPEAT_REQUIRED: u64 = required_of(REPEAT_FIELDS);
 
@@ -382,7 +445,7 @@ commands! {
     Cancel "Cancel" &[ID];
     Update "Update" &[ID, required("data", PAYLOAD)];
     ChangePriority "ChangePriority"
-        &[ID, integer("priority", -PRIORITY_MAX, PRIORITY_MAX).must()];
+        &[ID, integer("priority", -PRIORITY_MAX, PRIORITY_MAX).must(), optional("lifo", Kind::Flag)];
     Promote "Promote" &[ID];
     MoveToDelayed "MoveToDelayed" &[ID, integer("delay", 0, YEAR_MS).must()];
     Discard "Discard" &[ID];
@@ -411,10 +474,23 @@ commands! {
         integer("limit", 0, CLEAN_MAX).or(CLEAN_DEFAULT),
     ];
     ListQueues "ListQueues" &[];
-    Dlq "Dlq" &[QUEUE, integer("count", 0, LISTING_MAX).or(LISTING_DEFAULT)];
-    RetryDlq "RetryDlq"
-        &[QUEUE, optional("jobId", Kind::JobId), integer("count", 0, INTEGER_MAX)];
+    Dlq "Dlq" &[
+        QUEUE,
+        integer("count", 0, LISTING_MAX).or(LISTING_DEFAULT),
+        optional("filter", Kind::DlqFilter),
+    ];
+    RetryDlq "RetryDlq" &[
+        QUEUE,
+        optional("jobId", Kind::JobId),
+        integer("count", 0, INTEGER_MAX),
+        optional("filter", Kind::DlqFilter),
+    ];
     PurgeDlq "PurgeDlq" &[QUEUE];
+    GetDlqStats "GetDlqStats" &[QUEUE];
+    SetDlqConfig "SetDlqConfig" &[QUEUE, required("config", Kind::DlqConfig)];
+    GetDlqConfig "GetDlqConfig" &[QUEUE];
+    SetStallConfig "SetStallConfig" &[QUEUE, required("config", Kind::StallConfig)];
+    GetStallConfig "GetStallConfig" &[QUEUE];
     RetryCompleted "RetryCompleted" &[
         QUEUE,
         optional("id", Kind::JobId),
@@ -432,6 +508,13 @@ commands! {
         integer("maxLimit", 1, INTEGER_MAX),
         optional("timezone", NAME),
         optional("jobName", NAME),
+        optional("uniqueKey", NAME),
+        optional("dedup", Kind::Dedup),
+        flag("immediately"),
+        flag("skipIfNoWorker"),
+        optional("skipMissedOnRestart", Kind::Flag),
+        flag("preventOverlap"),
+        optional("jobOptions", Kind::CronJob),
     ];
     CronDelete "CronDelete" &[required("name", NAME)];
     CronGet "CronGet" &[required("name", NAME)];

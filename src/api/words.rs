@@ -78,7 +78,12 @@ impl Kind {
             Self::Flag => "a boolean",
             Self::Payload { .. } => "a value",
             Self::Backoff => "an integer or an object",
-            Self::Repeat | Self::Dedup => "an object",
+            Self::Repeat
+            | Self::Dedup
+            | Self::CronJob
+            | Self::DlqConfig
+            | Self::StallConfig
+            | Self::DlqFilter => "an object",
             Self::Results => "a list",
             Self::Flags => "a list of booleans",
             Self::Integers { .. } => "a list of integers",
@@ -117,7 +122,14 @@ impl Kind {
             Self::Integer { min, max } => format!("between {min} and {max}"),
             Self::Number { min, max } => format!("between {min} and {max}"),
             Self::Backoff => format!("between 0 and {}", super::limits::DAY_MS),
-            Self::Token | Self::Flag | Self::Repeat | Self::Dedup => self.noun().to_owned(),
+            Self::Token
+            | Self::Flag
+            | Self::Repeat
+            | Self::Dedup
+            | Self::CronJob
+            | Self::DlqConfig
+            | Self::StallConfig
+            | Self::DlqFilter => self.noun().to_owned(),
         }
     }
 

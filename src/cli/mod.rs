@@ -26,6 +26,7 @@ mod push;
 mod queue;
 mod request;
 mod restore;
+mod rules;
 mod show;
 mod stats;
 mod stream;

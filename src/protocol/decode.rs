@@ -6,6 +6,7 @@
 
 use corq_shards::changed::Level;
 use corq_shards::command::NewJob;
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::extras::{Dedup, Extras, Growth};
 
@@ -226,7 +227,8 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::Cancel => Body::Cancel(f.job("id")),
         Op::Update => Body::Update { job: f.job("id"), data: f.raw("data") },
         Op::ChangePriority => {
-            Body::ChangePriority { job: f.job("id"), priority: f.integer("priority") as i32 }
+            let (job, priority) = (f.job("id"), f.integer("priority") as i32);
+            Body::ChangePriority { job, priority, lifo: f.flag_or_none("lifo") }
         }
         Op::Promote => Body::Promote(f.job("id")),
         Op::MoveToDelayed => {
@@ -271,20 +273,35 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             limit: f.integer("limit") as u32,
         },
         Op::ListQueues => Body::ListQueues,
-        Op::Dlq => Body::Dlq { queue: f.text("queue"), count: f.integer("count") as u32 },
-        Op::RetryDlq => Body::RetryDlq {
-            queue: f.text("queue"),
-            job: f.job_or_none("jobId"),
-            count: f.integer_or_none("count"),
-        },
+        Op::Dlq => {
+            let (queue, count) = (f.text("queue"), f.integer("count") as u32);
+            let named = aside.rare.filter(|rare| rare.filter_is_named);
+            let filter = named.map(|rare| rare.filter.unwrap_or_default());
+            Body::Dlq { queue, count, filter }
+        }
+        Op::RetryDlq => {
+            let (queue, job) = (f.text("queue"), f.job_or_none("jobId"));
+            let filter = aside.rare.and_then(|rare| rare.filter);
+            if job.is_some() && filter.is_some() {
+                return Err("jobId and filter must not both be given".into());
+            }
+            Body::RetryDlq { queue, job, count: f.integer_or_none("count"), filter }
+        }
         Op::PurgeDlq => Body::PurgeDlq(f.text("queue")),
+        Op::GetDlqStats => Body::GetDlqStats(f.text("queue")),
+        Op::GetDlqConfig => Body::GetDlqConfig(f.text("queue")),
+        Op::GetStallConfig => Body::GetStallConfig(f.text("queue")),
+        Op::SetDlqConfig | Op::SetStallConfig => {
+            let patch = aside.rare.and_then(|rare| rare.patch);
+            Body::SetRule { queue: f.text("queue"), patch: patch.ok_or("config is required")? }
+        }
         Op::RetryCompleted => {
             let (queue, job) = (f.text("queue"), f.job_or_none("id"));
             let (count, until_ms) = (f.integer_or_none("count"), f.integer_or_none("timestamp"));
             Body::RetryCompleted { queue, job, count, until_ms }
         }
         Op::RemoveDlqJob => Body::RemoveDlqJob { queue: f.text("queue"), job: f.job("jobId") },
-        Op::Cron => Body::Cron(take_cron(f)?),
+        Op::Cron => Body::Cron(take_cron(f, &mut aside)?),
         Op::CronDelete => Body::CronDelete(f.text("name")),
         Op::CronGet => Body::CronGet(f.text("name")),
         Op::CronList => Body::CronList,
@@ -482,7 +499,7 @@ fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {
     Ok(Batch::new(ids, tokens, results).with(flags, integers))
 }
 
-fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
+fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Cron<'a>, Complaint> {
     let (name, queue, data) = (f.text("name"), f.text("queue"), f.raw("data"));
     let every = match (f.text_or_none("schedule"), f.integer_or_none("repeatEvery")) {
         (Some(expression), None) => Cadence::Expression(expression),
@@ -494,6 +511,25 @@ fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
     };
     let (priority, runs_max) = (f.integer("priority") as i32, f.integer_or_none("maxLimit"));
     let (timezone, job_name) = (f.text_or_none("timezone"), f.text_or_none("jobName"));
-    let job = job_name.map(|name| Box::new(NewJob { name: Some(name), ..NewJob::default() }));
-    Ok(Cron { name, queue, data, every, priority, runs_max, timezone, job })
+    let unique_key = f.text_or_none("uniqueKey");
+    let dedup = if f.aside("dedup") { aside.dedup.take() } else { None };
+    let dedup = dedup.filter(|dedup| *dedup != Dedup::default());
+    let rules = CronRules {
+        immediately: f.flag("immediately"),
+        skip_if_no_worker: f.flag("skipIfNoWorker"),
+        catch_up: f.flag_or_none("skipMissedOnRestart") == Some(false),
+        prevent_overlap: f.flag("preventOverlap"),
+    };
+    let job = aside.rare.as_deref_mut().and_then(|rare| rare.job.take());
+    // Without a key there is nothing that the other fields could be about.
+    let dedup = dedup.filter(|_| unique_key.is_some() || rules.prevent_overlap);
+    let plain = job_name.is_none() && unique_key.is_none() && dedup.is_none();
+    let job = (job.is_some() || !plain).then(|| {
+        let mut job = NewJob { name: job_name, unique_key, ..job.unwrap_or_default() };
+        if dedup.is_some() {
+            job.extras.get_or_insert_default().dedup = dedup;
+        }
+        Box::new(job)
+    });
+    Ok(Cron { name, queue, data, every, priority, runs_max, timezone, job, rules })
 }

@@ -12,6 +12,7 @@ use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::msgpack::{Malformed, Number, Reader};
 use super::objects::{read_backoff, read_dedup, read_jobs, read_repeat};
+use super::settings::{Rare, read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
 
 /// The text for a client. Only made when something is wrong.
 pub(super) type Complaint = Box<str>;
@@ -51,6 +52,8 @@ pub(super) struct Aside<'a> {
     pub(super) flags: Vec<bool>,
     pub(super) integers: Vec<i64>,
     pub(super) stack: Stack<'a>,
+    /// What few commands bring.
+    pub(super) rare: Option<Box<Rare<'a>>>,
 }
 
 /// Fields of a table for which there is always room. Those behind are rare, and get theirs with the first.
@@ -126,10 +129,13 @@ impl<'a> Fields<'a> {
             reader.skip()?;
             return Ok(());
         };
+        let spec = &self.specs[index];
         if reader.absent()? {
+            if matches!(spec.kind, Kind::DlqFilter) {
+                aside.rare.get_or_insert_default().filter_is_named = true;
+            }
             return Ok(());
         }
-        let spec = &self.specs[index];
         if self.present & (1 << index) != 0 {
             return Err(spec.repeated());
         }
@@ -348,6 +354,10 @@ fn read_value<'a>(
         Kind::Backoff => read_backoff(spec, reader, aside),
         Kind::Repeat => read_repeat(spec, reader, aside),
         Kind::Dedup => read_dedup(spec, reader, aside),
+        Kind::CronJob => read_cron_job(spec, reader, aside),
+        Kind::DlqConfig => read_dlq_config(spec, reader, aside),
+        Kind::StallConfig => read_stall_config(spec, reader, aside),
+        Kind::DlqFilter => read_dlq_filter(spec, reader, aside),
         Kind::Flags => {
             let count = batch(spec, reader)?;
             aside.flags = Vec::with_capacity(count);

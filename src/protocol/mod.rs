@@ -13,6 +13,7 @@ pub mod json;
 pub mod msgpack;
 mod objects;
 pub mod reply;
+mod settings;
 pub mod sse;
 mod stack;
 pub mod step;

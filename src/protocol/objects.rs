@@ -17,7 +17,7 @@ use super::msgpack::Reader;
 
 /// Reads an object within a field into `fields`; `false` if another type stands here.
 #[inline]
-fn object<'a>(
+pub(super) fn object<'a>(
     fields: &mut Fields<'a>,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -33,7 +33,7 @@ fn object<'a>(
 
 /// Puts the name of the field that holds an object in front of what is wrong inside it.
 #[cold]
-fn inside(path: &str, complaint: &str) -> Complaint {
+pub(super) fn inside(path: &str, complaint: &str) -> Complaint {
     if complaint.starts_with("Invalid frame") {
         return complaint.into();
     }

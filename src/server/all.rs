@@ -74,7 +74,12 @@ impl Core {
             }
             _ => Census::default(),
         };
-        let batch = self.post.tell(usize::from(step.shard));
+        let dest = usize::from(step.shard);
+        // Whether it is ready tells nothing of any job, and must be told when nothing can be recorded.
+        let batch = match question {
+            Question::Ready => self.post.ask(dest),
+            _ => self.post.tell(dest),
+        };
         let start = batch.bytes.len();
         let mut count = 0;
         match question {

@@ -21,6 +21,7 @@ use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
 };
+use super::strain::PutOff;
 use super::streams::Streams;
 use super::task::Tasks;
 use super::webhooks::Webhooks;
@@ -95,6 +96,10 @@ pub struct Core {
     pub(super) rates: Rates,
     pub(super) durations: Durations,
     pub(super) reclaim: Reclaim,
+    /// Whether there is no room for what is to be written, which has been said.
+    pub(super) exhausted: bool,
+    /// Mail that waits for room in the log.
+    pub(super) put_off: PutOff,
     pub(super) cuts: Cuts,
     pub(super) http: Desk,
     /// Frames and messages that are not there yet.
@@ -107,6 +112,8 @@ pub struct Core {
     pub(super) net: Counters,
     /// Connections with new output in this turn.
     pub(super) touched: Vec<ConnId>,
+    /// Output that tells nothing of any job, and how far it goes: it waits for no record.
+    pub(super) unrecorded: Vec<(ConnId, u64)>,
     /// Connections to close once their output of this turn is released.
     pub(super) finishing: Vec<ConnId>,
     /// Connections whose waiting input may go on.
@@ -178,6 +185,8 @@ impl Core {
             rates: Rates::default(),
             durations: Durations::default(),
             reclaim: Reclaim::default(),
+            exhausted: false,
+            put_off: PutOff::default(),
             cuts: Cuts::default(),
             http,
             frames: Partials::new(FRAMES_BYTES_MAX),
@@ -187,6 +196,7 @@ impl Core {
             scratch: Scratch::default(),
             net: Counters::default(),
             touched: Vec::new(),
+            unrecorded: Vec::new(),
             finishing: Vec::new(),
             unblocked: Vec::new(),
             leaving: Leaving::default(),
@@ -211,17 +221,18 @@ impl Core {
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()
             || !self.deaf.is_empty()
-            || self.saturated && !self.is_disk_behind()
+            || self.saturated && !self.is_disk_behind() && !self.engine.book.1.strained
+            || !self.put_off.is_empty() && !self.engine.book.1.strained
     }
 
     fn is_disk_behind(&self) -> bool {
         self.engine.book.0.unwritten_bytes() > self.unwritten_bytes_max
     }
 
-    /// Looks how far the disk is behind. Once it has caught up, everybody goes on.
+    /// Looks how far the disk is behind, and whether there is room. Once there is, everybody goes on.
     pub fn note_saturation(&mut self) {
         let was = self.saturated;
-        self.saturated = self.is_disk_behind();
+        self.saturated = self.is_strained() || self.is_disk_behind();
         if was && !self.saturated {
             let blocked = self.sessions.iter().filter(|session| session.blocked);
             self.unblocked.extend(blocked.map(|session| session.conn));
@@ -309,8 +320,8 @@ impl Core {
     fn handle_frames(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> usize {
         let mut left = bytes;
         loop {
+            let busy = self.is_busy();
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            let busy = self.stopping || self.saturated;
             session.choked = conns.unsent(conn) > CHOKING_BYTES;
             session.blocked = session.in_flight >= IN_FLIGHT_MAX
                 || session.choked
@@ -425,6 +436,7 @@ impl Core {
 
     pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId) {
         self.workers.leave(client);
+        self.tell_attendance();
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
     }
 
@@ -450,7 +462,7 @@ impl Core {
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.follow_up(conns);
-        let next_ms = next_ms.min(self.end_patience(conns));
+        let next_ms = next_ms.min(self.yield_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
@@ -458,7 +470,7 @@ impl Core {
     }
 
     /// What a command or the time has brought about goes where it belongs.
-    fn follow_up(&mut self, conns: &mut Connections) {
+    pub(super) fn follow_up(&mut self, conns: &mut Connections) {
         self.trigger_webhooks();
         self.tell_events();
         self.answer_parked(conns);

@@ -108,6 +108,9 @@ impl Core {
             | Body::RetryCompleted { .. }
             | Body::PromoteJobs { .. }
             | Body::PurgeDlq(_)
+            | Body::GetDlqStats(_)
+            | Body::SetRule { .. }
+            | Body::Dlq { filter: Some(_), .. }
             | Body::Drain(_)
             | Body::Clean { .. }
             | Body::Obliterate(_) => self.do_chore(conns, asked, body),
@@ -318,12 +321,22 @@ impl Core {
 
     fn limit(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, limit: Limit) {
         self.apply(conns, Self::caller(&asked), &Command::Limit { queue, limit });
-        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+        self.answer_on_setting(conns, asked);
     }
 
     fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
         self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
-        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+        self.answer_on_setting(conns, asked);
+    }
+
+    fn answer_on_setting(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        match self.own_reply() {
+            Some(Reply::Refused { refusal, .. }) => {
+                let text = refusal_text(refusal, JobRef::Custom(""));
+                self.refuse(conns, asked.origin, asked.req_id, &text);
+            }
+            _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
+        }
     }
 }
 

@@ -126,8 +126,8 @@ impl Core {
         ];
         let troubles = [
             (self.stopping, Trouble::Stopping),
-            (self.saturated, Trouble::DiskBehind),
-            (self.engine.book.is_full(), Trouble::DiskFull),
+            (self.saturated && !self.engine.book.1.strained, Trouble::DiskBehind),
+            (self.engine.book.is_full(&self.engine.shard.upkeep()), Trouble::DiskFull),
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
         let objects = objects.map(|count| count as u64);

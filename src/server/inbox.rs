@@ -10,14 +10,33 @@ use corq_shards::command::Command;
 impl Core {
     /// Reads one batch. True if there was one.
     pub fn read_mail(&mut self, conns: &mut Connections) -> bool {
-        let Some(mut batch) = self.post.receive() else { return false };
+        let Some(batch) = self.post.receive() else { return false };
+        let others_wait = !self.put_off.is_empty();
+        if let Some(rest) = self.read_batch(conns, batch, others_wait) {
+            self.put_off.push_back(rest);
+        }
+        true
+    }
+
+    /// Reads a batch; what of it has to wait is returned.
+    pub(super) fn read_batch(
+        &mut self,
+        conns: &mut Connections,
+        mut batch: Batch,
+        others_wait: bool,
+    ) -> Option<Batch> {
+        let mut rest = Vec::new();
         for message in std::mem::take(&mut batch.messages) {
             match message {
                 Message::Adopt(moved) => self.adopt(conns, *moved),
+                message if self.puts_off(&message, others_wait || !rest.is_empty()) => {
+                    rest.push(message);
+                }
                 message => self.read_message(conns, &batch, &message),
             }
         }
-        true
+        batch.messages = rest;
+        (!batch.messages.is_empty()).then_some(batch)
     }
 
     fn read_message(&mut self, conns: &mut Connections, batch: &Batch, message: &Message) {
@@ -48,6 +67,10 @@ impl Core {
             Message::Unclaim { name } => self.unclaimed(batch.text(name)),
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);
+            }
+            Message::Attend { queue, came } => {
+                let command = Command::Attend { queue: batch.text(queue), came: *came };
+                self.apply(conns, Caller::default(), &command);
             }
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),

@@ -8,7 +8,7 @@ use corq_shards::extras::Extras;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::notes::Notes;
 use corq_shards::query::JobView;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::record::{Buried, Pushed, Record};
 
 /// The id of a job as its clients know it.
 pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
@@ -114,6 +114,14 @@ pub fn write_job(
 pub fn pushed_of(record: &[u8]) -> Result<Pushed<'_>, Absent> {
     let record = Record::decode_original(record).ok();
     record.and_then(Record::into_pushed).ok_or(Absent::Damaged)
+}
+
+/// The failure, in the record that holds it.
+pub fn buried_of(record: &[u8]) -> Result<Buried<'_>, Absent> {
+    match Record::decode_original(record) {
+        Ok(Record::Buried(buried)) => Ok(buried),
+        _ => Err(Absent::Damaged),
+    }
 }
 
 /// A map that counts its entries as they are written.
@@ -290,10 +298,7 @@ fn write_end(
         fields.key("returnvalue").raw_or_nil(result);
         return Ok(());
     }
-    let record = Record::decode_original(records.record(&outcome.stored)?);
-    let Ok(Record::Buried(buried)) = record else {
-        return Err(Absent::Damaged);
-    };
+    let buried = buried_of(records.record(&outcome.stored)?)?;
     fields.text("failedReason", buried.error);
     fields.uint("failedAt", outcome.finished_at_ms);
     let writer = fields.key("stacktrace");

@@ -144,6 +144,13 @@ pub enum Message {
         /// From now on, or no longer.
         known: bool,
     },
+    /// A worker has registered that works on a queue of the receiver, or has gone.
+    Attend {
+        /// The queue.
+        queue: Span,
+        /// Whether it has come.
+        came: bool,
+    },
     /// Asks the directory which jobs bear custom ids.
     Resolve {
         /// Who waits.

@@ -6,6 +6,7 @@
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! limited  what limits a queue and what it has done
+//! letters  dead letters, and the rules of queues
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
@@ -14,6 +15,7 @@
 //! needs    what jobs of a push depend on
 //! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
+//! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! partial  what requests take in memory before they are whole
@@ -42,12 +44,15 @@ mod engine;
 mod events;
 mod execute;
 mod figures;
+#[cfg(test)]
+mod full_life;
 mod here;
 mod hole;
 mod http;
 mod inbox;
 mod job_map;
 mod lane;
+mod letters;
 mod limited;
 mod list;
 mod many;
@@ -66,10 +71,12 @@ mod reclaim;
 mod recover;
 mod reshard;
 mod respond;
+mod room;
 mod route;
 mod session;
 mod show;
 mod start;
+mod strain;
 mod streams;
 mod task;
 mod triggers;

@@ -9,7 +9,7 @@ use super::hole::{Then, Waiting};
 use super::job_map::write_id;
 use super::list::states_of;
 use super::message::Origin;
-use super::show::Show;
+use super::show::{Show, Wanted};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;
@@ -46,7 +46,9 @@ impl Core {
             Body::GetCountsPerPriority(queue) => self.priority_counts(conns, asked, queue),
             Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
             Body::GetState(job) => self.get_state(conns, asked, body, *job),
-            Body::Dlq { queue, count } => self.dead_letters(conns, asked, queue, *count),
+            Body::Dlq { queue, count, .. } => self.dead_letters(conns, asked, queue, *count),
+            Body::GetDlqConfig(queue) => self.dlq_config(conns, asked, queue),
+            Body::GetStallConfig(queue) => self.stall_config(conns, asked, queue),
             Body::GetJobCounts(queue) => self.job_counts(conns, asked, queue),
             Body::GetDeduplicationJobId { queue, key } => {
                 let holder = self.engine.shard.holder_of(self.now_ms, queue, key);
@@ -154,14 +156,8 @@ impl Core {
             return;
         }
         let jobs = asked.id_of(job).into_iter().collect();
-        let show = Show { req_id: asked.req_id.map(Into::into), jobs, many: false };
-        self.show(conns, asked.origin, show, Vec::new());
-    }
-
-    fn dead_letters(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, count: u32) {
-        let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
-        let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
-        let show = Show { req_id: asked.req_id.map(Into::into), jobs, many: true };
+        let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Job);
+        let show = Show { req_id, jobs, wanted };
         self.show(conns, asked.origin, show, Vec::new());
     }
 

@@ -216,7 +216,7 @@ impl Change<'_> {
                 let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
                 let (log, _) = Log::open(&config, disk, nothing)
                     .map_err(|error| failed(format!("new shard {shard}"), error))?;
-                Ok(Book(log))
+                Ok(Book::new(log))
             })
             .collect()
     }

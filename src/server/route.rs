@@ -111,6 +111,10 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::SetConcurrency { queue, .. }
         | Body::ClearConcurrency(queue)
         | Body::PurgeDlq(queue)
+        | Body::GetDlqStats(queue)
+        | Body::SetRule { queue, .. }
+        | Body::GetDlqConfig(queue)
+        | Body::GetStallConfig(queue)
         | Body::Drain(queue)
         | Body::Clean { queue, .. }
         | Body::Obliterate(queue)

@@ -337,7 +337,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     })
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
     reactor.watch(seed.endpoint.alarm());
-    let engine = Engine { shard, book: Book(log) };
+    let engine = Engine { shard, book: Book::new(log) };
     let post = Post::new(seed.endpoint, shards);
     let fittings = Fittings {
         slots: common.slots.clone(),

@@ -182,6 +182,7 @@ impl Turn {
         self.core.note_rates();
         self.take_events()?;
         self.core.note_saturation();
+        self.core.read_put_off(&mut self.reactor.conns);
         let mut mail_left = BATCHES_PER_TURN;
         while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
             mail_left -= 1;
@@ -198,6 +199,7 @@ impl Turn {
         while self.take_cold_reads() {
             self.flush_log()?;
         }
+        self.core.note_exhaustion();
         self.hold_back();
         self.release();
         let stuck = self.core.post.flush();
@@ -285,6 +287,7 @@ impl Turn {
         let done = core.engine.shard.totals();
         let of_turn = done - std::mem::replace(&mut self.done, done);
         let log = &core.engine.book.0;
+        core.unrecorded.drain(..).for_each(|(conn, upto)| conns.allow(conn, upto));
         if self.held.is_empty() && log.released() >= log.head() {
             // Nothing to wait for, which is the rule with `written`: no need to keep anything.
             core.touched.drain(..).for_each(|conn| conns.allow(conn, conns.appended(conn)));

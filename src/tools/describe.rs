@@ -8,9 +8,10 @@ use corq_shards::command::{Limit, NewJob, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
 use corq_shards::extras::{Extras, Growth};
 use corq_shards::id::JobId;
-use corq_shards::job::{Stored, flags};
+use corq_shards::job::{State, Stored, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
+use corq_shards::rules::Rule;
 use corq_shards::webhook_record::WebhookAdded;
 use corq_shards::wire::Malformed;
 
@@ -59,6 +60,7 @@ pub fn queue_of<'a>(record: &'a Record<'_>) -> Option<&'a str> {
     match record {
         Record::Pushed(pushed) => Some(pushed.queue),
         Record::Limited { queue, .. }
+        | Record::Ruled { queue, .. }
         | Record::Paused { queue, .. }
         | Record::Kept(Kept::Evicted { queue, .. }) => Some(queue),
         Record::CronSet(set) => Some(set.queue),
@@ -97,6 +99,7 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         Record::Kept(Kept::Job(kept)) => vec![kept.pushed.id],
         Record::Kept(Kept::Moved(moved)) => vec![moved.id],
         Record::Limited { .. }
+        | Record::Ruled { .. }
         | Record::Paused { .. }
         | Record::CronSet(_)
         | Record::CronMissed { .. }
@@ -197,7 +200,7 @@ impl<'o> Pen<'o> {
             Record::Stalled { id } | Record::Released { id } | Record::Removed { id } => {
                 self.id("id", *id);
             }
-            Record::Revived { id, run_at_ms } => {
+            Record::Revived { id, run_at_ms, .. } => {
                 self.id("id", *id);
                 self.uint("runAt", *run_at_ms);
             }
@@ -212,6 +215,10 @@ impl<'o> Pen<'o> {
                     self.uint("duration", u64::from(rate.span_ms));
                     self.some_uint("until", Some(rate.until_ms).filter(|&until_ms| until_ms > 0));
                 }
+            }
+            Record::Ruled { queue, rule } => {
+                self.text("queue", queue);
+                self.rule(rule);
             }
             Record::Paused { queue, paused } => {
                 self.text("queue", queue);
@@ -240,6 +247,24 @@ impl<'o> Pen<'o> {
             Record::WebhookAdded(added) => self.webhook(added),
             Record::WebhookRemoved { id } => self.id("id", JobId(*id)),
             Record::Kept(kept) => self.kept(kept),
+        }
+    }
+
+    fn rule(&mut self, rule: &Rule) {
+        match rule {
+            Rule::Dlq(rule) => {
+                self.key("autoRetry").bool(rule.auto_retry);
+                self.uint("autoRetryInterval", rule.retry_interval_ms);
+                self.uint("maxAutoRetries", u64::from(rule.retries_max));
+                self.some_uint("maxAge", rule.age_max_ms);
+                self.some_uint("maxEntries", rule.entries_max.map(u64::from));
+            }
+            Rule::Stall(rule) => {
+                self.key("enabled").bool(rule.enabled);
+                self.some_uint("stallInterval", rule.interval_ms.map(u64::from));
+                self.uint("maxStalls", u64::from(rule.stalls_max));
+                self.uint("gracePeriod", u64::from(rule.grace_ms));
+            }
         }
     }
 
@@ -334,6 +359,7 @@ impl<'o> Pen<'o> {
         self.uint("startedAt", buried.started_at_ms);
         self.uint("attempts", u64::from(buried.attempts));
         self.uint("stalls", u64::from(buried.stalls));
+        self.text("cause", buried.cause.name());
         let Stack { lines, texts } = buried.stack;
         if lines > 0 {
             let writer = self.key("stacktrace");
@@ -346,8 +372,11 @@ impl<'o> Pen<'o> {
     fn changed(&mut self, changed: &Changed<'_>) {
         self.id("id", changed.id());
         match changed {
-            Changed::Prioritized { priority, .. } => {
+            Changed::Prioritized { priority, lifo, .. } => {
                 self.key("priority").int(i64::from(*priority));
+                if let Some(lifo) = lifo {
+                    self.key("lifo").bool(*lifo);
+                }
             }
             Changed::Promoted { at_ms, .. } => self.uint("at", *at_ms),
             Changed::Flagged { flag, .. } => {
@@ -385,6 +414,10 @@ impl<'o> Pen<'o> {
         self.uint("executions", set.executions);
         self.uint("version", set.version);
         self.uint("nextRun", set.next_run_ms);
+        self.flag("immediately", set.rules.immediately);
+        self.flag("skipIfNoWorker", set.rules.skip_if_no_worker);
+        self.flag("catchesUp", set.rules.catch_up);
+        self.flag("preventOverlap", set.rules.prevent_overlap);
         if !set.template.is_empty() {
             self.nested("job", |pen| pen.asked(&set.job()));
         }
@@ -451,6 +484,9 @@ impl<'o> Pen<'o> {
                 self.uint("at", outcome.finished_at_ms);
                 self.uint("startedAt", outcome.started_at_ms);
                 self.uint("order", outcome.order);
+                if *state == State::Failed {
+                    self.text("cause", outcome.cause.name());
+                }
                 self.stored("outcome", &outcome.stored);
             }
         }
@@ -464,6 +500,10 @@ impl<'o> Pen<'o> {
                     self.stored("message", message);
                 }
                 self.uint("logLines", notes.logs.iter().count() as u64);
+            }
+            if let Some(before) = rare.redelivered {
+                self.uint("redelivered", u64::from(before.times));
+                self.uint("redeliveredAt", before.last_at_ms);
             }
             if let Some((due_ms, continued)) = rare.run {
                 self.uint("due", due_ms);

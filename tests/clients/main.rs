@@ -1,4 +1,4 @@
-//! Other people's clients of this protocol, unmodified, against the real server: the crate
+//! Our own client (`ours`), and other people's clients of this protocol, unmodified, against the real server: the crate
 //! `bunqueue-client` here, the package of the same name for Python in `python/`, the one of npm at its last
 //! releases for version 2 and 3 of the protocol in `bun/`, WebSocket and SSE clients in `streams`, a browser, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
 //! the metrics. The fear: a server that only our own
@@ -14,6 +14,7 @@ mod secure;
 mod browser;
 mod bun;
 mod openapi;
+mod ours;
 mod promtool;
 mod python;
 mod streams;
@@ -381,6 +382,25 @@ fn schedules_bring_jobs_on_their_cadence() {
     assert!(queue.get_job_scheduler("rust-tick").unwrap().is_some());
     queue.remove_job_scheduler("rust-tick").unwrap();
     assert!(queue.get_job_scheduler("rust-tick").unwrap().is_none());
+    // At once, and with what its jobs are pushed with.
+    let repeat = SchedulerRepeat {
+        pattern: Some("0 0 1 1 *".into()),
+        immediately: true,
+        ..Default::default()
+    };
+    let options = JobOptions { attempts: Some(7), ..Default::default() };
+    let template = SchedulerTemplate { name: Some("once".into()), options, ..Default::default() };
+    queue.upsert_job_scheduler("rust-once", repeat, template).unwrap();
+    let job = until("the run at once", || {
+        queue
+            .get_jobs(Value::from("waiting"), 0, 10)
+            .ok()?
+            .into_iter()
+            .find(|job| job.name() == "once")
+    });
+    let most = job.raw().iter().find(|(key, _)| key.as_str() == Some("maxAttempts"));
+    assert_eq!(most.and_then(|(_, most)| most.as_i64()), Some(7));
+    queue.remove_job_scheduler("rust-once").unwrap();
 }
 
 #[test]

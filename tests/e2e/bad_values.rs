@@ -2,7 +2,10 @@
 //! there are, and who judges the answers, is not known here.
 
 use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX};
-use corq::api::spec::{BACKOFF_FIELDS, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS};
+use corq::api::spec::{
+    BACKOFF_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS, FieldSpec,
+    JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
+};
 use rmpv::Value;
 
 /// One value as it stands on the wire.
@@ -106,7 +109,12 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         Kind::Number { .. } => matches!(of_type, "integer" | "fraction"),
         Kind::Flag => of_type == "flag",
         Kind::Backoff => matches!(of_type, "integer" | "map"),
-        Kind::Repeat | Kind::Dedup => of_type == "map",
+        Kind::Repeat
+        | Kind::Dedup
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter => of_type == "map",
     }
 }
 
@@ -170,6 +178,10 @@ fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
         Kind::Backoff => BACKOFF_FIELDS,
         Kind::Repeat => REPEAT_FIELDS,
         Kind::Dedup => DEDUP_FIELDS,
+        Kind::CronJob => CRON_JOB_FIELDS,
+        Kind::DlqConfig => DLQ_CONFIG_FIELDS,
+        Kind::StallConfig => STALL_CONFIG_FIELDS,
+        Kind::DlqFilter => DLQ_FILTER_FIELDS,
         _ => &[],
     }
 }
@@ -315,7 +327,13 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             wrong.extend(outside_of(right_outside.map(|it| pack(&it.into())).to_vec()));
             wrong
         }
-        Kind::Flag | Kind::Repeat | Kind::Dedup => Vec::new(),
+        Kind::Flag
+        | Kind::Repeat
+        | Kind::Dedup
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter => Vec::new(),
     }
 }
 
@@ -372,7 +390,12 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
         Kind::Integers { min, max } => {
             numbers(*min, *max).into_iter().map(|number| list(&[number])).collect()
         }
-        Kind::Repeat | Kind::Dedup => inner_fields(&field.kind)
+        Kind::Repeat
+        | Kind::Dedup
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter => inner_fields(&field.kind)
             .iter()
             .flat_map(|inner| right(inner).into_iter().map(|value| (inner.name, value)))
             .map(|(name, value)| holding(&field.kind, name, value))

@@ -6,11 +6,6 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../support/tls.rs"]
-mod secure;
-
 mod auth;
 mod bad_input;
 mod bad_values;
@@ -20,6 +15,7 @@ mod cron;
 mod dependency;
 mod events;
 mod finish;
+mod full;
 mod handling;
 mod hostile;
 mod http_auth;
@@ -46,6 +42,7 @@ mod restart;
 mod retry;
 mod rows;
 mod rules;
+mod secure;
 mod session;
 mod settings;
 mod sockets;
@@ -53,13 +50,18 @@ mod space;
 mod starting;
 mod streams;
 mod subscriptions;
+mod support;
 mod timing;
 mod tls;
 mod tls_hostile;
+mod upkeep;
 mod waits;
 mod webhooks;
 mod websocket;
 mod workers;
+
+#[path = "../support/tls.rs"]
+
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -7,6 +7,7 @@ use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
 use corq_shards::command::Token;
 use corq_shards::command::{NewJob, Stack};
+use corq_shards::cron_record::CronRules;
 use corq_shards::id::JobId;
 use rmpv::Value;
 
@@ -60,7 +61,7 @@ GetCountsPerPriority queue!
 Count queue!
 Cancel id!
 Update id! data!
-ChangePriority id! priority![-1000000..1000000]
+ChangePriority id! priority![-1000000..1000000] lifo
 Promote id!
 MoveToDelayed id! delay![0..31536000000]
 Discard id!
@@ -80,13 +81,19 @@ Drain queue!
 Obliterate queue!
 Clean queue! grace![0..9007199254740991] state limit[0..1000000]=1000
 ListQueues
-Dlq queue! count[0..1000]=100
-RetryDlq queue! jobId count[0..9007199254740991]
+Dlq queue! count[0..1000]=100 filter
+RetryDlq queue! jobId count[0..9007199254740991] filter
 PurgeDlq queue!
+GetDlqStats queue!
+SetDlqConfig queue! config!
+GetDlqConfig queue!
+SetStallConfig queue! config!
+GetStallConfig queue!
 RetryCompleted queue! id count[0..9007199254740991] timestamp[0..9007199254740991]
 RemoveDlqJob queue! jobId!
 Cron name! queue! data! schedule repeatEvery[1..9007199254740991] priority[-1000000..1000000]=0 \
-maxLimit[1..9007199254740991] timezone jobName
+maxLimit[1..9007199254740991] timezone jobName uniqueKey dedup immediately skipIfNoWorker \
+skipMissedOnRestart preventOverlap jobOptions
 CronDelete name!
 CronGet name!
 CronList
@@ -136,7 +143,7 @@ Auth token!
 
 #[test]
 fn commands_on_one_queue_carry_its_name() {
-    let expected: [(&str, Body<'_>); 12] = [
+    let expected: [(&str, Body<'_>); 15] = [
         ("GetJobCounts", Body::GetJobCounts("q")),
         ("GetCountsPerPriority", Body::GetCountsPerPriority("q")),
         ("Count", Body::Count("q")),
@@ -148,7 +155,10 @@ fn commands_on_one_queue_carry_its_name() {
         ("PurgeDlq", Body::PurgeDlq("q")),
         ("RateLimitClear", Body::RateLimitClear("q")),
         ("ClearConcurrency", Body::ClearConcurrency("q")),
-        ("Dlq", Body::Dlq { queue: "q", count: 100 }),
+        ("Dlq", Body::Dlq { queue: "q", count: 100, filter: None }),
+        ("GetDlqStats", Body::GetDlqStats("q")),
+        ("GetDlqConfig", Body::GetDlqConfig("q")),
+        ("GetStallConfig", Body::GetStallConfig("q")),
     ];
     for (name, body) in expected {
         means(name, &[("queue", "q".into())], &body);
@@ -367,7 +377,12 @@ fn commands_with_numbers_carry_them() {
     means(
         "ChangePriority",
         &[id.clone(), ("priority", (-5).into())],
-        &Body::ChangePriority { job: JOB, priority: -5 },
+        &Body::ChangePriority { job: JOB, priority: -5, lifo: None },
+    );
+    means(
+        "ChangePriority",
+        &[id.clone(), ("priority", 1.into()), ("lifo", false.into())],
+        &Body::ChangePriority { job: JOB, priority: 1, lifo: Some(false) },
     );
     means(
         "MoveToDelayed",
@@ -387,7 +402,12 @@ fn commands_with_numbers_carry_them() {
     means(
         "RetryDlq",
         &[queue.clone(), ("jobId", "c".into()), ("count", 3.into())],
-        &Body::RetryDlq { queue: "q", job: Some(JobRef::Custom("c")), count: Some(3) },
+        &Body::RetryDlq {
+            queue: "q",
+            job: Some(JobRef::Custom("c")),
+            count: Some(3),
+            filter: None,
+        },
     );
     means(
         "RetryCompleted",
@@ -466,6 +486,7 @@ fn schedules_have_exactly_one_cadence() {
         runs_max: None,
         timezone: None,
         job: None,
+        rules: CronRules::default(),
     };
     let mut fields = base.to_vec();
     fields.push(("schedule", "0 3 * * *".into()));

@@ -10,6 +10,7 @@ use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
 use corq_shards::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
+use corq_shards::upkeep::Upkeep;
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 use std::collections::VecDeque;
 
@@ -28,6 +29,8 @@ pub struct Memory {
     pub kept: usize,
     /// Room is refused to what comes, and to what ends.
     pub full: (bool, bool),
+    /// Room is refused to what lasts and is no job.
+    pub no_asides: bool,
 }
 
 impl Journal for Memory {
@@ -44,10 +47,13 @@ impl Journal for Memory {
     fn require_sync(&mut self) {
         self.syncs += 1;
     }
-    fn takes_more(&mut self, bytes: u64) -> bool {
+    fn takes_more(&mut self, bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         !self.full.0 || bytes == 0
     }
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        !self.full.1 && !self.no_asides
+    }
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         !self.full.1
     }
 }

@@ -230,7 +230,7 @@ impl Core {
     }
 
     fn read_on(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
-        let busy = self.stopping || self.saturated;
+        let busy = self.is_busy();
         let Some(session) = self.sessions.get(conn) else { return Progress::Over };
         if session.dialogue.over {
             return Progress::Over;

@@ -304,6 +304,114 @@ const promises = {
     await jobs.obliterateAsync();
   },
 
+  async 'settings of a queue are merged and kept'() {
+    const jobs = queue('bun-settings');
+    const before = await jobs.getStallConfigAsync();
+    assert.deepEqual(before, { enabled: true, stallInterval: 30000, maxStalls: 3, gracePeriod: 5000 });
+    await jobs.setStallConfigAsync({ maxStalls: 5 });
+    await jobs.setStallConfigAsync({ stallInterval: 60000, gracePeriod: undefined });
+    assert.deepEqual(await jobs.getStallConfigAsync(), { ...before, maxStalls: 5, stallInterval: 60000 });
+    await jobs.setDlqConfigAsync({ autoRetry: true, maxAge: 3_600_000, maxEntries: 7 });
+    await jobs.setDlqConfigAsync({ maxAge: null, autoRetryInterval: 90_000 });
+    assert.deepEqual(await jobs.getDlqConfigAsync(), {
+      autoRetry: true,
+      autoRetryInterval: 90_000,
+      maxAutoRetries: 3,
+      maxAge: null,
+      maxEntries: 7,
+    });
+    await jobs.obliterateAsync();
+    assert.deepEqual(await jobs.getStallConfigAsync(), before);
+  },
+
+  async 'dead letters come back by themselves and make room for newer ones'() {
+    const jobs = queue('bun-letters');
+    await jobs.setDlqConfigAsync({
+      autoRetry: true,
+      autoRetryInterval: 100,
+      maxAutoRetries: 1,
+      maxEntries: 2,
+    });
+    const runs = {};
+    const busy = worker('bun-letters', async (job) => {
+      runs[job.data.n] = (runs[job.data.n] ?? 0) + 1;
+      throw new Error(`death ${job.data.n}`);
+    });
+    const ids = [];
+    for (let n = 0; n < 3; n++) {
+      ids.push((await jobs.add('dead', { n }, { attempts: 1 })).id);
+      await until('two deaths', async () => runs[n] === 2);
+    }
+    await until('the last one is buried', async () => (await jobs.getJobState(ids[2])) === 'failed');
+    await busy.close();
+    assert.equal((await counts(jobs)).failed, 2);
+    assert.equal(await jobs.getJobState(ids[0]), 'unknown');
+    if (!jobs.getDlqAsync) return;
+    const entries = await jobs.getDlqAsync();
+    assert.deepEqual(entries.map(({ job }) => job.id), ids.slice(1));
+    for (const entry of entries) {
+      assert.equal(entry.job.name, 'dead');
+      assert.equal(entry.reason, 'max_attempts_exceeded');
+      assert.equal(entry.error, `death ${entry.job.data.n}`);
+      assert.equal(entry.attempts.length, 1);
+      assert.equal(entry.retryCount, 1);
+      assert.equal(typeof entry.lastRetryAt, 'number');
+      assert.deepEqual([entry.nextRetryAt, entry.expiresAt], [null, null]);
+    }
+    const one = await jobs.getDlqAsync({ offset: 1, limit: 1 });
+    assert.deepEqual(one.map(({ job }) => job.id), [ids[2]]);
+    assert.equal((await jobs.getDlqAsync({ reason: 'stalled' })).length, 0);
+    const stats = await jobs.getDlqStatsAsync();
+    assert.equal(stats.total, 2);
+    assert.equal(stats.byReason.max_attempts_exceeded, 2);
+    assert.deepEqual(stats.byQueue, { 'bun-letters': 2 });
+    assert.ok(stats.oldestEntry <= stats.newestEntry);
+    const filter = { reason: 'max_attempts_exceeded', olderThan: entries[0].enteredAt, limit: 1 };
+    assert.equal(await jobs.retryDlqByFilterAsync(filter), 1);
+    assert.equal(await jobs.getJobState(ids[1]), 'waiting');
+    await jobs.obliterateAsync();
+  },
+
+  async 'schedules take their options'() {
+    const jobs = queue('bun-options');
+    const template = {
+      name: 'tick',
+      data: { n: 1 },
+      opts: { attempts: 7, backoff: { type: 'fixed', delay: 5 }, removeOnFail: true, priority: 3 },
+    };
+    const at = { pattern: '0 0 1 1 *', immediately: true };
+    await jobs.upsertJobScheduler('bun-at-once', at, template);
+    const [first] = await until('the run at once', async () => {
+      const waiting = await jobs.getWaitingAsync(0, 10);
+      return waiting.length > 0 && waiting;
+    });
+    assert.equal(first.name, 'tick');
+    assert.equal(first.priority ?? first.opts?.priority ?? 3, 3);
+    await jobs.removeJobScheduler('bun-at-once');
+    await jobs.drainAsync();
+    const every = { every: 20, preventOverlap: true, skipIfNoWorker: true };
+    await jobs.upsertJobScheduler('bun-alone', every, { name: 'tock', data: {} });
+    await sleep(200);
+    assert.equal(await jobs.countAsync(), 0);
+    let [active, most, done] = [0, 0, 0];
+    const busy = worker(
+      'bun-options',
+      async () => {
+        active += 1;
+        most = Math.max(most, active);
+        await sleep(60);
+        active -= 1;
+        done += 1;
+      },
+      { concurrency: 5 },
+    );
+    await until('three runs', async () => done >= 3);
+    assert.equal(most, 1);
+    await jobs.removeJobScheduler('bun-alone');
+    await busy.close();
+    await jobs.obliterateAsync();
+  },
+
   async 'what a queue has done is counted by the minute'() {
     const jobs = queue('bun-measured');
     if (!jobs.getMetrics || !modern) return;

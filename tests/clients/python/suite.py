@@ -180,6 +180,69 @@ class Promises(unittest.TestCase):
         jobs.remove_job_scheduler("py-tick")
         self.assertIsNone(jobs.get_job_scheduler("py-tick"))
 
+    def test_schedules_take_their_options(self):
+        jobs = queue("py-options")
+        opts = {"attempts": 7, "remove_on_fail": True, "priority": 3}
+        template = {"name": "tick", "data": {"n": 1}, "opts": opts}
+        at_once = {"pattern": "0 0 1 1 *", "immediately": True, "skip_missed_on_restart": False}
+        jobs.upsert_job_scheduler("py-at-once", at_once, template)
+        until("the run at once", lambda: jobs.count() == 1)
+        self.assertEqual(jobs.get_waiting()[0].raw["maxAttempts"], 7)
+        shown = jobs.get_job_scheduler("py-at-once")
+        self.assertEqual(shown["jobOptions"], {"maxAttempts": 7, "removeOnFail": True})
+        self.assertEqual((shown["immediately"], shown["skipMissedOnRestart"]), (True, False))
+        jobs.remove_job_scheduler("py-at-once")
+        jobs.drain()
+        opts = {"deduplication": {"id": "py-key", "ttl": 60_000}}
+        every = {"every": 20, "prevent_overlap": True, "skip_if_no_worker": True}
+        jobs.upsert_job_scheduler("py-keyed", every, {"name": "tock", "opts": opts})
+        time.sleep(0.2)
+        self.assertEqual(jobs.count(), 0)
+        shown = jobs.get_job_scheduler("py-keyed")
+        self.assertEqual((shown["uniqueKey"], shown["dedup"]["ttl"]), ("py-key", 60_000))
+        lock = threading.Lock()
+        active, most, done = [0], [0], [0]
+
+        def process(job):
+            with lock:
+                active[0] += 1
+                most[0] = max(most[0], active[0])
+            time.sleep(0.06)
+            with lock:
+                active[0] -= 1
+                done[0] += 1
+
+        with worker("py-options", process, concurrency=5):
+            until("three runs", lambda: done[0] >= 3)
+        self.assertEqual(most[0], 1)
+        jobs.remove_job_scheduler("py-keyed")
+
+    def test_settings_of_a_queue_are_merged_and_act(self):
+        jobs = queue("py-settings")
+        stall = {"enabled": True, "stallInterval": 30_000, "maxStalls": 3, "gracePeriod": 5_000}
+        self.assertEqual(jobs.get_stall_config(), stall)
+        jobs.set_stall_config({"maxStalls": 5})
+        jobs.set_stall_config({"stallInterval": 60_000})
+        expected = {**stall, "maxStalls": 5, "stallInterval": 60_000}
+        self.assertEqual(jobs.get_stall_config(), expected)
+        jobs.set_dlq_config({"autoRetry": True, "autoRetryInterval": 50, "maxAutoRetries": 1})
+        jobs.set_dlq_config({"maxAge": 3_600_000, "maxEntries": 3})
+        config = jobs.get_dlq_config()
+        self.assertEqual((config["maxAge"], config["maxEntries"]), (3_600_000, 3))
+        self.assertTrue(config["autoRetry"])
+        runs = []
+
+        def process(job):
+            runs.append(job.id)
+            raise RuntimeError("no")
+
+        with worker("py-settings", process):
+            jobs.add("dead", {}, attempts=1)
+            until("two runs", lambda: len(runs) == 2)
+            until("its end", lambda: jobs.get_failed_count() == 1)
+        jobs.set_dlq_config({"maxAge": 100})
+        until("it is gone", lambda: jobs.count() == 0)
+
     def test_the_rate_and_the_number_of_jobs_at_a_time_are_limited(self):
         jobs = queue("py-limited")
         jobs.set_global_concurrency(1)
