@@ -93,6 +93,8 @@ pub struct Leaving {
     seat: usize,
     /// How many have been given away to be seated.
     seated: u64,
+    /// How many of them are still here.
+    passing: usize,
 }
 
 impl Leaving {
@@ -154,7 +156,7 @@ impl Core {
         let dest = self.leaving.seat;
         self.leaving.seat = (dest + 1) % self.slots.shards();
         if dest == self.me {
-            if !conns.settle(conn) {
+            if !conns.settle(conn, self.leaving.passing) {
                 self.sessions.close(conn);
             }
             return;
@@ -162,6 +164,7 @@ impl Core {
         if let Some(session) = self.sessions.get(conn) {
             let dest = dest as u16;
             session.habit = Habit { dest, leaving: true, seating: true, ..Habit::default() };
+            self.leaving.passing += 1;
             conns.give_away(conn);
         }
     }
@@ -171,6 +174,8 @@ impl Core {
         if let Some(session) = self.sessions.get(conn)
             && session.habit.leaving
         {
+            let passes = usize::from(session.habit.seating);
+            self.leaving.passing = self.leaving.passing.saturating_sub(passes);
             session.habit.settle();
             self.unblocked.push(conn);
         }
@@ -182,7 +187,10 @@ impl Core {
         // Whoever forgets a session closes its connection, which calls the move off.
         let Some(session) = self.sessions.close(conn) else { return };
         let dest = usize::from(session.habit.dest);
-        self.leaving.seated += u64::from(session.habit.seating);
+        if session.habit.seating {
+            self.leaving.seated += 1;
+            self.leaving.passing = self.leaving.passing.saturating_sub(1);
+        }
         let moved = Box::new(Moved { socket, session });
         self.post.ask(dest).messages.push(Message::Adopt(moved));
     }

@@ -156,9 +156,10 @@ impl Connections {
         Some(self.adopt(socket))
     }
 
-    /// Keeps one that was accepted for any shard, unless there are more than may be: then it is gone.
-    pub fn settle(&mut self, id: ConnId) -> bool {
-        let stays = self.len() <= self.most;
+    /// Keeps one that was accepted for any shard, unless there are more than may be beside those that only pass:
+    /// then it is gone.
+    pub fn settle(&mut self, id: ConnId, passing: usize) -> bool {
+        let stays = self.len() <= self.most + passing;
         if !stays {
             self.turned_away += 1;
             self.abort(id);
