@@ -60,6 +60,35 @@ pub enum Change<'a> {
     },
     /// Takes its deduplication key from it; answered with how many there were.
     FreeKey,
+    /// Gives it a child that is there already.
+    Adopt {
+        /// The child.
+        child: JobId,
+        /// As its client calls it.
+        name: &'a str,
+    },
+    /// Lets it wait for a child no longer; answered with how many it waited for.
+    LetGo {
+        /// The child.
+        child: JobId,
+        /// As its client calls it.
+        name: &'a str,
+    },
+    /// Gives it a parent, or takes that away.
+    Link {
+        /// The job as its record holds it, with the new payload.
+        job: &'a NewJob<'a>,
+        /// The parent, as its client calls it.
+        parent: Option<&'a str>,
+    },
+    /// Forgets it as its parent wishes, if it has not begun; answered with how many.
+    Abandon,
+    /// Takes it from its worker until its children have ended; answered with how many jobs wait now: none
+    /// if all have.
+    Block {
+        /// What the worker shows; needed by none.
+        token: Option<Token>,
+    },
     /// Forgets its log but for so many lines, the newest.
     CutLog(u32),
     /// Its worker tells how far it is, and that it is alive.
@@ -86,26 +115,42 @@ impl Change<'_> {
             Self::Update { .. } => Refusal::Ended,
             Self::Prioritize { .. } => Refusal::NotPending,
             Self::Promote => Refusal::NotDelayed,
-            Self::PutOff(_) | Self::Progress { .. } => Refusal::NotActive,
+            Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. } => Refusal::NotActive,
             Self::ToWait { .. } => Refusal::NotMovable,
             Self::Delay { .. } => Refusal::NotDelayable,
             Self::Discard
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
+            | Self::Adopt { .. }
+            | Self::LetGo { .. }
+            | Self::Link { .. }
+            | Self::Abandon
             | Self::Bin { .. } => Refusal::NotFound,
         }
     }
 
+    /// Whether it is about parents and children, and answered with a count.
+    fn is_of_kin(&self) -> bool {
+        matches!(
+            self,
+            Self::Adopt { .. }
+                | Self::LetGo { .. }
+                | Self::Link { .. }
+                | Self::Abandon
+                | Self::Block { .. }
+        )
+    }
+
     /// Whether it is only for a job that a worker holds.
     fn is_for_worker(&self) -> bool {
-        matches!(self, Self::PutOff(_) | Self::Progress { .. })
+        matches!(self, Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. })
     }
 
     /// The token that was shown, if one may be.
     fn token(&self) -> Option<Token> {
         match self {
-            Self::ToWait { token } | Self::Delay { token, .. } => *token,
+            Self::ToWait { token } | Self::Delay { token, .. } | Self::Block { token } => *token,
             _ => None,
         }
     }
@@ -113,7 +158,8 @@ impl Change<'_> {
     /// Length of the text that it adds; 0 for what must be possible with a full disk, too.
     fn text_bytes(&self) -> u64 {
         match self {
-            Self::Update { job } => job.bytes() + JOB_BYTES,
+            Self::Adopt { name, .. } => name.len() as u64 + JOB_BYTES,
+            Self::Update { job } | Self::Link { job, .. } => job.bytes() + JOB_BYTES,
             Self::Progress { message: Some(message), .. } | Self::Log { message, .. } => {
                 message.len() as u64 + JOB_BYTES
             }
@@ -128,9 +174,9 @@ impl Change<'_> {
                 matches!(state, State::Waiting | State::Delayed | State::WaitingChildren)
             }
             Self::Prioritize { .. } => matches!(state, State::Waiting | State::Delayed),
-            Self::Update { .. } => !state.is_end(),
+            Self::Update { .. } | Self::Adopt { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
-            Self::PutOff(_) | Self::Progress { .. } => state == State::Active,
+            Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. } => state == State::Active,
             Self::ToWait { .. } => {
                 !matches!(state, State::Completed | State::WaitingChildren | State::Vacant)
             }
@@ -141,6 +187,9 @@ impl Change<'_> {
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
+            | Self::LetGo { .. }
+            | Self::Link { .. }
+            | Self::Abandon
             | Self::Bin { .. } => true,
         }
     }
@@ -180,6 +229,13 @@ impl Shard {
                 Some(job) if matches!(change, Change::FreeKey) => {
                     Reply::Count(u64::from(self.free_key_of(now_ms, job, out)))
                 }
+                Some(job) if change.is_of_kin() => {
+                    let queue = self.jobs.slab[job].queue;
+                    let count = self.change_kin(now_ms, job, change, out);
+                    self.serve(now_ms, queue, out);
+                    Reply::Count(count)
+                }
+                None if matches!(change, Change::LetGo { .. } | Change::Abandon) => Reply::Count(0),
                 Some(job) => {
                     let queue = self.jobs.slab[job].queue;
                     self.change_one(now_ms, job, change, out);
@@ -249,8 +305,13 @@ impl Shard {
             }
             Change::CutLog(keep) => Changed::LogCut { id, keep },
             Change::FreeKey => Changed::KeyFreed { id },
-            // It has a way of its own.
-            Change::Bin { .. } => return,
+            // These have ways of their own.
+            Change::Bin { .. }
+            | Change::Adopt { .. }
+            | Change::LetGo { .. }
+            | Change::Link { .. }
+            | Change::Abandon
+            | Change::Block { .. } => return,
             Change::Prioritize { priority, lifo } => Changed::Prioritized { id, priority, lifo },
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
             Change::PutOff(delay_ms) | Change::Delay { delay_ms, .. } => {

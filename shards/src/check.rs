@@ -34,6 +34,10 @@ impl Shard {
         }
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
         facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
+        facts.extend(
+            self.remains.iter().map(|(id, left)| format!("remains of {:x}: {left:?}", id.0)),
+        );
+        facts.extend(self.flows.facts());
         facts.sort();
         facts
     }
@@ -140,6 +144,8 @@ impl Shard {
             return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
         }
         self.audit_dependencies()?;
+        self.remains.audit()?;
+        self.audit_flows()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
         self.audit_burials()?;
@@ -221,7 +227,8 @@ impl Shard {
         for index in self.jobs.indices() {
             let job = &self.jobs.slab[index];
             let unmet = self.jobs.options_of(index).map_or(0, |has| has.unmet.len());
-            if (job.state == State::WaitingChildren) != (unmet > 0) {
+            let freed = unmet > 0 && !self.is_blocked(index);
+            if (job.state == State::WaitingChildren) != (unmet > 0) && !freed {
                 return Err(format!("{:x} is {:?} with {unmet} unmet", job.id.0, job.state));
             }
         }

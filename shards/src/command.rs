@@ -7,12 +7,15 @@ use crate::change::Change;
 use crate::cron_record::CronRules;
 use crate::dependency::{Notice, Unmet};
 use crate::extras::Extras;
+use crate::flow::Fate;
 use crate::id::JobId;
 use crate::job::State;
+use crate::kin::{NewKin, Reported};
 use crate::limits::SPAN_MS_DEFAULT;
 use crate::rules::RulePatch;
 use crate::schedule::Plan;
 use crate::sift::{FailedFilter, SiftFor};
+use crate::unmets::{Dependency, Unmets};
 use crate::webhook::Triggers;
 use std::fmt;
 
@@ -68,6 +71,8 @@ pub struct NewJob<'a> {
     pub durable: bool,
     /// Rules of its own, if it has any.
     pub extras: Option<Box<Extras>>,
+    /// Its parent and its children, if it has any.
+    pub kin: Option<Box<NewKin<'a>>>,
 }
 
 impl NewJob<'_> {
@@ -77,7 +82,8 @@ impl NewJob<'_> {
         let names = text(self.name) + text(self.custom_id);
         let texts = names + text(self.unique_key) + text(self.group_id);
         let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
-        (self.data.len() + texts + lists) as u64
+        let kin = self.kin.as_deref().map_or(0, NewKin::encoded_len);
+        (self.data.len() + texts + lists + kin) as u64
     }
 }
 
@@ -104,7 +110,32 @@ impl Default for NewJob<'_> {
             remove_on_fail: false,
             durable: false,
             extras: None,
+            kin: None,
         }
+    }
+}
+
+impl NewJob<'_> {
+    /// Whether there is anything that it waits for.
+    pub fn waits(&self) -> bool {
+        !self.unmet.is_empty() || self.kin.as_deref().is_some_and(|kin| !kin.open.is_empty())
+    }
+
+    /// All that it waits for, children and others.
+    pub fn dependencies(&self) -> Unmets {
+        let open = self.kin.as_deref().map(|kin| kin.open).unwrap_or_default();
+        if self.unmet.is_empty() && open.is_empty() {
+            return Unmets::default();
+        }
+        let one = |child: bool| {
+            move |(id, name): (JobId, &str)| Dependency {
+                id,
+                name: (!name.is_empty()).then(|| name.into()),
+                child,
+            }
+        };
+        // Of a job that is given as both, the child counts.
+        Unmets::new(open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))).collect())
     }
 }
 
@@ -216,7 +247,7 @@ impl Stack<'_> {
 }
 
 /// Length of the MessagePack string at the front, its head included; `None` if there is none.
-fn text_len(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn text_len(bytes: &[u8]) -> Option<usize> {
     let (head, len) = match bytes {
         [head @ 0xa0..=0xbf, ..] => (1, usize::from(head & 0x1f)),
         [0xd9, len, ..] => (2, usize::from(*len)),
@@ -496,6 +527,20 @@ pub enum Command<'a> {
     },
     /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
     Notice(Notice),
+    /// Takes a part of a flow, which nobody sees before [`Command::Decide`].
+    Stage {
+        /// Records of kind [`crate::record::Record::Staged`].
+        records: &'a [&'a [u8]],
+    },
+    /// Says what becomes of a flow.
+    Decide {
+        /// The flow.
+        flow: JobId,
+        /// What becomes of it.
+        fate: Fate,
+    },
+    /// What another shard tells of the end of a child. Nobody waits for an answer.
+    Report(&'a Reported<'a>),
     /// The caller's connection is gone.
     Disconnect,
     /// The server stops: pulls that wait get their empty answer now.

@@ -6,6 +6,7 @@ use crate::dependency::Notice;
 use crate::event::Event;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::kin::Report;
 use crate::sift::FailedStats;
 use std::ops::Range;
 
@@ -132,6 +133,9 @@ pub struct Effects {
     pub cron_ends: Vec<Box<str>>,
     /// What the shards of other jobs have to learn, each as a [`crate::command::Command::Notice`].
     pub notices: Vec<Notice>,
+    /// What the shards of parents have to learn, each as a [`crate::command::Command::Report`]. The
+    /// payloads have to be fetched before the next command.
+    pub reports: Vec<Report>,
     /// What happened to which job, in order; nothing while nobody listens. As many as the jobs one call
     /// may touch, times the few steps it may take with each.
     pub events: Vec<Event>,
@@ -146,6 +150,7 @@ impl Effects {
         self.names.clear();
         self.cron_ends.clear();
         self.notices.clear();
+        self.reports.clear();
         self.events.clear();
     }
 }

@@ -142,11 +142,13 @@ impl Shard {
             self.queues[queue].done[0].count(now_ms);
             if self.has_next_run(job) {
                 self.complete_run(now_ms, job, ended, out);
+                self.write_remains(ack.job, ack.result, out);
                 continue;
             }
             let stored = out.journal.append(&Record::Completed(ended));
             self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
             self.complete(job, &ended, stored);
+            self.write_remains(ack.job, ack.result, out);
         }
         let reply = if late.is_empty() { Reply::Done } else { Reply::Late(late.into()) };
         out.effects.replies.push((caller.request, reply));
@@ -267,7 +269,9 @@ impl Shard {
         // Whoever waits for its end still learns why it failed, and a record has to hold that. One that
         // was completed is to be forgotten as one that failed.
         let was_completed = about.state == State::Completed;
-        if !removed || was_completed || about.has(flags::AWAITED) || self.is_listened_to() {
+        // So does its parent, if that wants to.
+        let is_told = about.has(flags::AWAITED) || self.policy_of(job).is_some();
+        if !removed || was_completed || is_told || self.is_listened_to() {
             let started_at_ms = match about.state {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),
@@ -283,6 +287,7 @@ impl Shard {
             let stored = out.journal.append(&Record::Buried(buried));
             self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
+            self.write_remains(id, error.as_bytes(), out);
             self.trim_failed(now_ms, queue, out);
         } else {
             out.journal.append(&Record::Removed { id });

@@ -4,16 +4,17 @@
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
 use crate::cause::Cause;
-use crate::dependency::Dependency;
 use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job_names::NameRef;
+use crate::kin::Kin;
 use crate::notes::Notes;
 use crate::record::Pushed;
 use crate::repeat::Series;
 use crate::share::ShareRef;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
+use crate::unmets::Unmets;
 use hashbrown::HashTable;
 
 /// Where a record lies in the log, and how much of its end is payload.
@@ -215,8 +216,8 @@ pub struct Options {
     pub timeout_ms: u32,
     /// Its progress and its log.
     pub notes: Option<Box<Notes>>,
-    /// What it waits for in [`State::WaitingChildren`].
-    pub unmet: Vec<Dependency>,
+    /// What it waits for in [`State::WaitingChildren`], and children that are still to end elsewhere.
+    pub unmet: Unmets,
     /// Its repetition.
     pub series: Option<Box<Series>>,
     /// Where the payload lies, if it is shared.
@@ -225,6 +226,8 @@ pub struct Options {
     pub name: Option<Box<str>>,
     /// Rules of its own.
     pub extras: Option<Box<Extras>>,
+    /// What it knows of its parent and its children.
+    pub kin: Option<Box<Kin>>,
     /// How often it left the dead-letter queue by itself.
     pub redelivered: Option<Redelivered>,
 }

@@ -8,6 +8,7 @@ use crate::command::{ClientId, Token};
 use crate::effect::{Ending, NameChange};
 use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};
 use crate::job_names::NameRef;
+use crate::kin::{End, Kin};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
 use crate::repeat::Series;
@@ -31,7 +32,7 @@ impl Shard {
             self.note_name(index, true);
         }
         let state = match given.delay_ms {
-            _ if !given.unmet.is_empty() => State::WaitingChildren,
+            _ if given.waits() => State::WaitingChildren,
             0 => State::Waiting,
             _ => State::Delayed,
         };
@@ -71,6 +72,7 @@ impl Shard {
             && given.unmet.is_empty()
             && given.repeat.is_none()
             && given.extras.is_none()
+            && given.kin.is_none()
             && name != NameRef::APART;
         if plain {
             return NONE;
@@ -84,10 +86,11 @@ impl Shard {
             expires_at_ms: given.ttl_ms.map_or(0, |ttl_ms| created_at_ms + ttl_ms),
             timeout_ms: given.timeout_ms.unwrap_or(0),
             notes: None,
-            unmet: given.unmet.dependencies(),
+            unmet: given.dependencies(),
             series: Series::of(pushed).map(Box::new),
             name: given.name.filter(|_| name == NameRef::APART).map(Into::into),
             extras: given.extras.clone(),
+            kin: given.kin.as_deref().map(|kin| Box::new(Kin::of(kin))),
             ..Options::default()
         })
     }
@@ -141,7 +144,9 @@ impl Shard {
     pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Completed(stored));
+        self.report_end(job, End::Completed, stored);
         self.tell_watchers(job, true);
         if self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE) || self.config.completed_max == 0 {
             self.forget(job, true);
@@ -175,7 +180,11 @@ impl Shard {
     pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Failed(stored));
+        if let Some(policy) = self.policy_of(job) {
+            self.report_end(job, End::Failed(policy), stored);
+        }
         let about = &mut self.jobs.slab[job];
         about.attempts = buried.attempts;
         about.stalls = buried.stalls;
@@ -228,6 +237,7 @@ impl Shard {
         let completed = self.jobs.slab[job].state == State::Completed;
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Removed);
         self.tell_watchers(job, false);
         self.forget(job, completed);
@@ -247,10 +257,13 @@ impl Shard {
             let about = &self.jobs.slab[job];
             let (id, told_from) = (about.id, about.stored.position);
             self.past.note(id, told_from);
-            // Live, the directory remembers by itself; at recovery it is told of these, too.
-            if self.recovering
-                && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
-            {
+        }
+        // Live, the directory remembers by itself; at recovery it is told of these, too.
+        if self.recovering
+            && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
+        {
+            let id = self.jobs.slab[job].id;
+            if completed || self.remains.get(id).is_some() {
                 self.past.note_name(name, id);
             }
         }
@@ -261,10 +274,15 @@ impl Shard {
     /// Forgets a job that is in no state any more, and what it points to in the log.
     pub(crate) fn erase(&mut self, job: u32) {
         self.unshare(job);
-        let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.take());
+        let options = self.jobs.options_of_mut(job);
+        let (notes, kin) = options.map_or((None, None), |has| (has.notes.take(), has.kin.take()));
         if let Some(notes) = notes {
             notes.texts().for_each(|text| self.live.sub(text));
             self.live.sub_lines(notes.logs.len());
+        }
+        if let Some(kin) = kin {
+            self.child_ends -= kin.ends.len() as u64;
+            kin.ends.values().for_each(|end| self.live.sub(&end.stored));
         }
         self.live.sub(&self.jobs.slab[job].stored);
         let about = &self.jobs.slab[job];
@@ -339,8 +357,7 @@ impl Shard {
             self.job_timers.remove(timer, &mut self.jobs.slab);
         }
         match state {
-            State::Vacant | State::Delayed => {}
-            State::WaitingChildren => self.unwatch_dependencies(job),
+            State::Vacant | State::Delayed | State::WaitingChildren => {}
             State::Waiting => self.queues[queue].ready.remove(&mut self.jobs.slab, job),
             State::Active => {
                 self.leave_puller(detail);

@@ -36,6 +36,19 @@ impl JobView<'_> {
     }
 }
 
+/// What is known of a job that is to have one more child.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AboutParent {
+    /// Its queue.
+    pub queue: Box<str>,
+    /// Its id, as its clients know it.
+    pub known_as: Box<str>,
+    /// It names that child already.
+    pub declared: bool,
+    /// It can have one more.
+    pub linkable: bool,
+}
+
 /// How many of each thing a shard holds, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holdings {
@@ -59,6 +72,10 @@ pub struct Holdings {
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
     pub past: usize,
+    /// Children that are forgotten but for how they ended, which their parents have yet to hear.
+    pub remains: usize,
+    /// Those that were given up because there were too many.
+    pub remains_dropped: u64,
 }
 
 /// What one connection holds of this shard's jobs, and what became of others it pulled.
@@ -187,6 +204,8 @@ impl Shard {
             attended: self.attendance.len(),
             watches: self.watchers.len(),
             past: self.past.len(),
+            remains: self.remains.len(),
+            remains_dropped: self.remains.dropped(),
         }
     }
 }

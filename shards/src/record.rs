@@ -22,9 +22,11 @@ use crate::cause::Cause;
 use crate::changed::Changed;
 use crate::command::{Limit, PerSpan, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
+use crate::flow::{Fate, Staged};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
+use crate::kin::{Adopted, ChildEnded};
 use crate::lease_record::Leased;
 pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
@@ -137,6 +139,29 @@ pub enum Record<'a> {
         dependency: JobId,
         /// When this shard learnt of it.
         at_ms: u64,
+    },
+    /// A child ended, and its parent has learnt how. Payload: the value.
+    ChildEnded(ChildEnded<'a>),
+    /// A job has one more child, which was there before. Payload: none.
+    Adopted(Adopted<'a>),
+    /// A job was taken from its worker until its children have ended.
+    Blocked {
+        /// The job.
+        id: JobId,
+    },
+    /// A job of a flow, which has not come yet. Payload: its data.
+    Staged(Staged<'a>),
+    /// What became of a flow. Payload: none.
+    Flow {
+        /// The flow.
+        flow: JobId,
+        /// What became of it.
+        fate: Fate,
+    },
+    /// A parent has heard of the end of a child that is forgotten.
+    Settled {
+        /// The child.
+        child: JobId,
     },
     /// A run of a repeated job was done, and the next one came. Payload: the result.
     Repeated(Repeated<'a>),
@@ -252,6 +277,12 @@ mod kind {
     pub(super) const CRON_REMOVED: u8 = 83;
     pub(super) const MET: u8 = 60;
     pub(super) const REPEATED: u8 = 61;
+    pub(super) const CHILD_ENDED: u8 = 62;
+    pub(super) const SETTLED: u8 = 63;
+    pub(super) const ADOPTED: u8 = 64;
+    pub(super) const BLOCKED: u8 = 65;
+    pub(super) const STAGED: u8 = 66;
+    pub(super) const FLOW: u8 = 67;
     pub(super) const WEBHOOK_ADDED: u8 = 84;
     pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
@@ -288,6 +319,12 @@ pub const KINDS: &[(u8, &str)] = &[
     (rule_record::kind::STALL, "stall-ruled"),
     (kind::MET, "met"),
     (kind::REPEATED, "repeated"),
+    (kind::CHILD_ENDED, "child-ended"),
+    (kind::SETTLED, "settled"),
+    (kind::ADOPTED, "adopted"),
+    (kind::BLOCKED, "blocked"),
+    (kind::STAGED, "staged"),
+    (kind::FLOW, "flow"),
     (cron_record::kind::SET, "cron-set"),
     (cron_record::kind::SET_WITH, "cron-set-with"),
     (cron_record::kind::SET_BY, "cron-set-by"),
@@ -301,6 +338,7 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::kept_record::kind::EVICTED, "evicted"),
     (crate::kept_record::kind::IDS, "ids"),
     (crate::kept_record::kind::PAST, "past"),
+    (crate::kept_record::kind::REMAINS, "remains"),
 ];
 
 /// The name of a record's kind, from its encoding; `None` if this release does not know it.
@@ -326,6 +364,8 @@ impl Record<'_> {
             Self::Stalled { .. }
             | Self::Released { .. }
             | Self::Removed { .. }
+            | Self::Settled { .. }
+            | Self::Blocked { .. }
             | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
@@ -339,6 +379,10 @@ impl Record<'_> {
             Self::CronMissed { name, .. } => 8 + name.len(),
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
+            Self::ChildEnded(ended) => ended.encoded_len(),
+            Self::Adopted(adopted) => 33 + adopted.name.len(),
+            Self::Staged(staged) => staged.encoded_len(),
+            Self::Flow { .. } => 17,
             Self::Repeated(repeated) => repeated.encoded_len(),
             Self::WebhookAdded(added) => added.encoded_len(),
             Self::Kept(kept) => kept.encoded_len(),
@@ -351,6 +395,8 @@ impl Record<'_> {
             Self::Pushed(pushed) => pushed.job.data.len(),
             Self::Completed(ended) => ended.result.len(),
             Self::Repeated(repeated) => repeated.ended.result.len(),
+            Self::ChildEnded(ended) => ended.value.len(),
+            Self::Staged(staged) => staged.pushed.job.data.len(),
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
             Self::Changed(changed) => changed.payload_len(),
@@ -399,7 +445,11 @@ impl Record<'_> {
                 out.bytes(buried.error.as_bytes());
             }
             Self::Changed(changed) => changed.encode(&mut out),
-            Self::Stalled { id } | Self::Released { id } | Self::Removed { id } => out.id(*id),
+            Self::Stalled { id }
+            | Self::Released { id }
+            | Self::Removed { id }
+            | Self::Blocked { id }
+            | Self::Settled { child: id } => out.id(*id),
             Self::Revived { id, run_at_ms, .. } => {
                 out.id(*id);
                 out.u64(*run_at_ms);
@@ -438,6 +488,18 @@ impl Record<'_> {
                 out.id(*dependency);
                 out.u64(*at_ms);
             }
+            Self::ChildEnded(ended) => ended.encode(&mut out),
+            Self::Staged(staged) => staged.encode(&mut out),
+            Self::Flow { flow, fate } => {
+                out.id(*flow);
+                out.u8(*fate as u8);
+            }
+            Self::Adopted(adopted) => {
+                out.id(adopted.parent);
+                out.id(adopted.child);
+                out.u8(u8::from(adopted.waits));
+                out.bytes(adopted.name.as_bytes());
+            }
             Self::Repeated(repeated) => repeated.encode(&mut out),
             Self::WebhookAdded(added) => added.encode(&mut out),
             Self::WebhookRemoved { id } => out.id(JobId(*id)),
@@ -474,6 +536,12 @@ impl Record<'_> {
             Self::CronMissed { .. } => kind::CRON_MISSED,
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
             Self::Met { .. } => kind::MET,
+            Self::ChildEnded(_) => kind::CHILD_ENDED,
+            Self::Settled { .. } => kind::SETTLED,
+            Self::Adopted(_) => kind::ADOPTED,
+            Self::Blocked { .. } => kind::BLOCKED,
+            Self::Staged(_) => kind::STAGED,
+            Self::Flow { .. } => kind::FLOW,
             Self::Repeated(_) => kind::REPEATED,
             Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
             Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
@@ -545,6 +613,20 @@ impl<'a> Record<'a> {
             }
             kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             kind::MET => Self::Met { id: from.id()?, dependency: from.id()?, at_ms: from.u64()? },
+            kind::CHILD_ENDED => Self::ChildEnded(ChildEnded::decode(from)?),
+            kind::SETTLED => Self::Settled { child: from.id()? },
+            kind::BLOCKED => Self::Blocked { id: from.id()? },
+            kind::STAGED => Self::Staged(Staged::decode(from)?),
+            kind::FLOW => {
+                let (flow, fate) = (from.id()?, from.u8()?);
+                let fate = Fate::ALL.into_iter().find(|&known| known as u8 == fate);
+                let fate = fate.ok_or(Malformed("no known fate of a flow"))?;
+                Self::Flow { flow, fate }
+            }
+            kind::ADOPTED => {
+                let (parent, child, waits) = (from.id()?, from.id()?, from.u8()? != 0);
+                Self::Adopted(Adopted { parent, child, name: utf8(from.rest())?, waits })
+            }
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
             kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),
             kind::WEBHOOK_REMOVED => Self::WebhookRemoved { id: from.id()?.0 },
@@ -571,6 +653,7 @@ impl<'a> Record<'a> {
         match self {
             Self::Pushed(pushed) => Some(pushed),
             Self::CronRan(ran) => Some(ran.pushed),
+            Self::Staged(staged) => Some(staged.pushed),
             Self::Repeated(repeated) => Some(repeated.next.pushed),
             Self::Kept(Kept::Job(job)) => Some(job.pushed),
             _ => None,

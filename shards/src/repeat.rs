@@ -243,6 +243,7 @@ impl Shard {
                 notes: None,
                 run: Some((run_at_ms, false)),
                 redelivered: None,
+                kin: None,
             }),
             shared: Some(self.data_of(job)),
         })

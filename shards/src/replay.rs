@@ -85,6 +85,31 @@ impl Shard {
                     self.meet(job, *dependency, *at_ms);
                 }
             }
+            Record::ChildEnded(ended) => {
+                if let Some(job) = self.jobs.find(ended.parent) {
+                    self.end_child(job, ended, stored);
+                }
+            }
+            Record::Settled { child } => self.drop_remains(*child),
+            Record::Adopted(adopted) => {
+                if let Some(job) = self.jobs.find(adopted.parent) {
+                    self.adopt(job, adopted);
+                }
+            }
+            Record::Staged(staged) => {
+                if self.jobs.find(staged.pushed.id).is_some() {
+                    return Err(Malformed("a job was pushed twice"));
+                }
+                self.note_staged(staged, bytes, stored);
+            }
+            Record::Flow { flow, fate } => {
+                self.meet_fate(*flow, *fate, stored);
+            }
+            Record::Blocked { id } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.block(job);
+                }
+            }
             Record::Repeated(repeated) => {
                 repeated.next.points_before(position)?;
                 let next = repeated.next.pushed.id;

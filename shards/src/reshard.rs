@@ -195,6 +195,9 @@ impl Reshard {
             Record::Completed(ended) => ended.id.slot(),
             Record::Buried(buried) => buried.id.slot(),
             Record::Changed(changed) => changed.id().slot(),
+            Record::ChildEnded(ended) => ended.parent.slot(),
+            Record::Staged(staged) => staged.pushed.id.slot(),
+            Record::Kept(Kept::Remains(left)) => left.child.slot(),
             Record::Kept(Kept::Job(kept)) => kept.pushed.id.slot(),
             // A payload that jobs share is moved for no job in particular.
             Record::Kept(Kept::Moved(Moved { record, .. })) => {

@@ -12,8 +12,10 @@ use crate::dedup::Met;
 use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Refusal, Reply};
 use crate::event::Listeners;
+use crate::flow::Flows;
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
+use crate::kin::Report;
 use crate::latency::Timings;
 use crate::lease::{Lease, OfClient};
 use crate::live::Live;
@@ -21,6 +23,7 @@ use crate::past::Past;
 use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
+use crate::remains::AllRemains;
 use crate::retired::Retired;
 use crate::share::Shares;
 use crate::slab::{List, Slab};
@@ -154,6 +157,12 @@ pub struct Shard {
     pub(crate) retired: Retired,
     /// What shards of other jobs have to learn, since effects were last handed out.
     pub(crate) notices: Vec<Notice>,
+    /// What the shards of parents have to learn of children here, since then.
+    pub(crate) reports: Vec<Report>,
+    pub(crate) remains: AllRemains,
+    /// Ends of children that their parents keep.
+    pub(crate) child_ends: u64,
+    pub(crate) flows: Flows,
     /// Custom ids that came or went since effects were last handed out.
     pub(crate) names: Vec<NameChange>,
     /// Scratch for the pairs of one record.
@@ -217,6 +226,10 @@ impl Shard {
             past: Past::default(),
             retired: Retired::default(),
             notices: Vec::new(),
+            reports: Vec::new(),
+            remains: AllRemains::default(),
+            child_ends: 0,
+            flows: Flows::default(),
             names: Vec::new(),
             entries: Vec::new(),
         }
@@ -304,6 +317,11 @@ impl Shard {
             }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
+            Command::Stage { records } => self.stage(caller, records, out),
+            Command::Decide { flow, fate } => {
+                self.decide(now_ms, caller.request, (*flow, *fate), out);
+            }
+            Command::Report(reported) => self.take_report(now_ms, reported, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {
                 self.end_waits(u64::MAX, out);

@@ -32,6 +32,8 @@ const GROWTH_ENDED: u64 = GROWTH - COMPLETED;
 const OPTIONS: u64 = 8 + 18 + 16 + 8 + 16 + 12 + MOVED + MOVED;
 /// A line of a job's log: that it moves, and its entry in a kept job.
 const LINE: u64 = MOVED + 25;
+/// The end of a child: that it moves, and its entry in the kept job of its parent.
+const CHILD_END: u64 = MOVED + 33;
 /// What one more job takes besides its record, at most.
 pub const JOB_UPKEEP_BYTES: u64 = KEPT + GROWTH + 3 * OPTIONS;
 
@@ -56,7 +58,7 @@ impl Shard {
         let jobs = self.jobs.slab.len() as u64;
         let (active, ended) = (self.leases.len() as u64, self.jobs.outcomes.len() as u64);
         let (options, lines) = (self.jobs.options.len() as u64, self.live.lines());
-        let more = options * OPTIONS + lines * LINE;
+        let more = options * OPTIONS + lines * LINE + self.child_ends * CHILD_END;
         let rewriting = jobs * KEPT
             + active * KEPT_LOCK
             + self.ends_unkept * KEPT_END

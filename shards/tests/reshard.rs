@@ -49,6 +49,9 @@ fn reshard(olds: &[&Memory], config: Config, shards: usize) -> Vec<Memory> {
     let mut change = Reshard::new(floor as u64, owner(shards));
     for old in olds {
         let mut shard = replayed(old, config);
+        for flow in [shard.staged_flows(), shard.open_flows()].concat() {
+            shard.settle_flow(flow, false);
+        }
         for (position, record) in old.records.iter().enumerate().skip(old.gone) {
             change.take(&mut shard, position as u64, record, &mut logs).unwrap();
         }
@@ -96,7 +99,13 @@ fn story_of(shard: &Shard, journal: &Memory, index: u32) -> String {
         });
         let (key, name) = (&has.unique_key, &has.custom_id);
         let (expires, timeout) = (has.expires_at_ms, has.timeout_ms);
-        format!("{key:?} {name:?} {expires} {timeout} {notes:?} {:?} {:?}", has.unmet, has.series)
+        let kin = has.kin.as_ref().map(|kin| {
+            let ends: Vec<_> = kin.ends.values().map(|end| text(journal, end.stored)).collect();
+            let (parent, policy, freed) = (&kin.parent, kin.policy, kin.freed);
+            format!("{parent:?} {policy:?} {freed} {:?} {ends:?}", kin.children)
+        });
+        let (unmet, series) = (&has.unmet, &has.series);
+        format!("{key:?} {name:?} {expires} {timeout} {notes:?} {unmet:?} {series:?} {kin:?}")
     });
     let derived = flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED;
     let flags = job.flags & !derived;

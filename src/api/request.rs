@@ -3,6 +3,7 @@
 //!
 //! How it travelled is not known here, nor what the server does about it.
 
+use super::flow::FlowJob;
 use corq_shards::changed::Level;
 use corq_shards::command::{NewJob, Stack, Token};
 use corq_shards::cron_record::CronRules;
@@ -307,6 +308,7 @@ pub enum Body<'a> {
         queue: &'a str,
         jobs: Vec<NewJob<'a>>,
     },
+    PushFlow(Vec<FlowJob<'a>>),
     Pull(Pull<'a>),
     PullBatch(Pull<'a>),
     Ack(Ack<'a>),
@@ -388,6 +390,19 @@ pub enum Body<'a> {
     ClearLogs {
         job: JobRef<'a>,
         keep: u32,
+    },
+    GetChildrenValues(JobRef<'a>),
+    GetFailedChildrenValues(JobRef<'a>),
+    GetIgnoredChildrenFailures(JobRef<'a>),
+    RemoveChildDependency(JobRef<'a>),
+    RemoveUnprocessedChildren(JobRef<'a>),
+    MoveToWaitingChildren {
+        job: JobRef<'a>,
+        token: Option<Token>,
+    },
+    UpdateParent {
+        child: JobRef<'a>,
+        parent: JobRef<'a>,
     },
     RemoveJobDeduplicationKey(JobRef<'a>),
     GetDeduplicationJobId {

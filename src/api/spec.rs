@@ -4,10 +4,10 @@
 //! [`crate::api::request`]; debug builds check the names on the way.
 
 use super::limits::{
-    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, AUTO_RETRIES_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX,
-    DAY_MS, DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
-    LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
-    PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
+    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, AUTO_RETRIES_MAX, BACKOFF_DEFAULT_MS, CHILDREN_MAX,
+    CLEAN_DEFAULT, CLEAN_MAX, DAY_MS, DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX,
+    LINES_MAX, LIST_MAX, LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX,
+    NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
     STACK_BYTES_MAX, STALLS_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
 
@@ -111,6 +111,10 @@ pub enum Kind {
     StallConfig,
     /// An object with [`DLQ_FILTER_FIELDS`].
     DlqFilter,
+    /// A list of objects with [`FLOW_FIELDS`].
+    Flow,
+    /// An object with [`FLOW_JOB_FIELDS`].
+    FlowJob,
 }
 
 /// What an absent field counts as.
@@ -259,7 +263,35 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     integer("keepLogs", 0, LINES_MAX),
     integer("sizeLimit", 0, INTEGER_MAX),
     integer("timestamp", 0, INTEGER_MAX),
+    optional("parentId", NAME),
+    optional("childrenIds", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
+        .or_empty(),
+    flag("failParentOnFailure"),
+    flag("continueParentOnFailure"),
+    flag("ignoreDependencyOnFailure"),
+    flag("removeDependencyOnFailure"),
 ];
+
+/// A job of a flow: it may name as many others as there may be in one.
+pub const FLOW_JOB_FIELDS: &[FieldSpec] = &{
+    let mut fields = [QUEUE; JOB_FIELDS.len()];
+    let mut at = 0;
+    while at < JOB_FIELDS.len() {
+        fields[at] = JOB_FIELDS[at];
+        if let Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max } = fields[at].kind {
+            fields[at].kind = Kind::Texts { items_max: CHILDREN_MAX, chars_max };
+        }
+        at += 1;
+    }
+    fields
+};
+
+/// An entry of a flow.
+pub const FLOW_FIELDS: &[FieldSpec] =
+    &[required("id", NAME), QUEUE, required("input", Kind::FlowJob)];
+
+/// The required ones of [`FLOW_FIELDS`].
+pub const FLOW_REQUIRED: u64 = required_of(FLOW_FIELDS);
 
 /// How the wait between attempts grows, in the order of [`corq_shards::extras::Growth`].
 pub const GROWTHS: &[&str] = &["exponential", "fixed"];
@@ -457,6 +489,15 @@ commands! {
     ];
     MoveToWait "MoveToWait" &[ID, TOKEN];
     ChangeDelay "ChangeDelay" &[ID, integer("delay", 0, YEAR_MS).must(), TOKEN];
+    PushFlow "PUSHF" &[required("jobs", Kind::Flow)];
+    GetChildrenValues "GetChildrenValues" &[ID];
+    GetFailedChildrenValues "GetFailedChildrenValues" &[ID];
+    GetIgnoredChildrenFailures "GetIgnoredChildrenFailures" &[ID];
+    UpdateParent "UpdateParent"
+        &[required("childId", Kind::JobId), required("parentId", Kind::JobId)];
+    RemoveChildDependency "RemoveChildDependency" &[ID];
+    RemoveUnprocessedChildren "RemoveUnprocessedChildren" &[ID];
+    MoveToWaitingChildren "MoveToWaitingChildren" &[ID, TOKEN];
     ClearLogs "ClearLogs" &[ID, integer("keepLogs", 0, LINES_MAX).or(0)];
     RemoveJobDeduplicationKey "RemoveJobDeduplicationKey" &[ID];
     GetDeduplicationJobId "GetDeduplicationJobId" &[QUEUE, required("deduplicationId", NAME)];

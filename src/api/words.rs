@@ -83,11 +83,12 @@ impl Kind {
             | Self::CronJob
             | Self::DlqConfig
             | Self::StallConfig
-            | Self::DlqFilter => "an object",
+            | Self::DlqFilter
+            | Self::FlowJob => "an object",
             Self::Results => "a list",
             Self::Flags => "a list of booleans",
             Self::Integers { .. } => "a list of integers",
-            Self::Jobs => "a list of objects",
+            Self::Jobs | Self::Flow => "a list of objects",
         }
     }
 
@@ -109,6 +110,7 @@ impl Kind {
             }
             Self::JobIds
             | Self::Jobs
+            | Self::Flow
             | Self::Tokens
             | Self::Results
             | Self::Flags
@@ -129,7 +131,8 @@ impl Kind {
             | Self::CronJob
             | Self::DlqConfig
             | Self::StallConfig
-            | Self::DlqFilter => self.noun().to_owned(),
+            | Self::DlqFilter
+            | Self::FlowJob => self.noun().to_owned(),
         }
     }
 
@@ -146,7 +149,7 @@ impl Kind {
                 let most = size(super::limits::PAYLOAD_BYTES_MAX);
                 format!("a value of at most {most} and {DEPTH_MAX} levels, all text in UTF-8")
             }
-            Self::Jobs => "an object".to_owned(),
+            Self::Jobs | Self::Flow => "an object".to_owned(),
             Self::Flags => "a boolean".to_owned(),
             Self::Integers { min, max } => format!("an integer between {min} and {max}"),
             _ => "a string".to_owned(),

@@ -9,9 +9,10 @@ use corq_shards::command::NewJob;
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::extras::{Dedup, Extras, Growth};
+use corq_shards::kin::{CHILD_BYTES, NewKin, Policy};
 
 use crate::api::UNKNOWN_COMMAND;
-use crate::api::limits::OPTIONS_BYTES_MAX;
+use crate::api::limits::{FAMILY_BYTES_MAX, OPTIONS_BYTES_MAX};
 use crate::api::request::{
     Ack, AddWebhook, Batch, Body, Cadence, Cron, Fail, Pull, Refused, RegisterWorker, Request,
     StateFilter,
@@ -161,6 +162,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             Body::Pull(take_pull(f, queue, 1))
         }
         Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: aside.jobs },
+        Op::PushFlow => Body::PushFlow(aside.flow),
         Op::PullBatch => {
             let (queue, count) = (f.text("queue"), f.integer("count"));
             Body::PullBatch(take_pull(f, queue, count as u32))
@@ -251,6 +253,17 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             Body::ChangeDelay { job, delay_ms, token: f.token("token") }
         }
         Op::ClearLogs => Body::ClearLogs { job: f.job("id"), keep: f.integer("keepLogs") as u32 },
+        Op::GetChildrenValues => Body::GetChildrenValues(f.job("id")),
+        Op::GetFailedChildrenValues => Body::GetFailedChildrenValues(f.job("id")),
+        Op::GetIgnoredChildrenFailures => Body::GetIgnoredChildrenFailures(f.job("id")),
+        Op::RemoveChildDependency => Body::RemoveChildDependency(f.job("id")),
+        Op::RemoveUnprocessedChildren => Body::RemoveUnprocessedChildren(f.job("id")),
+        Op::MoveToWaitingChildren => {
+            Body::MoveToWaitingChildren { job: f.job("id"), token: f.token("token") }
+        }
+        Op::UpdateParent => {
+            Body::UpdateParent { child: f.job("childId"), parent: f.job("parentId") }
+        }
         Op::RemoveJobDeduplicationKey => Body::RemoveJobDeduplicationKey(f.job("id")),
         Op::GetDeduplicationJobId => {
             Body::GetDeduplicationJobId { queue: f.text("queue"), key: f.text("deduplicationId") }
@@ -404,6 +417,7 @@ pub(super) fn take_job<'a>(
         unmet: Unmet::default(),
         repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
         extras: None,
+        kin: None,
     };
     let job = take_extras(f, aside, backoff, job)?;
     if let Some(own) = job.custom_id
@@ -414,13 +428,51 @@ pub(super) fn take_job<'a>(
     let texts = [job.name, job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
         + job.tags.len()
-        + job.depends_on.len();
+        + dependencies_bytes(&job);
     if options_bytes > OPTIONS_BYTES_MAX {
         return Err(
             format!("job options must be at most {OPTIONS_BYTES_MAX} bytes together").into()
         );
     }
     Ok(job)
+}
+
+/// Bytes of the list of dependencies, where it is not that of the children.
+fn dependencies_bytes(job: &NewJob<'_>) -> usize {
+    let children = job.kin.as_deref().map_or(&[][..], |kin| kin.children);
+    if job.depends_on == children { 0 } else { job.depends_on.len() }
+}
+
+/// Takes what a job says of its parent and its children.
+fn take_kin<'a>(
+    f: &mut Fields<'a>,
+    job: &NewJob<'a>,
+) -> Result<Option<Box<NewKin<'a>>>, Complaint> {
+    if f.rest_is_absent() {
+        return Ok(None);
+    }
+    let (parent, children) = (f.text_or_none("parentId"), f.raw("childrenIds"));
+    let policies = [
+        ("failParentOnFailure", Policy::Fail),
+        ("continueParentOnFailure", Policy::Continue),
+        ("ignoreDependencyOnFailure", Policy::Ignore),
+        ("removeDependencyOnFailure", Policy::Remove),
+    ];
+    let mut policy = None;
+    for (name, given) in policies {
+        if f.flag(name) {
+            policy = policy.or(Some(given));
+        }
+    }
+    if parent.is_none() && children.is_empty() && policy.is_none() {
+        return Ok(None);
+    }
+    let family_bytes = 2 * children.len() + CHILD_BYTES * Texts::new(children).len() / 2;
+    if family_bytes > 0 && job.data.len() + family_bytes > FAMILY_BYTES_MAX {
+        let most = FAMILY_BYTES_MAX.saturating_sub(family_bytes);
+        return Err(format!("data must be at most {most} bytes beside so many childrenIds").into());
+    }
+    Ok(Some(Box::new(NewKin { parent, policy, children, ..NewKin::default() })))
 }
 
 /// Takes the rules that few jobs have.
@@ -472,6 +524,7 @@ fn take_all_extras<'a>(
     if extras != Extras::default() {
         job.extras = Some(Box::new(extras));
     }
+    job.kin = take_kin(f, &job)?;
     Ok(job)
 }
 

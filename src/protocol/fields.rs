@@ -6,12 +6,13 @@
 use corq_shards::command::{NewJob, Repeat, Stack, Token};
 use corq_shards::extras::{Dedup, Growth};
 
+use crate::api::flow::FlowJob;
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::msgpack::{Malformed, Number, Reader};
-use super::objects::{read_backoff, read_dedup, read_jobs, read_repeat};
+use super::objects::{read_backoff, read_dedup, read_flow, read_flow_job, read_jobs, read_repeat};
 use super::settings::{Rare, read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
 
 /// The text for a client. Only made when something is wrong.
@@ -42,6 +43,8 @@ pub(super) enum Value<'a> {
 #[derive(Default)]
 pub(super) struct Aside<'a> {
     pub(super) jobs: Vec<NewJob<'a>>,
+    pub(super) flow: Vec<FlowJob<'a>>,
+    pub(super) flow_job: Option<NewJob<'a>>,
     pub(super) ids: Vec<JobRef<'a>>,
     pub(super) tokens: Vec<Option<Token>>,
     pub(super) results: Vec<&'a [u8]>,
@@ -377,6 +380,8 @@ fn read_value<'a>(
             Ok(Value::Aside)
         }
         Kind::Jobs => read_jobs(spec, reader, aside),
+        Kind::Flow => read_flow(spec, reader, aside),
+        Kind::FlowJob => read_flow_job(spec, reader, aside),
         Kind::JobIds => {
             let count = batch(spec, reader)?;
             aside.ids = Vec::with_capacity(count);

@@ -12,6 +12,7 @@ pub mod http1;
 pub mod json;
 pub mod msgpack;
 mod objects;
+pub(crate) mod patch;
 pub mod reply;
 mod settings;
 pub mod sse;

@@ -6,9 +6,10 @@
 use corq_shards::command::Repeat;
 use corq_shards::extras::{Dedup, Growth};
 
+use crate::api::flow::FlowJob;
 use crate::api::spec::{
-    BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FieldSpec, JOB_FIELDS,
-    JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
+    BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FLOW_FIELDS, FLOW_JOB_FIELDS,
+    FLOW_REQUIRED, FieldSpec, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
 };
 
 use super::decode::take_job;
@@ -113,5 +114,43 @@ pub(super) fn read_jobs<'a>(
         }
     }
     aside.jobs = jobs;
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_flow_job<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(FLOW_JOB_FIELDS, JOB_REQUIRED);
+    let job = match object(&mut fields, reader, aside) {
+        Ok(true) => take_job(&mut fields, aside, true),
+        Ok(false) => return Err(spec.wrong_type()),
+        Err(complaint) => Err(complaint),
+    };
+    aside.flow_job = Some(job.map_err(|complaint| inside("input.", &complaint))?);
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_flow<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let count = batch(spec, reader)?;
+    let mut jobs = Vec::with_capacity(count);
+    let mut fields = Fields::new(FLOW_FIELDS, FLOW_REQUIRED);
+    for index in 0..count {
+        fields.reset();
+        match object(&mut fields, reader, aside) {
+            Ok(true) => {}
+            Ok(false) => return Err(spec.wrong_item(index)),
+            Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
+        }
+        let (id, queue) = (fields.text("id"), fields.text("queue"));
+        let job = aside.flow_job.take().unwrap_or_default();
+        jobs.push(FlowJob { id, queue, job });
+    }
+    aside.flow = jobs;
     Ok(Value::Aside)
 }

@@ -26,6 +26,7 @@ fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
         Body::ChangeDelay { job, delay_ms, token } => {
             (*job, Change::Delay { delay_ms: *delay_ms, token: *token })
         }
+        Body::MoveToWaitingChildren { job, token } => (*job, Change::Block { token: *token }),
         Body::RemoveJobDeduplicationKey(job) => (*job, Change::FreeKey),
         Body::ClearLogs { job, keep } => (*job, Change::CutLog(*keep)),
         Body::Progress { job, progress, message } => {

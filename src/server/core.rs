@@ -3,9 +3,11 @@
 
 use super::auth::Guard;
 use super::backup::Cuts;
+use super::certificate;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
+use super::flow::OpenFlows;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase};
 use super::list::Lookings;
@@ -29,6 +31,7 @@ use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
+use corq_io::tls::Keeper;
 use corq_shards::command::{ClientId, Command, RequestId};
 use corq_shards::directory::Directory;
 use corq_shards::effect::{Effects, Reply};
@@ -87,6 +90,7 @@ pub struct Core {
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
+    pub(super) open_flows: OpenFlows,
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
     pub(super) post: Post,
@@ -126,6 +130,7 @@ pub struct Core {
     pub(super) saturated: bool,
     /// How far it may be: what a slow disk may cost in memory.
     unwritten_bytes_max: u64,
+    pub(super) keeper: Option<Arc<Keeper>>,
     /// Shards that have not said [`Message::Open`] yet.
     pub(super) closed_shards: usize,
     /// Whether the others know that everybody here has an answer.
@@ -152,12 +157,14 @@ pub struct Fittings {
     pub http: Desk,
     /// Bytes of records that may wait for the disk before no more commands are taken.
     pub unwritten_bytes_max: u64,
+    /// The certificate, where TLS is spoken.
+    pub keeper: Option<Arc<Keeper>>,
 }
 
 impl Core {
     /// A shard that has recovered and knows nobody yet.
     pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
-        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max } = fittings;
+        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max, keeper } = fittings;
         Self {
             me,
             now_ms,
@@ -173,6 +180,7 @@ impl Core {
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
+            open_flows: OpenFlows::default(),
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
             post,
@@ -200,6 +208,7 @@ impl Core {
             stopping: false,
             saturated: false,
             unwritten_bytes_max,
+            keeper,
             counted_quiet: false,
         }
     }
@@ -340,7 +349,10 @@ impl Core {
                 Split::Incomplete { .. } => return bytes.len() - left.len(),
                 Split::TooLarge(_) => {
                     let origin = self.origin(conn);
-                    self.refuse(conns, origin, None, "Frame exceeds 64 MB");
+                    let knocks = certificate::is_handshake(left);
+                    self.http.counters.handshakes += u64::from(knocks);
+                    let text = if knocks { certificate::NO_TLS } else { "Frame exceeds 64 MB" };
+                    self.refuse(conns, origin, None, text);
                     self.finish_connection(conns, conn);
                     return bytes.len();
                 }
@@ -468,6 +480,7 @@ impl Core {
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        self.tell_reports();
     }
 
     fn answer_parked(&mut self, conns: &mut Connections) {

@@ -77,8 +77,12 @@ impl Core {
             | Body::ChangeDelay { .. }
             | Body::ClearLogs { .. }
             | Body::RemoveJobDeduplicationKey(_)
+            | Body::MoveToWaitingChildren { .. }
             | Body::Progress { .. }
             | Body::AddLog { .. } => self.change_job(conns, asked, body),
+            Body::RemoveUnprocessedChildren(job) => {
+                self.abandon_children(conns, asked, body, *job);
+            }
             Body::WaitJob { job, timeout_ms } => {
                 self.wait_job(conns, asked, body, *job, *timeout_ms);
             }
@@ -313,7 +317,10 @@ impl Core {
             }
             _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, asked),
             Some(Reply::Count(count)) => self.respond(conns, asked.origin, |_, pen| {
-                write_data(pen, asked.req_id, "removed", |writer| writer.bool(count > 0));
+                let moves = matches!(body, Body::MoveToWaitingChildren { .. });
+                write_data(pen, asked.req_id, if moves { "moved" } else { "removed" }, |writer| {
+                    writer.bool(count > 0);
+                });
             }),
             _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
         }

@@ -2,7 +2,8 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::message::{Batch, Message, Question};
+use super::message::{Batch, Message, Question, Span};
+use super::needs::UnmetOf;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -46,11 +47,14 @@ impl Core {
                 let asked = Asked { origin: *origin, req_id: None, frame, lookup: *lookup };
                 self.requested(conns, asked);
             }
-            Message::Push { origin, frame, taken, unmet } => {
+            Message::Push { origin, frame, taken, unmet, open } => {
                 let frame = &batch.bytes[frame.clone()];
+                let of = |list: &UnmetOf<Span>, place: usize| {
+                    let found = list.binary_search_by_key(&place, |(job, _)| *job).ok()?;
+                    Some(&batch.bytes[list[found].1.clone()])
+                };
                 self.push_prepared(conns, *origin, frame, taken, |place| {
-                    let found = unmet.binary_search_by_key(&place, |(job, _)| *job).ok()?;
-                    Some(&batch.bytes[unmet[found].1.clone()])
+                    (of(unmet, place).unwrap_or_default(), of(open, place).unwrap_or_default())
                 });
             }
             Message::Reply { origin, frame } => {
@@ -79,6 +83,12 @@ impl Core {
             Message::Notice(notice) => {
                 self.apply(conns, Caller::default(), &Command::Notice(*notice));
             }
+            Message::Report { report, value } => {
+                let value = &batch.bytes[value.clone()];
+                self.take_report(conns, report, value);
+            }
+            Message::Flow(mail) => self.read_flow_mail(conns, batch, mail),
+            Message::Kin(mail) => self.read_kin_mail(conns, batch, mail),
             Message::Part { step, origin, kind, items } => {
                 self.part(conns, batch, *step, *origin, *kind, items);
             }
@@ -99,6 +109,7 @@ impl Core {
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {
+                    self.drop_uncommitted_flows(conns);
                     self.all_crons_are_known();
                 }
             }

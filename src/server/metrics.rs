@@ -11,6 +11,7 @@ use super::message::Share;
 use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
+use corq_io::tls::Standing;
 use corq_shards::job::State;
 use corq_shards::latency::{Buckets, EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
@@ -18,6 +19,9 @@ use std::fmt::Write;
 
 /// Queues that are listed one by one. The others count in all sums.
 pub const QUEUES_SHOWN_MAX: usize = 10_000;
+
+/// When the certificate ends.
+const CERTIFICATE_EXPIRES: &str = "tls_certificate_expires_timestamp_seconds";
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +52,17 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("waiting_pulls", Kind::Gauge, "Pulls that wait for a job"),
     ("deadlines", Kind::Gauge, "Delays, locks, lives, waits and schedules that will fall due"),
     ("unique_keys", Kind::Gauge, "Deduplication keys held"),
+    (
+        "children_unheard",
+        Kind::Gauge,
+        "Children that are forgotten while their parents have yet to hear of their end",
+    ),
+    (
+        "children_dropped_total",
+        Kind::Counter,
+        "Children of which too many were unheard, so that the oldest were given up",
+    ),
+    ("flows_open", Kind::Gauge, "Flows that are committed and have yet to come on other shards"),
     ("crons", Kind::Gauge, "Schedules"),
     ("attended_queues", Kind::Gauge, "Queues that registered workers work on"),
     ("workers", Kind::Gauge, "Registered workers"),
@@ -63,6 +78,19 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
     ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
     ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
+    (
+        "tls_connections",
+        Kind::Gauge,
+        "Connections over TLS, those whose keys are being agreed on included",
+    ),
+    ("tls_handshakes_total", Kind::Counter, "Handshakes of TLS that were done"),
+    ("tls_resumptions_total", Kind::Counter, "Of those, by showing keys of an earlier connection"),
+    ("tls_handshake_failures_total", Kind::Counter, "Handshakes of TLS that failed or were left"),
+    ("tls_handshake_timeouts_total", Kind::Counter, "Handshakes of TLS that took too long"),
+    ("tls_plain_clients_total", Kind::Counter, "Clients that spoke no TLS at a port for it"),
+    ("tls_misplaced_clients_total", Kind::Counter, "Clients that spoke TLS at a port without"),
+    ("tls_truncated_total", Kind::Counter, "Connections over TLS that ended without saying so"),
+    ("tls_corrupt_total", Kind::Counter, "Connections over TLS that broke its rules"),
     ("accept_pauses_total", Kind::Counter, "Times the system lacked something for a connection"),
     ("connections_cut_total", Kind::Counter, "Closed connections cut because they did not read"),
     ("http_connections", Kind::Gauge, "Connections that speak HTTP"),
@@ -256,7 +284,13 @@ impl Metrics {
     }
 
     /// The text exposition of Prometheus, version 0.0.4.
-    pub fn text(&self, shards: usize, memory_bytes: u64, uptime_ms: u64) -> String {
+    pub fn text(
+        &self,
+        shards: usize,
+        memory_bytes: u64,
+        uptime_ms: u64,
+        tls: Option<Standing>,
+    ) -> String {
         let mut text = String::new();
         let of_process = [
             ("shards", "Shards of the process", shards.to_string()),
@@ -266,6 +300,32 @@ impl Metrics {
         for (name, help, value) in of_process {
             head(&mut text, name, "gauge", help);
             sample(&mut text, name, "", &value);
+        }
+        if let Some(standing) = tls {
+            let (reloads, failed) = (standing.reloads, standing.failed_reloads);
+            for (name, kind, help, value) in [
+                (
+                    CERTIFICATE_EXPIRES,
+                    "gauge",
+                    "End of the certificate, since 1970",
+                    standing.expires_s,
+                ),
+                (
+                    "tls_reloads_total",
+                    "counter",
+                    "Times the certificate was read again",
+                    reloads.cast_signed(),
+                ),
+                (
+                    "tls_reload_failures_total",
+                    "counter",
+                    "Times the certificate could not be read again, and the old one stayed",
+                    failed.cast_signed(),
+                ),
+            ] {
+                head(&mut text, name, kind, help);
+                sample(&mut text, name, "", &value.to_string());
+            }
         }
         for ((name, kind, help), number) in FAMILIES.iter().zip(self.numbers) {
             let kind = if *kind == Kind::Counter { "counter" } else { "gauge" };
@@ -342,6 +402,9 @@ impl Core {
             held.waiters as u64,
             held.timers as u64,
             held.unique_keys as u64,
+            held.remains as u64,
+            held.remains_dropped,
+            self.open_flows.len() as u64,
             held.crons as u64,
             held.attended as u64,
             self.workers.len() as u64,
@@ -355,8 +418,17 @@ impl Core {
             of_webhooks[6],
             conns.len() as u64,
             net.accepted,
-            net.rejected,
-            net.given_away,
+            net.rejected + conns.turned_away(),
+            net.given_away - self.leaving.seated(),
+            conns.secure() as u64,
+            net.handshakes,
+            net.resumptions,
+            net.handshakes_failed,
+            net.handshakes_late,
+            net.not_secure,
+            self.http.counters.handshakes,
+            net.truncated,
+            net.corrupt,
             net.accept_pauses,
             net.drains_cut,
             self.sessions.count(Speech::Http) as u64,
@@ -442,7 +514,7 @@ mod tests {
 
     #[test]
     fn the_text_is_what_prometheus_reads() {
-        let text = metrics().text(2, 4096, 1_500);
+        let text = metrics().text(2, 4096, 1_500, None);
         for line in [
             "# HELP corq_jobs_pushed_total Jobs pushed since the start.",
             "# TYPE corq_jobs_pushed_total counter",

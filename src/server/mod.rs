@@ -12,14 +12,16 @@
 //! names    custom ids     crons    schedules
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
-//! needs    what jobs of a push depend on
-//! door     who answers over HTTP before the shards do
+//! needs    what jobs of a push depend on     family  what parents learn of their children
+//! flow     jobs of several queues that come together
+//! kin      a parent for a child that is there
+//! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! partial  what requests take in memory before they are whole
-//! moving   connections that follow their queue
+//! moving   connections that follow their queue, or are seated     ports    where they come from
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
@@ -30,6 +32,7 @@ mod all;
 mod auth;
 mod backup;
 mod book;
+mod certificate;
 mod change;
 mod chore;
 mod core;
@@ -37,11 +40,14 @@ mod crons;
 mod deliveries;
 mod dispatch;
 mod door;
+mod ears;
 mod end;
 mod engine;
 mod events;
 mod execute;
+mod family;
 mod figures;
+mod flow;
 #[cfg(test)]
 mod full_life;
 mod here;
@@ -49,6 +55,7 @@ mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod kin;
 mod lane;
 mod letters;
 mod limited;
@@ -62,6 +69,7 @@ mod needs;
 mod notes;
 mod pace;
 mod partial;
+mod ports;
 mod post;
 mod query;
 mod reclaim;

@@ -43,6 +43,11 @@ impl Core {
             Body::GetLogs { job, start, end } => {
                 self.get_logs(conns, asked, body, (*job, *start, *end), fetched);
             }
+            Body::GetChildrenValues(_)
+            | Body::GetFailedChildrenValues(_)
+            | Body::GetIgnoredChildrenFailures(_) => {
+                self.children_values(conns, asked, body, fetched);
+            }
             Body::GetCountsPerPriority(queue) => self.priority_counts(conns, asked, queue),
             Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
             Body::GetState(job) => self.get_state(conns, asked, body, *job),
@@ -135,6 +140,8 @@ impl Core {
             }
             Then::Show(show) => self.show(conns, origin, show, fetched),
             Then::Trigger { place } => self.trigger_record_arrived(place, &fetched),
+            Then::Report(report) => self.report_record_arrived(report, &fetched),
+            Then::Kin { step, link } => self.patch_child(conns, step, link, &fetched),
             Then::Tell { place } => self.told_record_arrived(place, &fetched),
         }
     }

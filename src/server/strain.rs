@@ -4,6 +4,8 @@
 
 use super::core::Core;
 use super::engine::Engine;
+use super::flow::FlowMail;
+use super::kin::KinMail;
 use super::message::{Batch, Message};
 use corq_io::net::Connections;
 use std::collections::VecDeque;
@@ -53,6 +55,12 @@ impl Core {
                 | Message::Part { .. }
                 | Message::Leave { .. }
                 | Message::Notice(_)
+                | Message::Report { .. }
+                | Message::Kin(
+                    KinMail::Edge { .. } | KinMail::Patch { .. } | KinMail::Abandon { .. }
+                )
+                // What is decided of a flow must not come behind the word that all has been said.
+                | Message::Flow(FlowMail::Stage { .. })
         );
         writes && (others_wait || self.is_strained())
     }

@@ -7,10 +7,13 @@ use corq_shards::changed::Changed;
 use corq_shards::command::{Limit, NewJob, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
 use corq_shards::extras::{Extras, Growth};
+use corq_shards::flow::Fate;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
+use corq_shards::kin::{ChildEnded, End, How, NewKin, Policy};
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
+use corq_shards::remains::KeptRemains;
 use corq_shards::rules::Rule;
 use corq_shards::webhook_record::WebhookAdded;
 use corq_shards::wire::Malformed;
@@ -55,10 +58,40 @@ pub fn describe(place: Whereabouts<'_>, bytes: &[u8], out: &mut Vec<u8>) {
     map.close(&mut pen.writer, pen.entries);
 }
 
+fn policy_name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Fail => "failParent",
+        Policy::Continue => "continueParent",
+        Policy::Ignore => "ignoreDependency",
+        Policy::Remove => "removeDependency",
+    }
+}
+
+fn fate_name(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Committed => "committed",
+        Fate::CommittedHere => "committed-here",
+        Fate::Released => "released",
+        Fate::Dropped => "dropped",
+        Fate::Done => "done",
+    }
+}
+
+fn how_name(how: How) -> &'static str {
+    match how {
+        How::Completed => "completed",
+        How::Failed => "failed",
+        How::Ignored => "ignored",
+        How::Dropped => "dropped",
+        How::Detached => "detached",
+    }
+}
+
 /// The queue that a record names, if it names one.
 pub fn queue_of<'a>(record: &'a Record<'_>) -> Option<&'a str> {
     match record {
         Record::Pushed(pushed) => Some(pushed.queue),
+        Record::Staged(staged) => Some(staged.pushed.queue),
         Record::Limited { queue, .. }
         | Record::Ruled { queue, .. }
         | Record::Paused { queue, .. }
@@ -92,7 +125,14 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         | Record::Released { id }
         | Record::Revived { id, .. }
         | Record::Removed { id }
+        | Record::Blocked { id }
+        | Record::Settled { child: id }
         | Record::Met { id, .. } => vec![*id],
+        Record::ChildEnded(ended) => vec![ended.parent, ended.child],
+        Record::Adopted(adopted) => vec![adopted.parent, adopted.child],
+        Record::Staged(staged) => vec![staged.pushed.id],
+        Record::Flow { flow, .. } => vec![*flow],
+        Record::Kept(Kept::Remains(left)) => vec![left.child],
         Record::Changed(changed) => vec![changed.id()],
         Record::CronRan(ran) => vec![ran.pushed.id],
         Record::Repeated(repeated) => vec![repeated.ended.id, repeated.next.pushed.id],
@@ -240,6 +280,22 @@ impl<'o> Pen<'o> {
                 self.id("dependency", *dependency);
                 self.uint("at", *at_ms);
             }
+            Record::ChildEnded(ended) => self.child_ended(ended),
+            Record::Blocked { id } | Record::Settled { child: id } => self.id("id", *id),
+            Record::Staged(staged) => {
+                self.id("flow", staged.flow);
+                self.pushed(&staged.pushed);
+            }
+            Record::Flow { flow, fate } => {
+                self.id("flow", *flow);
+                self.text("fate", fate_name(*fate));
+            }
+            Record::Adopted(adopted) => {
+                self.id("id", adopted.parent);
+                self.id("child", adopted.child);
+                self.text("name", adopted.name);
+                self.flag("waits", adopted.waits);
+            }
             Record::Repeated(repeated) => {
                 self.ended(&repeated.ended);
                 self.nested("next", |pen| pen.kept_job(&repeated.next));
@@ -308,6 +364,9 @@ impl<'o> Pen<'o> {
                 writer.uuid(id.0);
             }
         }
+        if let Some(kin) = &job.kin {
+            self.kin(kin);
+        }
         if let Some(repeat) = job.repeat {
             let writer = self.key("repeat");
             writer.map(3);
@@ -326,6 +385,53 @@ impl<'o> Pen<'o> {
             self.extras(extras);
         }
         self.value("data", job.data);
+    }
+
+    fn kin(&mut self, kin: &NewKin<'_>) {
+        self.some_text("parentId", kin.parent);
+        self.value("childrenIds", kin.children);
+        if let Some(policy) = kin.policy {
+            self.text("onFailure", policy_name(policy));
+        }
+        let open: Vec<JobId> = kin.open.iter().map(|(id, _)| id).collect();
+        if !open.is_empty() {
+            let writer = self.key("open");
+            writer.array(open.len());
+            for id in open {
+                writer.uuid(id.0);
+            }
+        }
+    }
+
+    fn child_ended(&mut self, ended: &ChildEnded<'_>) {
+        self.id("id", ended.parent);
+        self.id("child", ended.child);
+        self.uint("at", ended.at_ms);
+        self.text("how", how_name(ended.how));
+        if ended.how != How::Dropped {
+            self.text("queue", ended.queue);
+            self.text("childId", ended.known_as);
+        }
+        match ended.how {
+            How::Completed => self.value("result", ended.value),
+            How::Failed | How::Ignored => {
+                self.text("error", std::str::from_utf8(ended.value).unwrap_or_default());
+            }
+            How::Dropped | How::Detached => {}
+        }
+    }
+
+    fn remains(&mut self, left: &KeptRemains<'_>) {
+        self.id("id", left.child);
+        self.text("queue", left.queue);
+        self.some_text("customId", left.custom_id);
+        match left.end {
+            End::Completed => self.value("result", left.value),
+            End::Failed(policy) => {
+                self.text("onFailure", policy_name(policy));
+                self.text("error", std::str::from_utf8(left.value).unwrap_or_default());
+            }
+        }
     }
 
     fn extras(&mut self, extras: &Extras) {
@@ -466,6 +572,7 @@ impl<'o> Pen<'o> {
                     writer.uuid(id.0);
                 }
             }
+            Kept::Remains(left) => self.remains(left),
             Kept::Ids { highest } => self.id("highest", *highest),
         }
     }
@@ -504,6 +611,10 @@ impl<'o> Pen<'o> {
             if let Some(before) = rare.redelivered {
                 self.uint("redelivered", u64::from(before.times));
                 self.uint("redeliveredAt", before.last_at_ms);
+            }
+            if let Some(ends) = rare.kin {
+                self.flag("freed", ends.freed);
+                self.uint("childrenEnded", ends.iter().count() as u64);
             }
             if let Some((due_ms, continued)) = rare.run {
                 self.uint("due", due_ms);

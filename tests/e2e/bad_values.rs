@@ -3,8 +3,8 @@
 
 use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX};
 use corq::api::spec::{
-    BACKOFF_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS, FieldSpec,
-    JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
+    BACKOFF_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
+    FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use rmpv::Value;
 
@@ -103,6 +103,7 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::Results
         | Kind::Flags
         | Kind::Integers { .. }
+        | Kind::Flow
         | Kind::Jobs => of_type == "list",
         Kind::Choices(_) => matches!(of_type, "text" | "list"),
         Kind::Integer { .. } => of_type == "integer",
@@ -114,7 +115,8 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::CronJob
         | Kind::DlqConfig
         | Kind::StallConfig
-        | Kind::DlqFilter => of_type == "map",
+        | Kind::DlqFilter
+        | Kind::FlowJob => of_type == "map",
     }
 }
 
@@ -161,7 +163,7 @@ pub(crate) fn wrong(field: &FieldSpec, at: &str) -> Vec<Wrong> {
     let inner = inner_fields(&field.kind);
     for inner_field in inner {
         let path = match field.kind {
-            Kind::Jobs => "jobs[1]: ".to_owned(),
+            Kind::Jobs | Kind::Flow => "jobs[1]: ".to_owned(),
             _ => format!("{}.", field.name),
         };
         for Wrong { value, complaint } in wrong(inner_field, &format!("{at}{path}")) {
@@ -175,6 +177,8 @@ pub(crate) fn wrong(field: &FieldSpec, at: &str) -> Vec<Wrong> {
 fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
     match kind {
         Kind::Jobs => JOB_FIELDS,
+        Kind::Flow => FLOW_FIELDS,
+        Kind::FlowJob => FLOW_JOB_FIELDS,
         Kind::Backoff => BACKOFF_FIELDS,
         Kind::Repeat => REPEAT_FIELDS,
         Kind::Dedup => DEDUP_FIELDS,
@@ -186,10 +190,16 @@ fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
     }
 }
 
+/// A job of a flow with nothing wrong.
+fn flow_entry(id: &str) -> Vec<(&'static str, Bytes)> {
+    let input = object(&[("data", pack(&7.into()))]);
+    vec![("id", text(id)), ("queue", text("witness")), ("input", input)]
+}
+
 /// The object of a field, with `value` in one of its own fields and nothing wrong in the others.
 fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
     let needed: &[(&str, i64)] = match kind {
-        Kind::Jobs => &[("data", 7)],
+        Kind::Jobs | Kind::FlowJob => &[("data", 7)],
         Kind::Repeat => &[("every", 60_000)],
         _ => &[],
     };
@@ -198,8 +208,13 @@ fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
         .filter(|(needed, _)| *needed != name)
         .map(|(needed, number)| (*needed, pack(&(*number).into())))
         .collect();
+    if matches!(kind, Kind::Flow) {
+        let fine = flow_entry("second");
+        entries = fine.into_iter().filter(|(needed, _)| *needed != name).collect();
+    }
     entries.push((name, value));
     match kind {
+        Kind::Flow => list(&[object(&flow_entry("first")), object(&entries)]),
         Kind::Jobs => list(&[object(&[("data", text("fine"))]), object(&entries)]),
         _ => object(&entries),
     }
@@ -312,6 +327,14 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             }
             wrong
         }
+        Kind::Flow => {
+            let one = object(&flow_entry("first"));
+            let mut wrong = outside_of(too_many(&one, BATCH_MAX));
+            for item in [pack(&7.into()), list(&[]), pack(&Value::Nil)] {
+                wrong.push((list(&[one.clone(), item]), field.wrong_item(1)));
+            }
+            wrong
+        }
         Kind::Payload { bytes_max } => vec![
             (serialized(bytes_max + 1), field.out_of_bounds()),
             (nested(DEPTH_MAX as usize + 1), field.too_deep()),
@@ -333,7 +356,8 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
         | Kind::CronJob
         | Kind::DlqConfig
         | Kind::StallConfig
-        | Kind::DlqFilter => Vec::new(),
+        | Kind::DlqFilter
+        | Kind::FlowJob => Vec::new(),
     }
 }
 
@@ -372,6 +396,8 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
         }
         Kind::Tokens => vec![list(&[]), list(&[text("")]), list(&[pack(&Value::Nil)])],
         Kind::Results => vec![list(&[nested(127)]), list(&[serialized(PAYLOAD_BYTES_MAX)])],
+        Kind::Flow => vec![list(&[object(&flow_entry("flow"))])],
+        Kind::FlowJob => Vec::new(),
         Kind::Jobs => vec![list(&[object(&[("data", serialized(PAYLOAD_BYTES_MAX))])])],
         Kind::Payload { bytes_max } => {
             vec![serialized(*bytes_max), nested(DEPTH_MAX as usize), pack(&false.into())]

@@ -35,7 +35,8 @@ PUSH queue! data! name priority[-1000000..1000000]=0 delay[0..31536000000]=0 max
 backoff=1000 ttl[0..31536000000] timeout[0..86400000] uniqueKey jobId customId tags groupId lifo \
 removeOnComplete removeOnFail durable dependsOn repeat dedup stallTimeout[0..86400000] debounceId \
 debounceTtl[0..31536000000] stackTraceLimit[0..1000000] keepLogs[0..1000000] \
-sizeLimit[0..9007199254740991] timestamp[0..9007199254740991]
+sizeLimit[0..9007199254740991] timestamp[0..9007199254740991] parentId childrenIds \
+failParentOnFailure continueParentOnFailure ignoreDependencyOnFailure removeDependencyOnFailure
 ACK id! result token removeOnComplete
 PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
 PUSHB queue! jobs!
@@ -69,6 +70,14 @@ ExtendLock id! token duration![1..86400000]
 ExtendLocks ids! tokens durations!
 MoveToWait id! token
 ChangeDelay id! delay![0..31536000000] token
+PUSHF jobs!
+GetChildrenValues id!
+GetFailedChildrenValues id!
+GetIgnoredChildrenFailures id!
+UpdateParent childId! parentId!
+RemoveChildDependency id!
+RemoveUnprocessedChildren id!
+MoveToWaitingChildren id! token
 ClearLogs id! keepLogs[0..1000000]=0
 RemoveJobDeduplicationKey id!
 GetDeduplicationJobId queue! deduplicationId!

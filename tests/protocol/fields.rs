@@ -33,6 +33,12 @@ fn sample(kind: &Kind) -> Value {
         Kind::StallConfig => map(&[("maxStalls", 5.into())]),
         Kind::DlqFilter => map(&[("reason", "stalled".into())]),
         Kind::Jobs => Value::Array(vec![map(&[("data", 1.into())])]),
+        Kind::FlowJob => map(&[("data", 1.into())]),
+        Kind::Flow => {
+            let input = sample(&Kind::FlowJob);
+            let one = [("id", "a".into()), ("queue", "q".into()), ("input", input)];
+            Value::Array(vec![map(&one)])
+        }
     }
 }
 
@@ -145,6 +151,7 @@ fn another_type_is_refused_in_every_field_and_named() {
             | Kind::StallConfig
             | Kind::DlqFilter => vec!["1".into(), 1.into(), strings(&["a"])],
             Kind::Jobs
+            | Kind::Flow
             | Kind::Results
             | Kind::Flags
             | Kind::Integers { .. }
@@ -234,7 +241,7 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
         Kind::JobIds | Kind::Tokens | Kind::Results | Kind::Flags | Kind::Integers { .. } => {
             (vec![], vec![list(100_001, "a")])
         }
-        Kind::Jobs => (vec![list(0, "")], vec![list(100_001, "a")]),
+        Kind::Jobs | Kind::Flow => (vec![list(0, "")], vec![list(100_001, "a")]),
         Kind::Flag => (vec![true.into(), false.into()], vec![]),
         Kind::Repeat
         | Kind::Dedup
@@ -242,6 +249,7 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
         | Kind::DlqConfig
         | Kind::StallConfig
         | Kind::DlqFilter
+        | Kind::FlowJob
         | Kind::Token => (vec![], vec![]),
     }
 }

@@ -1,5 +1,6 @@
 //! Random lives of a shard.
 
+use super::kin::{deliver, step_kin};
 use super::{Bed, locked};
 use corq_shards::cause::Cause;
 use corq_shards::change::Change;
@@ -20,7 +21,7 @@ use corq_shards::sift::{FailedFilter, SiftFor};
 use corq_shards::webhook::Triggers;
 
 /// Some job that was pushed at some time, whatever became of it.
-fn pushed_before(bed: &Bed, chance: &mut Chance) -> JobId {
+pub fn pushed_before(bed: &Bed, chance: &mut Chance) -> JobId {
     let any = |_| &bed.journal.records[chance.draw() as usize % bed.journal.records.len().max(1)];
     let ids = (0..bed.journal.records.len().min(20)).map(any);
     let mut pushed = ids.filter_map(|record| match Record::decode(record).unwrap() {
@@ -39,7 +40,7 @@ pub fn step(
 ) {
     let queue = bed.queues[chance.draw() as usize % bed.queues.len()];
     let client = chance.draw() % 4;
-    match chance.draw() % 30 {
+    match chance.draw() % 34 {
         0..=6 => {
             let key = format!("k{}", chance.draw() % 5);
             let name = format!("id{}", bed.request);
@@ -133,6 +134,7 @@ pub fn step(
         25 | 26 => change_queue(bed, chance, client, queue),
         27 => step_cron(bed, chance, queue),
         28 => step_webhook(bed, chance, queue),
+        29..=31 => step_kin(bed, chance, queue),
         _ => {
             bed.pass(chance.draw() % 600);
         }
@@ -140,16 +142,25 @@ pub fn step(
     let deliveries = bed.effects.deliveries.clone();
     // Notices may come late, or twice, or be lost in a crash and asked for again.
     late.append(&mut bed.effects.notices);
+    bed.reports.append(&mut bed.effects.reports);
     if chance.draw().is_multiple_of(3) {
         for notice in std::mem::take(late) {
             for _ in 0..=chance.draw() % 2 {
                 bed.run(0, &Command::Notice(notice));
+                late.append(&mut bed.effects.notices);
+                bed.reports.append(&mut bed.effects.reports);
+            }
+        }
+        for report in std::mem::take(&mut bed.reports) {
+            for _ in 0..=chance.draw() % 2 {
+                deliver(bed, &report);
                 late.append(&mut bed.effects.notices);
             }
         }
     }
     if chance.draw().is_multiple_of(40) {
         late.clear();
+        bed.reports.clear();
         late.extend(bed.shard.watches_to_renew());
     }
     for delivery in deliveries {

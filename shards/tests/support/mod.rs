@@ -1,6 +1,7 @@
 //! A shard with a journal in memory and a clock that stands still until it is moved.
 #![allow(dead_code, clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
+pub mod kin;
 pub mod life;
 
 use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
@@ -8,6 +9,7 @@ use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
+use corq_shards::kin::Report;
 use corq_shards::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
 use corq_shards::upkeep::Upkeep;
@@ -80,6 +82,9 @@ pub struct Bed {
     pub request: u64,
     /// Those that tests use.
     pub queues: Vec<&'static str>,
+    /// What is to be told of children, and flows under way.
+    pub reports: Vec<Report>,
+    pub flows: Vec<JobId>,
 }
 
 impl Bed {
@@ -100,6 +105,8 @@ impl Bed {
             client: 1,
             request: 0,
             queues: vec!["a", "b", "c"],
+            reports: Vec::new(),
+            flows: Vec::new(),
         }
     }
 

@@ -4,17 +4,22 @@
     suite.py PORT restart    asks, by the line "kill", for the server to be killed and started
                              again under running workers, and reads a line when that is done
     suite.py PORT wrong      shows a wrong token to a guarded server, then the right one: "secret"
+
+With CORQ_TEST_CA, the file of an authority, all of it goes over TLS.
 """
 
+import os
 import sys
 import threading
 import time
 import unittest
 
-from bunqueue import Connection, Queue, UnrecoverableError, Worker
+from bunqueue import Connection, FlowProducer, Queue, UnrecoverableError, Worker
 from bunqueue.errors import BunqueueError
 
 PORT = int(sys.argv[1])
+CA = os.environ.get("CORQ_TEST_CA")
+WAY = {"host": "127.0.0.1", "port": PORT, "tls": {"ca_file": CA} if CA else None}
 DEADLINE_S = 30
 
 
@@ -30,16 +35,16 @@ def until(what, probe):
 
 def worker(queue, process, **options):
     options = {"poll_timeout_ms": 200, "heartbeat_interval_s": 0.5, **options}
-    return Worker(queue, process, host="127.0.0.1", port=PORT, **options)
+    return Worker(queue, process, **WAY, **options)
 
 
 def queue(name):
-    return Queue(name, host="127.0.0.1", port=PORT)
+    return Queue(name, **WAY)
 
 
 class Promises(unittest.TestCase):
     def test_the_protocol_is_spoken(self):
-        connection = Connection(host="127.0.0.1", port=PORT)
+        connection = Connection(**WAY)
         self.assertTrue(connection.ping())
         self.assertEqual(connection.hello()["protocolVersion"], 2)
         connection.close()
@@ -263,6 +268,85 @@ class Promises(unittest.TestCase):
         jobs.remove_global_concurrency()
         jobs.remove_global_rate_limit()
 
+    def test_flows_run_from_their_leaves_to_their_root(self):
+        flows = FlowProducer(host="127.0.0.1", port=PORT)
+
+        def leaf(n, **opts):
+            return {"name": "leaf", "queueName": f"py-leaf-{n % 3}", "data": {"n": n}, "opts": opts}
+
+        branch = {**leaf(2), "children": [leaf(3), leaf(4, remove_on_complete=True)]}
+        children = [leaf(0, remove_on_complete=True), leaf(1), branch]
+        root = {"name": "root", "queueName": "py-root", "data": {"of": 1}, "children": children}
+        node = flows.add(root)
+        roots = queue("py-root")
+        self.assertEqual(roots.get_state(node.job.id), "waiting-children")
+        found = flows.get_flow(node.job.id)
+        self.assertEqual(len(found.children), 3)
+        parents = {child.job.parent_id for child in found.children}
+        self.assertEqual(parents, {node.job.id})
+        chain = flows.add_chain(
+            [{"name": "s", "queueName": f"py-leaf-{n % 3}", "data": {"n": 10 + n}} for n in range(4)]
+        )
+        fan = flows.add_bulk_then([leaf(20), leaf(21)], {**leaf(22), "queueName": "py-root"})
+        self.assertEqual(len(flows.add_bulk([{**root, "data": {"of": 2}}])), 1)
+        seen = []
+
+        def work(job):
+            seen.append(job.data["n"])
+            return {"n": job.data["n"]}
+
+        values = {}
+
+        def end(job):
+            values[job.id] = job.get_children_values()
+            return "done"
+
+        with worker("py-leaf-0", work), worker("py-leaf-1", work), worker("py-leaf-2", work):
+            with worker("py-root", end):
+                until("all roots", lambda: roots.get_job_counts()["completed"] == 3)
+                chains = queue("py-leaf-0")
+                until("the chain", lambda: chains.get_state(chain[-1]) == "completed")
+        steps = [n for n in seen if 10 <= n < 20]
+        self.assertEqual(steps, [10, 11, 12, 13])
+        numbers = sorted(value["n"] for value in values[node.job.id].values())
+        self.assertEqual(numbers, [0, 1, 2])
+        numbers = sorted(value["n"] for value in values[fan["final_id"]].values())
+        self.assertEqual(numbers, [20, 21])
+        self.assertEqual(roots.get_children_values(node.job.id), values[node.job.id])
+        self.assertEqual(roots.get_failed_children_values(node.job.id), {})
+        self.assertEqual(roots.get_ignored_children_failures(node.job.id), {})
+        flows.close()
+
+    def test_what_a_failed_child_means_for_its_parent(self):
+        flows = FlowProducer(host="127.0.0.1", port=PORT)
+        parents = queue("py-parents")
+        policies = {
+            "fail_parent_on_failure": "failed",
+            "continue_parent_on_failure": "waiting",
+            "ignore_dependency_on_failure": "waiting",
+            "remove_dependency_on_failure": "waiting",
+        }
+
+        def breaks(_job):
+            raise UnrecoverableError("broken")
+
+        with worker("py-breaks", breaks):
+            for policy, state in policies.items():
+                child = {"name": "c", "queueName": "py-breaks", "data": {}, "opts": {policy: True}}
+                node = flows.add({"name": "p", "queueName": "py-parents", "children": [child]})
+                until(policy, lambda: parents.get_state(node.job.id) == state)
+                key = f"py-breaks:{node.children[0].job.id}"
+                failed = {key: "broken"} if policy.startswith("continue") else {}
+                ignored = {key: "broken"} if policy.startswith("ignore") else {}
+                self.assertEqual(parents.get_failed_children_values(node.job.id), failed)
+                self.assertEqual(parents.get_ignored_children_failures(node.job.id), ignored)
+        child = {"name": "c", "queueName": "py-unbegun", "data": {}}
+        node = flows.add({"name": "p", "queueName": "py-parents", "children": [child, child]})
+        parents.remove_child_dependency(node.children[0].job.id)
+        parents.remove_unprocessed_children(node.job.id)
+        until("the parent", lambda: parents.get_state(node.job.id) == "waiting")
+        flows.close()
+
     def test_webhooks_are_kept(self):
         jobs = queue("py-hooked")
         hook = jobs.add_webhook("https://example.com/hook", ["job.completed"], queue="py-hooked")
@@ -277,7 +361,7 @@ class Promises(unittest.TestCase):
 
 def wrong_token():
     def add(token):
-        with Queue("py-guarded", host="127.0.0.1", port=PORT, token=token) as jobs:
+        with Queue("py-guarded", **WAY, token=token) as jobs:
             return jobs.add("job", {}).id
 
     for wrong in ("wrong", None):
