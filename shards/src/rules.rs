@@ -352,7 +352,9 @@ impl Shard {
                 continue;
             }
             let failed: Vec<u32> = self.queues[queue].failed.iter(&self.jobs).collect();
-            failed.into_iter().for_each(|job| self.rearm_burial(now_ms, job));
+            for job in failed {
+                self.rearm_burial(now_ms, job);
+            }
         }
     }
 

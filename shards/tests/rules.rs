@@ -53,7 +53,9 @@ fn push(bed: &mut Bed, jobs: usize) -> Vec<JobId> {
 /// Fails the next so many jobs.
 fn fail_next(bed: &mut Bed, count: u32) -> Vec<JobId> {
     let held = bed.pull(1, "q", count);
-    held.iter().for_each(|&(id, token)| bed.fail(id, Some(token)).unwrap());
+    for &(id, token) in &held {
+        bed.fail(id, Some(token)).unwrap();
+    }
     held.into_iter().map(|(id, _)| id).collect()
 }
 
@@ -492,7 +494,9 @@ fn a_dead_letter_queue_is_counted_by_cause_and_by_what_awaits_it() {
         newest_ms: Some(bed.now_ms),
         ..FailedStats::default()
     };
-    all.iter().for_each(|(_, cause)| expected.by_cause[*cause as usize] += 1);
+    for (_, cause) in &all {
+        expected.by_cause[*cause as usize] += 1;
+    }
     assert_eq!(*stats, expected);
     dlq(&mut bed, DlqPatch { retry_interval_ms: Some(1 << 40), ..RETRY });
     let retriable = FailedFilter { retriable: true, ..FailedFilter::default() };
