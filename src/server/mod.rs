@@ -36,6 +36,7 @@ mod certificate;
 mod change;
 mod chore;
 mod core;
+mod cron_row;
 mod crons;
 mod deliveries;
 mod dispatch;
