@@ -1,7 +1,7 @@
 //! Looking through a dead-letter queue, oldest failure first, in slices: to list some of its jobs, to try
 //! some of them anew, to count them, or to give all of them the deadlines of a new rule.
 //!
-//! It is a chore (see [`crate::chore`]), so at most one of a queue is under way, and what comes and goes between
+//! It is a chore (as clearing a queue is), so at most one of a queue is under way, and what comes and goes between
 //! its slices makes it miss nothing else: the queue of the failed remembers how far it has come.
 
 use crate::cause::Cause;

@@ -37,7 +37,6 @@ pub mod node;
 pub mod ops;
 pub mod reclaim;
 pub mod repeat;
-pub mod rules;
 pub mod schedules;
 pub mod settings;
 pub mod trace;
