@@ -19,13 +19,11 @@ use crate::effect::KnownAs;
 use crate::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
-use crate::kin::{Ends, Kin, NewKin};
-use crate::mutate::RETENTION_CHECK_MS;
+use crate::kin::{Ends, NewKin};
 use crate::record::{Journal, Pushed, Record};
 use crate::remains::KeptRemains;
 use crate::repeat::Series;
 use crate::shard::{SLICE, Shard};
-use crate::slab::NONE;
 use crate::wire::Malformed;
 
 /// Records of forgotten jobs written at a time.

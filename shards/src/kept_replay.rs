@@ -57,7 +57,7 @@ impl Shard {
     }
 
     /// What lay at `from` lies at `to` from now on.
-    fn relocate(&mut self, id: JobId, from: u64, to: Stored) {
+    pub(crate) fn relocate(&mut self, id: JobId, from: u64, to: Stored) {
         let live = &mut self.live;
         let mut follow = |stored: &mut Stored| {
             if stored.position == from {
