@@ -6,6 +6,7 @@ mod calls;
 mod faults;
 mod ledger;
 mod proxy;
+mod ways;
 mod worker;
 
 use std::future::Future;
