@@ -52,6 +52,8 @@ pub enum Check {
     /// A schedule runs once for each of its times, and not early.
     Schedule,
     EarlySchedule,
+    /// A job leaves the dead-letter queue by itself when the rule of its queue says so.
+    Rule,
     /// A long command does what it was given, in whatever slices.
     Chore,
 }

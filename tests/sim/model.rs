@@ -9,6 +9,7 @@ use super::check::{Check, Checks};
 use super::chores::Chore;
 use super::limits::Limits;
 use super::repeat::Series;
+use super::rules::{Rules, redelivered};
 use super::schedules::Schedule;
 use corq_shards::Shard;
 use corq_shards::changed::Level;
@@ -71,6 +72,8 @@ pub struct Job {
     pub max_attempts: u16,
     pub attempts: u16,
     pub stalls: u8,
+    /// How often it left the dead-letter queue by itself.
+    pub redelivered: u32,
     pub state: State,
     /// What it still waits for. Means nothing in another state than that.
     pub unmet: BTreeSet<JobId>,
@@ -108,6 +111,7 @@ impl Job {
             max_attempts: 3,
             attempts: 0,
             stalls: 0,
+            redelivered: 0,
             state: State::Waiting,
             unmet: BTreeSet::new(),
             met: false,
@@ -170,6 +174,7 @@ pub enum Old {
     Job(JobId, Option<Box<Job>>),
     Paused(String, bool),
     Limit(String, command::Limit),
+    Rules(String, Rules),
     Schedule(String, Option<Box<Schedule>>),
 }
 
@@ -190,6 +195,7 @@ pub struct Model {
     pub jobs: BTreeMap<JobId, Job>,
     pub paused: BTreeSet<String>,
     pub limits: BTreeMap<String, Limits>,
+    pub rules: BTreeMap<String, Rules>,
     pub schedules: BTreeMap<String, Schedule>,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
@@ -233,6 +239,7 @@ impl Model {
             jobs: BTreeMap::new(),
             paused: BTreeSet::new(),
             limits: BTreeMap::new(),
+            rules: BTreeMap::new(),
             schedules: BTreeMap::new(),
             schedules_since_ms: None,
             chores: Vec::new(),
@@ -347,6 +354,9 @@ impl Model {
                 Old::Limit(queue, old) => {
                     self.undo_limit(&queue, old, change.before < kept, shard);
                 }
+                Old::Rules(queue, old) => {
+                    self.undo_rules(&queue, old, change.before < kept, shard);
+                }
                 Old::Job(id, old) => {
                     let perhaps = change.before < kept && !known_lost;
                     if perhaps && (cut.contains(&id) || self.matches(id, shard)) {
@@ -383,7 +393,8 @@ impl Model {
             }
             _ => false,
         };
-        same && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
+        same && redelivered(&view) == job.redelivered
+            && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
             && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
 
