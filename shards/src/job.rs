@@ -5,6 +5,7 @@
 
 use crate::dependency::Dependency;
 use crate::extras::Extras;
+use crate::grouping::GroupRef;
 use crate::id::JobId;
 use crate::job_names::NameRef;
 use crate::notes::Notes;
@@ -222,6 +223,8 @@ pub struct Options {
     pub name: Option<Box<str>>,
     /// Rules of its own.
     pub extras: Option<Box<Extras>>,
+    /// The group it belongs to.
+    pub group: GroupRef,
 }
 
 /// How a job ended.

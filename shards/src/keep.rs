@@ -103,6 +103,10 @@ impl Shard {
                 let set = limits.and_then(|limits| limits.set_in(*limit));
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
+            Record::Grouped(grouped) => {
+                let set = self.group_set_in(grouped.queue, grouped.group);
+                needs.setting = set.is_some_and(|stored| stored.position == position);
+            }
             Record::CronSet(set) => {
                 let cron = self.crons.find(set.name).map(|index| self.cron_at(index));
                 needs.setting = cron.is_some_and(|cron| cron.set_in.position == position);
@@ -127,6 +131,7 @@ impl Shard {
                 | Changed::KeyFreed { .. }
                 | Changed::KeyExtended { .. },
             )
+            | Record::GroupsCleared { .. }
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
             | Record::Met { .. }
@@ -218,6 +223,7 @@ impl Shard {
         // Of a run, the record that it shares tells the options of the first one.
         pushed.job = NewJob {
             name: self.name_of(job),
+            group_id: self.group_name_of(job).or(pushed.job.group_id),
             extras: options.and_then(|has| has.extras.clone()),
             priority: about.priority,
             max_attempts: about.max_attempts,
@@ -273,6 +279,10 @@ impl Shard {
                 if let Some(queue) = self.queues.find(queue) {
                     self.note_limit(queue, *limit, stored);
                 }
+            }
+            Record::Grouped(grouped) => {
+                let stored = journal.append(record);
+                self.set_group(grouped, stored);
             }
             Record::CronSet(set) => self.keep_cron(set, journal),
             Record::WebhookAdded(added) => {
@@ -410,7 +420,7 @@ impl Shard {
         let given = &pushed.job;
         let queue = self.queues.find_or_insert(pushed.queue);
         let name = self.take_name(queue, given.name);
-        let options = self.options_of_kept(kept, name);
+        let options = self.options_of_kept(queue, kept, name);
         let index = self.jobs.insert(Job {
             attempts: kept.attempts,
             stalls: kept.stalls,
@@ -448,14 +458,17 @@ impl Shard {
         index
     }
 
-    fn options_of_kept(&mut self, kept: &KeptJob<'_>, name: NameRef) -> u32 {
+    fn options_of_kept(&mut self, queue: u32, kept: &KeptJob<'_>, name: NameRef) -> u32 {
         let given = &kept.pushed.job;
         let apart = given.name.filter(|_| name == NameRef::APART).map(Into::into);
+        let group = self.join_group(queue, given.group_id);
         let Some(rare) = &kept.rare else {
-            // It found a place among the names of its queue when it was written, and finds none now.
-            return apart.map_or(NONE, |name| {
-                self.jobs.options.insert(Options { name: Some(name), ..Options::default() })
-            });
+            // It found a place among the names of its queue when it was written, and finds none now; or
+            // it was written when groups meant nothing.
+            if apart.is_none() && given.group_id.is_none() {
+                return NONE;
+            }
+            return self.jobs.options.insert(Options { name: apart, group, ..Options::default() });
         };
         let series = Series::of(&kept.pushed).map(|series| {
             let (due_ms, continued) = rare.run.unwrap_or((series.due_ms, false));
@@ -471,6 +484,7 @@ impl Shard {
             series,
             name: apart,
             extras: given.extras.clone(),
+            group,
             ..Options::default()
         })
     }
@@ -498,6 +512,8 @@ impl Shard {
         self.shares.records().for_each(|shared| counted.add(&shared));
         self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
         self.webhooks().for_each(|webhook| counted.add(&webhook.set_in));
+        let groups = self.groups.indices().filter_map(|at| self.groups.slab[at].own.as_deref());
+        groups.for_each(|own| counted.add(&own.set_in));
         for queue in 0..self.queues.end() {
             let about = &self.queues[queue];
             let limits = about.limits.as_deref();

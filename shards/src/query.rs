@@ -57,6 +57,10 @@ pub struct Holdings {
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
     pub past: usize,
+    /// Groups that have jobs, settings or pulls that wait for them.
+    pub groups: usize,
+    /// Groups that have settings: at most [`crate::GROUP_SETTINGS_MAX`].
+    pub group_settings: u64,
 }
 
 /// What one connection holds of this shard's jobs, and what became of others it pulled.
@@ -179,11 +183,14 @@ impl Shard {
                 + self.lease_timers.len()
                 + self.waiter_timers.len()
                 + self.limit_timers.len()
+                + self.groups.timers.len()
                 + self.crons.deadlines(),
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
             watches: self.watchers.len(),
             past: self.past.len(),
+            groups: self.groups.slab.len(),
+            group_settings: self.groups.with_settings,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::listing::States;
 use crate::minutes::Minutes;
 use crate::ready::Ready;
 use crate::roll::Roll;
+use crate::rotation::Rotation;
 use crate::slab::{List, NONE, Slab};
 use crate::waiter::AtQueue;
 use hashbrown::HashTable;
@@ -36,6 +37,8 @@ pub struct Queue {
     pub names: Option<Box<JobNames>>,
     /// How fast and how many jobs may leave it, if that is limited.
     pub limits: Option<Box<Limits>>,
+    /// Its groups, if it has any.
+    pub(crate) groups: Option<Box<Rotation>>,
     /// Long commands that work on it or wait for their turn.
     pub chores: u32,
     /// Whether one of them has begun.
@@ -102,12 +105,14 @@ impl Queue {
 
     /// Whether clients see it: it has a job or a setting.
     pub fn exists(&self) -> bool {
-        !self.detached && (self.is_paused() || self.limits.is_some() || self.total() > 0)
+        let set = self.is_paused() || self.limits.is_some() || self.groups_with_settings() > 0;
+        !self.detached && (set || self.total() > 0)
     }
 
     fn is_idle(&self) -> bool {
         let noted = self.evicted_below <= self.evicted_noted;
-        !self.exists() && noted && self.waiters.is_empty() && self.chores == 0
+        let awaited = !self.waiters.is_empty() || self.groups.is_some();
+        !self.exists() && noted && !awaited && self.chores == 0
     }
 }
 

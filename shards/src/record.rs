@@ -21,6 +21,7 @@
 use crate::changed::Changed;
 use crate::command::{Limit, PerSpan, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
+use crate::group_record::{self, Grouped};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
@@ -88,6 +89,13 @@ pub enum Record<'a> {
         queue: &'a str,
         /// The new setting.
         limit: Limit,
+    },
+    /// Something was set for a group, or taken back.
+    Grouped(Grouped<'a>),
+    /// All that was set for the groups of a queue was taken back.
+    GroupsCleared {
+        /// The queue.
+        queue: &'a str,
     },
     /// A queue was paused or resumed.
     Paused {
@@ -231,6 +239,8 @@ pub const KINDS: &[(u8, &str)] = &[
     (kind::RATE_LIMITED, "rate-limited"),
     (kind::RATE_LIMITED_FOR, "rate-limited-for"),
     (kind::ACTIVE_LIMITED, "active-limited"),
+    (group_record::kind::GROUPED, "grouped"),
+    (group_record::kind::CLEARED, "groups-cleared"),
     (kind::MET, "met"),
     (kind::REPEATED, "repeated"),
     (cron_record::kind::SET, "cron-set"),
@@ -276,6 +286,8 @@ impl Record<'_> {
                 4 + 4 + 8 + queue.len()
             }
             Self::Limited { queue, .. } => 4 + queue.len(),
+            Self::Grouped(grouped) => grouped.encoded_len(),
+            Self::GroupsCleared { queue } => queue.len(),
             Self::CronSet(set) => set.encoded_len(),
             Self::CronRan(ran) => ran.encoded_len(),
             Self::CronMissed { name, .. } => 8 + name.len(),
@@ -360,6 +372,8 @@ impl Record<'_> {
                 out.u8(u8::from(*paused));
                 out.bytes(queue.as_bytes());
             }
+            Self::Grouped(grouped) => grouped.encode(&mut out),
+            Self::GroupsCleared { queue } => out.bytes(queue.as_bytes()),
             Self::CronSet(set) => set.encode(&mut out),
             Self::CronRan(ran) => ran.encode(&mut out),
             Self::CronMissed { name, next_run_ms } => {
@@ -400,6 +414,8 @@ impl Record<'_> {
             }
             Self::Limited { limit: Limit::Rate(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
+            Self::Grouped(_) => group_record::kind::GROUPED,
+            Self::GroupsCleared { .. } => group_record::kind::CLEARED,
             Self::CronSet(set) => set.kind(),
             Self::CronRan(_) => kind::CRON_RAN,
             Self::CronMissed { .. } => kind::CRON_MISSED,
@@ -471,6 +487,8 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
+            group_record::kind::GROUPED => Self::Grouped(Grouped::decode(from)?),
+            group_record::kind::CLEARED => Self::GroupsCleared { queue: utf8(from.rest())? },
             cron_record::kind::SET | cron_record::kind::SET_WITH => {
                 Self::CronSet(CronSet::decode(kind, from)?)
             }

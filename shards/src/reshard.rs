@@ -39,6 +39,8 @@ pub struct Contents {
     pub paused: u64,
     /// Limits of queues.
     pub limits: u64,
+    /// Groups for which something is set.
+    pub groups: u64,
     /// Schedules.
     pub crons: u64,
     /// Webhooks.
@@ -57,6 +59,7 @@ impl AddAssign for Contents {
         self.jobs.iter_mut().zip(other.jobs).for_each(|(sum, jobs)| *sum += jobs);
         self.paused += other.paused;
         self.limits += other.limits;
+        self.groups += other.groups;
         self.crons += other.crons;
         self.webhooks += other.webhooks;
     }
@@ -76,6 +79,7 @@ impl Shard {
                 jobs: State::ALL.map(|state| queue.count(state)),
                 paused: u64::from(queue.is_paused()),
                 limits: limits.map_or(0, |limits| limits.all_set_in().count() as u64),
+                groups: queue.groups_with_settings(),
                 ..Contents::default()
             };
         }
@@ -191,6 +195,7 @@ impl Reshard {
                 return self.owner_of(&Record::decode(record)?);
             }
             Record::Paused { queue, .. } | Record::Limited { queue, .. } => Slot::of_name(queue),
+            Record::Grouped(grouped) => Slot::of_name(grouped.queue),
             Record::WebhookAdded(_) => return Ok(KEEPER),
             _ => return Err(Malformed("nothing can need a record of this kind")),
         };

@@ -11,6 +11,7 @@ use crate::dedup::Met;
 use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Refusal, Reply};
 use crate::event::Listeners;
+use crate::group::Groups;
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::latency::Timings;
@@ -115,6 +116,9 @@ pub struct Shard {
     pub(crate) lease_timers: Timers,
     pub(crate) waiter_timers: Timers,
     pub(crate) limit_timers: Timers,
+    pub(crate) groups: Groups,
+    /// Pulls that have come to wait.
+    pub(crate) waits: u64,
     /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
@@ -176,6 +180,8 @@ impl Shard {
             lease_timers: Timers::default(),
             waiter_timers: Timers::default(),
             limit_timers: Timers::default(),
+            groups: Groups::default(),
+            waits: 0,
             with_room: Vec::new(),
             crons: Crons::default(),
             shares: Shares::default(),
@@ -243,6 +249,9 @@ impl Shard {
                     out,
                 );
             }
+            Command::LimitGroup { queue, group, limit } => {
+                self.limit_group(now_ms, caller, (queue, group), *limit, out);
+            }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
             Command::RetryCompleted { queue, job, count, until_ms } => {
                 let (ended, job, count, until_ms) = (State::Completed, *job, *count, *until_ms);
@@ -296,6 +305,13 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let bytes: u64 = jobs.iter().map(|job| job.data.len() as u64 + JOB_BYTES).sum();
+        if jobs.iter().any(|job| job.group_max > 0)
+            && let Some(place) = self.find_overfull(now_ms, queue_name, jobs)
+        {
+            let refused = Reply::Refused { place, refusal: Refusal::GroupFull };
+            out.effects.replies.push((caller.request, refused));
+            return;
+        }
         if !out.journal.takes_more(bytes) {
             out.effects.replies.push((caller.request, FULL));
             return;
