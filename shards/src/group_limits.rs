@@ -195,14 +195,12 @@ impl Shard {
         }
     }
 
-    /// Groups of a queue that have a job before its end or a setting, in the order in which they became
-    /// known, from behind the one called `after` on. Looks at no more than `looks_max`. None if there is no
-    /// group of that name.
+    /// Groups of a queue in the order in which they became known, from behind the one called `after` on.
+    /// None if there is no group of that name.
     pub fn groups_of(
         &mut self,
         queue: &str,
         after: Option<&str>,
-        looks_max: usize,
     ) -> Option<impl Iterator<Item = GroupView<'_>>> {
         let known = self.queues.find(queue);
         let after = match (known, after) {
@@ -212,9 +210,9 @@ impl Shard {
         };
         let this = &*self;
         let rotation = known.and_then(|queue| this.queues[queue].groups.as_deref());
-        let groups = rotation.into_iter().flat_map(move |rotation| {
-            groups_after(&this.groups.slab, rotation, after).take(looks_max)
-        });
+        let groups = rotation
+            .into_iter()
+            .flat_map(move |rotation| groups_after(&this.groups.slab, rotation, after));
         Some(groups.map(|group| this.group_view(group)))
     }
 

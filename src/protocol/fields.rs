@@ -3,15 +3,20 @@
 //! [`Fields::read`] checks each entry as it comes and keeps it in a fixed array; afterwards the
 //! fields are taken in the order of the specification. Which command they make is not known here.
 
-use corq_shards::command::{NewJob, Repeat, Stack, Token};
+use corq_shards::command::{GroupPull, NewJob, Repeat, Stack, Token};
 use corq_shards::extras::{Dedup, Growth};
+use corq_shards::group::GroupRate;
 
-use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
+use crate::api::limits::{
+    BATCH_MAX, GROUP_PRIORITY_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, QUEUE_CHARS_MAX,
+};
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::msgpack::{Malformed, Number, Reader};
-use super::objects::{read_backoff, read_dedup, read_jobs, read_repeat};
+use super::objects::{
+    read_backoff, read_dedup, read_group_pull, read_group_rate, read_jobs, read_repeat,
+};
 
 /// The text for a client. Only made when something is wrong.
 pub(super) type Complaint = Box<str>;
@@ -48,6 +53,8 @@ pub(super) struct Aside<'a> {
     /// The object form of `backoff`: growth and longest wait.
     pub(super) backoff: Option<(Growth, Option<u32>)>,
     pub(super) dedup: Option<Dedup>,
+    pub(super) group: Option<GroupPull<'a>>,
+    pub(super) rate: Option<GroupRate>,
     pub(super) flags: Vec<bool>,
     pub(super) integers: Vec<i64>,
     pub(super) stack: Stack<'a>,
@@ -366,6 +373,12 @@ fn read_value<'a>(
             }
             Ok(Value::Aside)
         }
+        // The wider of two pairs of bounds: which one counts is known when all of the job is read.
+        Kind::Priority => {
+            integer(spec, reader, -PRIORITY_MAX, GROUP_PRIORITY_MAX).map(Value::Integer)
+        }
+        Kind::GroupPull => read_group_pull(spec, reader, aside),
+        Kind::GroupRate => read_group_rate(spec, reader, aside),
         Kind::Jobs => read_jobs(spec, reader, aside),
         Kind::JobIds => {
             let count = batch(spec, reader)?;

@@ -5,6 +5,7 @@
 //! core     connections     respond  replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
+//! groups   groups of jobs: what is set for them and what they have
 //! limited  what limits a queue and what it has done
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
@@ -40,6 +41,7 @@ mod engine;
 mod events;
 mod execute;
 mod figures;
+mod groups;
 mod here;
 mod hole;
 mod http;

@@ -186,7 +186,15 @@ impl Life {
     /// Pulls one job as `client`, under a lock.
     fn pull(&mut self, client: u64, queue: &str, lock_ttl_ms: u32) -> (JobId, Token) {
         let (count, timeout_ms) = (1, 0);
-        let pull = Pull { queue, count, timeout_ms, locked: true, lock_ttl_ms, detach: false };
+        let pull = Pull {
+            queue,
+            count,
+            timeout_ms,
+            locked: true,
+            lock_ttl_ms,
+            detach: false,
+            group: None,
+        };
         let reply = self.run(client, &Command::Pull(pull));
         let Some(Reply::Pulled(range)) = reply else { panic!("not answered: {reply:?}") };
         let delivery = &self.effects.deliveries[range.start];

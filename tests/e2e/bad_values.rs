@@ -1,8 +1,11 @@
 //! Values that a field must refuse or take, made from its row in the command table. Which commands
 //! there are, and who judges the answers, is not known here.
 
-use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX};
-use corq::api::spec::{BACKOFF_FIELDS, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS};
+use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
+use corq::api::spec::{
+    BACKOFF_FIELDS, DEDUP_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
+    Kind, REPEAT_FIELDS,
+};
 use rmpv::Value;
 
 /// One value as it stands on the wire.
@@ -102,11 +105,11 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::Integers { .. }
         | Kind::Jobs => of_type == "list",
         Kind::Choices(_) => matches!(of_type, "text" | "list"),
-        Kind::Integer { .. } => of_type == "integer",
+        Kind::Integer { .. } | Kind::Priority => of_type == "integer",
         Kind::Number { .. } => matches!(of_type, "integer" | "fraction"),
         Kind::Flag => of_type == "flag",
         Kind::Backoff => matches!(of_type, "integer" | "map"),
-        Kind::Repeat | Kind::Dedup => of_type == "map",
+        Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => of_type == "map",
     }
 }
 
@@ -170,6 +173,8 @@ fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
         Kind::Backoff => BACKOFF_FIELDS,
         Kind::Repeat => REPEAT_FIELDS,
         Kind::Dedup => DEDUP_FIELDS,
+        Kind::GroupPull => GROUP_PULL_FIELDS,
+        Kind::GroupRate => GROUP_RATE_FIELDS,
         _ => &[],
     }
 }
@@ -179,6 +184,7 @@ fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
     let needed: &[(&str, i64)] = match kind {
         Kind::Jobs => &[("data", 7)],
         Kind::Repeat => &[("every", 60_000)],
+        Kind::GroupRate => &[("max", 5), ("duration", 1000)],
         _ => &[],
     };
     let mut entries: Vec<(&str, Bytes)> = needed
@@ -315,7 +321,8 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             wrong.extend(outside_of(right_outside.map(|it| pack(&it.into())).to_vec()));
             wrong
         }
-        Kind::Flag | Kind::Repeat | Kind::Dedup => Vec::new(),
+        Kind::Priority => outside_of(outside(-PRIORITY_MAX, PRIORITY_MAX)),
+        Kind::Flag | Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => Vec::new(),
     }
 }
 
@@ -372,7 +379,8 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
         Kind::Integers { min, max } => {
             numbers(*min, *max).into_iter().map(|number| list(&[number])).collect()
         }
-        Kind::Repeat | Kind::Dedup => inner_fields(&field.kind)
+        Kind::Priority => numbers(-PRIORITY_MAX, PRIORITY_MAX),
+        Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => inner_fields(&field.kind)
             .iter()
             .flat_map(|inner| right(inner).into_iter().map(|value| (inner.name, value)))
             .map(|(name, value)| holding(&field.kind, name, value))

@@ -28,6 +28,9 @@ fn sample(kind: &Kind) -> Value {
         Kind::Flags => Value::Array(vec![true.into()]),
         Kind::Integers { min, .. } => Value::Array(vec![(*min).into()]),
         Kind::Dedup => map(&[("ttl", 5.into())]),
+        Kind::Priority => 7.into(),
+        Kind::GroupPull => map(&[("concurrency", 5.into())]),
+        Kind::GroupRate => map(&[("max", 5.into()), ("duration", 1.into())]),
         Kind::Jobs => Value::Array(vec![map(&[("data", 1.into())])]),
     }
 }

@@ -28,6 +28,7 @@ impl Call for Pull {
             locked: self.locked,
             lock_ttl_ms: self.lock_ttl_ms,
             detach: self.detach,
+            group: None,
         }));
     }
 
