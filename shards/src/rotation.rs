@@ -442,11 +442,12 @@ impl Groups {
 /// What keeps `group` from its turn, for pulls of a view.
 fn standing(group: &Group, view: usize, terms: ViewTerms) -> Standing {
     let settings = group.settings();
-    if group.lane.is_empty() || settings.paused {
-        return Standing::Blocked;
-    }
+    // Whether or not there are jobs: that the time is over has to be written.
     if settings.held_until_ms > 0 {
         return Standing::Held(settings.held_until_ms);
+    }
+    if group.lane.is_empty() || settings.paused {
+        return Standing::Blocked;
     }
     let active_max = settings.active_max.or(terms.active_max);
     if active_max.is_some_and(|max| u64::from(group.active) >= max) {

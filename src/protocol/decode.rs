@@ -400,7 +400,7 @@ pub(super) fn take_job<'a>(
     let (job_id, custom_id) = (f.text_or_none("jobId"), f.text_or_none("customId"));
     let tags = f.raw("tags");
     let group_id = f.text_or_none("groupId");
-    if group_id.is_some() || priority > PRIORITY_MAX as i32 {
+    if group_id.is_some() || i64::from(priority).abs() > PRIORITY_MAX {
         check_priority(priority, group_id.is_some())?;
     }
     let job = NewJob {

@@ -7,9 +7,7 @@ use corq_shards::command::{GroupPull, NewJob, Repeat, Stack, Token};
 use corq_shards::extras::{Dedup, Growth};
 use corq_shards::group::GroupRate;
 
-use crate::api::limits::{
-    BATCH_MAX, GROUP_PRIORITY_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, QUEUE_CHARS_MAX,
-};
+use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
@@ -373,9 +371,9 @@ fn read_value<'a>(
             }
             Ok(Value::Aside)
         }
-        // The wider of two pairs of bounds: which one counts is known when all of the job is read.
+        // Which of two pairs of bounds counts is known when all of the job is read.
         Kind::Priority => {
-            integer(spec, reader, -PRIORITY_MAX, GROUP_PRIORITY_MAX).map(Value::Integer)
+            integer(spec, reader, i32::MIN.into(), i32::MAX.into()).map(Value::Integer)
         }
         Kind::GroupPull => read_group_pull(spec, reader, aside),
         Kind::GroupRate => read_group_rate(spec, reader, aside),

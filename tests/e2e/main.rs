@@ -17,6 +17,7 @@ mod cron;
 mod dependency;
 mod events;
 mod finish;
+mod groups;
 mod handling;
 mod hostile;
 mod http_auth;

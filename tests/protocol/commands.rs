@@ -1,16 +1,17 @@
 //! What each command means, written by hand, so that the table cannot be wrong in silence.
 
 use corq::api::request::{
-    Ack, AddWebhook, Body, Cadence, Cron, Fail, JobRef, Pull, RegisterWorker, StateFilter,
+    Ack, AddWebhook, Answer, Body, Cadence, Cron, Fail, GroupAsk, JobRef, Pull, RegisterWorker,
+    StateFilter,
 };
 use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
-use corq_shards::command::Token;
-use corq_shards::command::{NewJob, Stack};
+use corq_shards::command::{GroupLimit, GroupPull, NewJob, Only, Stack, Token};
+use corq_shards::group::GroupRate;
 use corq_shards::id::JobId;
 use rmpv::Value;
 
-use crate::{JOB_ID, accepted, command, map, pack, refused, strings};
+use crate::{JOB_ID, accepted, command, map, pack, refused, strings, undefined};
 
 const JOB: JobRef<'static> = JobRef::Id(JobId(0x0190_163d_8694_739b_aea5_966c_26f8_a787));
 const TOKEN: Token = Token(0x2f1d_7e64_0c55_4d0a_9b1e_0011_2233_4455);
@@ -264,11 +265,8 @@ fn pulls_with_an_owner_are_locked() {
 #[test]
 fn pulls_say_what_they_want_of_groups() {
     let pull = |group: Value| {
-        let Body::Pull(pull) =
-            accepted(&command("PULL", &[("queue", "q".into()), ("group", group)]))
-        else {
-            panic!("not a pull")
-        };
+        let frame = command("PULL", &[("queue", "q".into()), ("group", group)]);
+        let Body::Pull(pull) = accepted(&frame) else { panic!("not a pull") };
         format!("{:?}", pull.group)
     };
     let shown = |group: GroupPull<'_>| format!("{:?}", Some(group));

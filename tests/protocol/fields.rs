@@ -228,7 +228,13 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
         }
         Kind::Jobs => (vec![list(0, "")], vec![list(100_001, "a")]),
         Kind::Flag => (vec![true.into(), false.into()], vec![]),
-        Kind::Repeat | Kind::Dedup | Kind::Token => (vec![], vec![]),
+        Kind::Priority => (
+            vec![(-1_000_000).into(), 1_000_000.into()],
+            vec![(-1_000_001).into(), 1_000_001.into(), u64::MAX.into(), 1e300.into()],
+        ),
+        Kind::Repeat | Kind::Dedup | Kind::Token | Kind::GroupPull | Kind::GroupRate => {
+            (vec![], vec![])
+        }
     }
 }
 

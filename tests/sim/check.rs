@@ -52,6 +52,8 @@ pub enum Check {
     /// A schedule runs once for each of its times, and not early.
     Schedule,
     EarlySchedule,
+    /// A group gives no more jobs than it may, and a pull gets those of the groups that it wants.
+    Group,
     /// A long command does what it was given, in whatever slices.
     Chore,
 }
