@@ -99,7 +99,10 @@ fn every_command_on_a_group_answers_as_clients_read_it() {
         "concurrency": null, "limit": null, "heldFor": null});
     assert_eq!(listed, json!({"groups": [group]}));
     assert_eq!(on("GetGroups", json!({"after": "a"})), json!({"groups": []}));
-    assert_eq!(client.refused("GetGroups", json!({"queue": queue, "after": "b"})), "Group not found");
+    assert_eq!(
+        client.refused("GetGroups", json!({"queue": queue, "after": "b"})),
+        "Group not found"
+    );
     let prices = client.ok("GetCountsPerPriority", json!({"queue": queue}))["counts"].clone();
     assert_eq!(prices, json!({"7": 1}));
 }
@@ -150,9 +153,7 @@ fn a_full_group_takes_no_more_and_frees_the_names_of_what_it_refuses() {
         let mut client = server.client();
         for number in 0..3 {
             let queue = format!("full-{number}");
-            let job = |id: &str| {
-                json!({"data": 1, "groupId": "tenant", "groupMaxSize": 2, "customId": format!("{queue}-{id}")})
-            };
+            let job = |id: &str| json!({"data": 1, "groupId": "tenant", "groupMaxSize": 2, "customId": format!("{queue}-{id}")});
             client.ok("PUSHB", json!({"queue": queue, "jobs": [job("a"), job("b")]}));
             let push = json!({"queue": queue, "data": 1, "groupId": "tenant", "groupMaxSize": 2});
             let full = "Group tenant has reached its maximum size of 2";

@@ -130,12 +130,14 @@ fn another_type_is_refused_in_every_field_and_named() {
             // Any value is a payload.
             Kind::Payload { .. } => Vec::new(),
             Kind::Flag => vec![1.into(), "true".into(), strings(&[])],
-            Kind::Integer { .. } => {
+            Kind::Integer { .. } | Kind::Priority => {
                 vec!["1".into(), 1.5.into(), f64::NAN.into(), f64::INFINITY.into(), true.into()]
             }
             Kind::Number { .. } => vec!["1".into(), f64::NAN.into(), true.into()],
             Kind::Backoff => vec!["1".into(), 1.5.into(), true.into()],
-            Kind::Repeat | Kind::Dedup => vec!["1".into(), 1.into(), strings(&["a"])],
+            Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => {
+                vec!["1".into(), 1.into(), strings(&["a"])]
+            }
             Kind::Jobs
             | Kind::Results
             | Kind::Flags
