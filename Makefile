@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim many fair fanout rivals page crash soak hang hostile sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair fanout rivals page crash soak hang hostile sim fuzz judges
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ backlog: ## Measure a backlog larger than memory (JOBS, default 20000000, of PAY
 reclaim: ## Measure whether reclaim delays those who push
 	@scripts/setup.sh
 	scripts/reclaim.sh
+
+recovery: ## Measure a start over JOBS waiting jobs (default 10000000)
+	@scripts/setup.sh
+	scripts/recovery.sh 3 $${JOBS:-10000000}
 
 many: ## Measure 10,000 connections, half of them waiting: memory of each, and how fast the right one wakes
 	@scripts/setup.sh

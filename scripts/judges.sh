@@ -8,8 +8,9 @@
 #   judges.sh api       schemathesis, which tries an API by its OpenAPI document
 #   judges.sh browser   a Chromium without windows
 #   judges.sh wrk       wrk, which puts load on an HTTP server
+#   judges.sh testssl   testssl.sh, which looks for known faults of TLS
 #
-# Versions are pinned, as an outside judge must not change under the tests; but for the last two, which are the
+# Versions are pinned, as an outside judge must not change under the tests; but for the last three, which are the
 # installed ones, or those of the distribution, taken out of its packages. Nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -82,6 +83,12 @@ install_wrk() {
     unpack "$1" usr/bin/wrk
 }
 
+install_testssl() {
+    unpack "$1" usr/bin/testssl
+    # Its script looks for its data where its package would have put them.
+    sed -i "s|^exec|TESTSSL_INSTALL_DIR=\"\$home/etc/testssl\" PATH=\"\$home/usr/bin:\$PATH\" exec|" "$home/run"
+}
+
 missing() {
     apt-get install --simulate --no-install-recommends "$@" | sed -n 's/^Inst \([^ ]*\) .*/\1/p'
 }
@@ -119,8 +126,13 @@ wrk)
     once wrk
     printf '%s\n' "$(cd "$home" && pwd)/run"
     ;;
+testssl)
+    command -v testssl && exit 0
+    once testssl.sh
+    printf '%s\n' "$(cd "$home" && pwd)/run"
+    ;;
 *)
-    echo "usage: $0 python|node|bun3|bun2|api|browser|wrk" >&2
+    echo "usage: $0 python|node|bun3|bun2|api|browser|wrk|testssl" >&2
     exit 2
     ;;
 esac

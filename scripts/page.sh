@@ -16,7 +16,7 @@ mkdir -p "$place"
 python3 -m unittest discover --quiet --start-directory bench/page
 
 bench/rivals/run --rounds "$rounds" --rates "${PAGE_RATES:-1000,5000,20000,50000}" --json "$place/rivals.json" >"$place/rivals.md"
-for script in bench flat shards; do
+for script in bench flat shards recovery reclaim fair many; do
     "scripts/$script.sh" "$rounds" >"$place/$script.new"
     mv "$place/$script.new" "$place/$script.md"
 done

@@ -57,6 +57,34 @@ pub struct Config {
     #[arg(long, env = "HTTP_PORT", default_value_t = 6790)]
     pub http_port: u16,
 
+    /// Path of a unix socket for the MessagePack protocol, beside the port
+    #[arg(long, env = "TCP_SOCKET_PATH", value_name = "PATH")]
+    pub tcp_socket_path: Option<PathBuf>,
+
+    /// Path of a unix socket for HTTP, beside the port
+    #[arg(long, env = "HTTP_SOCKET_PATH", value_name = "PATH")]
+    pub http_socket_path: Option<PathBuf>,
+
+    /// Who may connect to the unix sockets: their mode, in octal
+    #[arg(long, env = "UNIX_SOCKET_MODE", default_value = "0660", value_parser = socket_mode)]
+    pub unix_socket_mode: u32,
+
+    /// Certificate of both ports, with its chain, as PEM: they speak TLS then. Read again on SIGHUP
+    #[arg(long, env = "TLS_CERT_FILE", value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Its key, as PEM
+    #[arg(long, env = "TLS_KEY_FILE", value_name = "FILE")]
+    pub tls_key_file: Option<PathBuf>,
+
+    /// Authorities, as PEM: only clients with a certificate of one of them may connect
+    #[arg(long, env = "TLS_CLIENT_CA_FILE", value_name = "FILE")]
+    pub tls_client_ca_file: Option<PathBuf>,
+
+    /// Longest time a TLS handshake may take, in milliseconds
+    #[arg(long, env = "TLS_HANDSHAKE_TIMEOUT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    pub tls_handshake_timeout_ms: u64,
+
     /// Directory of the log
     #[arg(long, env = "DATA_PATH", conflicts_with = "memory")]
     pub data_path: Option<PathBuf>,
@@ -208,8 +236,35 @@ impl Config {
         self.data_max_mb.map_or(u64::MAX, |size| (size << 20) / shards as u64)
     }
 
+    /// Whether the settings of the sockets fit each other.
+    fn check_sockets(&self) -> Result<(), String> {
+        let said = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        match (said(&self.tls_cert_file), said(&self.tls_key_file), said(&self.tls_client_ca_file))
+        {
+            (Some(path), None, _) => {
+                return Err(format!("TLS_KEY_FILE: it is missing, and TLS_CERT_FILE is {path}"));
+            }
+            (None, Some(path), _) => {
+                return Err(format!("TLS_CERT_FILE: it is missing, and TLS_KEY_FILE is {path}"));
+            }
+            (None, None, Some(path)) => {
+                return Err(format!(
+                    "TLS_CERT_FILE: it is missing, and TLS_CLIENT_CA_FILE is {path}"
+                ));
+            }
+            _ => {}
+        }
+        match said(&self.tcp_socket_path) {
+            Some(path) if self.tcp_socket_path == self.http_socket_path => Err(format!(
+                "HTTP_SOCKET_PATH: {path} is the TCP_SOCKET_PATH: each needs a path of its own"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the settings fit each other.
     pub fn check(&self, shards: usize) -> Result<(), String> {
+        self.check_sockets()?;
         let least = SEGMENTS_MIN * self.segment_mb * shards as u64;
         match self.data_max_mb {
             Some(size) if size < least => Err(format!(
@@ -254,6 +309,13 @@ fn origin(text: &str) -> Result<String, String> {
         Ok(text.to_string())
     } else {
         Err("it must be * or one origin, such as https://example.com".into())
+    }
+}
+
+fn socket_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("it must be between 0000 and 0777, in octal".into()),
     }
 }
 

@@ -9,6 +9,10 @@ from statistics import median
 from side_by_side import contestants, workloads
 
 
+# The scripts whose tables stand in the page, in the order in which `Figures` takes them.
+TABLES = ("bench", "flat", "shards", "recovery", "reclaim", "fair", "many")
+
+
 @dataclass
 class Spread:
     middle: float
@@ -63,8 +67,9 @@ class Server:
 
 
 class Figures:
-    def __init__(self, rivals, bench, flat, shards):
+    def __init__(self, rivals, bench, flat, shards, recovery, reclaim, fair, many):
         self.rivals, self.bench, self.flat, self.shards = rivals, bench, flat, shards
+        self.recovery, self.reclaim, self.fair, self.many = recovery, reclaim, fair, many
         known = {record["contestant"] for record in rivals["records"]}
         self.servers = [
             Server(one.name, one.title, one.durability) for one in contestants.everyone() if one.name in known
@@ -74,7 +79,7 @@ class Figures:
 
     @staticmethod
     def read(source):
-        tables = (Table.read(source / f"{name}.md") for name in ("bench", "flat", "shards"))
+        tables = (Table.read(source / f"{name}.md") for name in TABLES)
         return Figures(json.loads((source / "rivals.json").read_text()), *tables)
 
     def _of(self, server, workload):

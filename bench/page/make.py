@@ -3,7 +3,7 @@
 
     bench/page/make.py [directory of figures]      default target/page
 
-The directory holds rivals.json (`bench/rivals/run --json`) and the Markdown tables of scripts/bench.sh, flat.sh and shards.sh.
+The directory holds rivals.json (`bench/rivals/run --json`) and the Markdown tables of the scripts that `figures.TABLES` names.
 Nothing is measured here.
 """
 

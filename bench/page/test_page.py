@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rivals"))
 
 import words  # noqa: E402
-from figures import Figures, Spread, Table  # noqa: E402
+from figures import TABLES, Figures, Spread, Table  # noqa: E402
 
 
 def record(contestant, workload, cpu_us, rate=1000.0, p99=None, memory=None):
@@ -19,7 +19,7 @@ def record(contestant, workload, cpu_us, rate=1000.0, p99=None, memory=None):
 
 def figures(*records):
     table = Table("| a |\n|---|\n| 1 |", ["a"], [["1"]])
-    return Figures({"records": list(records), "conditions": "Here.", "failures": {}}, table, table, table)
+    return Figures({"records": list(records), "conditions": "Here.", "failures": {}}, *[table] * len(TABLES))
 
 
 class Page(unittest.TestCase):
@@ -39,6 +39,12 @@ class Page(unittest.TestCase):
         self.assertIn("NATS JetStream 100 bytes, corq 200", found)
         self.assertNotIn("NATS JetStream needs", found)
         self.assertNotIn("Redis", found)
+
+    def test_every_table_of_the_scripts_stands_in_the_page(self):
+        tables = [Table(f"| {name} |\n|---|\n| 1 |", [name], [["1"]]) for name in TABLES]
+        page = words.page(Figures({"records": [], "conditions": "Here.", "failures": {}}, *tables))
+        for name in TABLES:
+            self.assertIn(f"| {name} |", page)
 
     def test_a_rate_that_was_not_reached_has_no_latency(self):
         page = figures(

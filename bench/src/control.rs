@@ -2,14 +2,15 @@
 //! the token, how many jobs a queue holds, and the cleaning up.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use rmp::encode as mp;
 
+use crate::socket::Socket;
+
 /// A blocking connection for one command after the other.
 pub(crate) struct Control {
-    socket: TcpStream,
+    socket: Socket,
 }
 
 /// A field of a command.
@@ -18,16 +19,11 @@ pub(crate) enum Field<'a> {
     Number(&'a str, u32),
 }
 
-/// Connects and authenticates; the socket may then go to the event loop.
-pub(crate) fn connect(host: &str, port: u16, token: Option<&str>) -> Result<TcpStream, String> {
-    let socket = TcpStream::connect((host, port))
-        .map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
-    let prepare = || {
-        socket.set_nodelay(true)?;
-        // Obliterate of many millions of jobs takes its time; a server that is gone does not.
-        socket.set_read_timeout(Some(Duration::from_mins(2)))
-    };
-    prepare().map_err(|error| format!("cannot set up a socket: {error}"))?;
+/// Authenticates; the socket may then go to the event loop.
+pub(crate) fn connect(socket: Socket, token: Option<&str>) -> Result<Socket, String> {
+    // Obliterate of many millions of jobs takes its time; a server that is gone does not.
+    let prepared = socket.set_patience(Some(Duration::from_mins(2)));
+    prepared.map_err(|error| format!("cannot set up a socket: {error}"))?;
     let mut control = Control { socket };
     if let Some(token) = token {
         control.call("Auth", &[Field::Text("token", token)])?;
@@ -36,7 +32,7 @@ pub(crate) fn connect(host: &str, port: u16, token: Option<&str>) -> Result<TcpS
 }
 
 impl Control {
-    pub(crate) fn new(socket: TcpStream) -> Self {
+    pub(crate) fn new(socket: Socket) -> Self {
         Self { socket }
     }
 

@@ -126,16 +126,21 @@ impl Engine {
         phase: &mut Phase,
         scratch: &mut Scratch,
     ) -> Result<(), String> {
-        self.connections[index].receive()?;
-        let now = self.now();
-        let connection = &mut self.connections[index];
-        while let Some((begin, end)) = connection.input.next_frame()? {
-            let body = &connection.input.bytes()[begin..end];
-            let reply = reply::parse(body, scratch).map_err(|malformed| malformed.0.to_owned())?;
-            let answer = Answer { reply: &reply, jobs: &scratch.jobs, body };
-            phase.on_reply(&mut connection.lane, &mut self.ledger, answer, now)?;
+        loop {
+            self.connections[index].receive()?;
+            let now = self.now();
+            let connection = &mut self.connections[index];
+            while let Some((begin, end)) = connection.input.next_frame()? {
+                let body = &connection.input.bytes()[begin..end];
+                let reply =
+                    reply::parse(body, scratch).map_err(|malformed| malformed.0.to_owned())?;
+                let answer = Answer { reply: &reply, jobs: &scratch.jobs, body };
+                phase.on_reply(&mut connection.lane, &mut self.ledger, answer, now)?;
+            }
+            if !connection.socket.holds_input() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn flush(&mut self, index: usize) -> Result<(), String> {

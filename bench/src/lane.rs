@@ -1,7 +1,8 @@
 //! One connection: its socket, its buffers, and the requests that are in flight on it.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+
+use crate::socket::Socket;
 
 /// A frame may be this long; one byte more and the reply is refused.
 const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -140,14 +141,14 @@ impl Input {
 /// A connection as the event loop holds it; `lane` and `input` part so that a reply may be read
 /// while requests are written.
 pub(crate) struct Connection {
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: Socket,
     pub(crate) lane: Lane,
     pub(crate) input: Input,
     pub(crate) wants_write: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(socket: TcpStream, queues: Vec<u16>) -> std::io::Result<Self> {
+    pub(crate) fn new(socket: Socket, queues: Vec<u16>) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         let input = Input { bytes: vec![0; INPUT_BYTES], start: 0, end: 0 };
         Ok(Self { socket, lane: Lane::new(queues), input, wants_write: false })
@@ -171,10 +172,16 @@ impl Connection {
     /// Writes what there is, in one call; answers whether anything is left.
     pub(crate) fn send(&mut self) -> Result<bool, String> {
         let lane = &mut self.lane;
-        if lane.written == lane.out.len() {
+        let left = lane.written < lane.out.len();
+        if !left && !self.socket.holds_output() {
             return Ok(false);
         }
-        match self.socket.write(&lane.out[lane.written..]) {
+        let outcome = if left {
+            self.socket.write(&lane.out[lane.written..])
+        } else {
+            self.socket.flush().map(|()| 0)
+        };
+        match outcome {
             Ok(bytes) => lane.written += bytes,
             Err(error) if is_not_yet(&error) => {}
             Err(error) => return Err(format!("writing to the server: {error}")),
@@ -182,7 +189,7 @@ impl Connection {
         if lane.written == lane.out.len() {
             lane.out.clear();
             lane.written = 0;
-            return Ok(false);
+            return Ok(self.socket.holds_output());
         }
         // What is written already must not pile up in front of what is not.
         if lane.written > 1 << 20 {

@@ -2,7 +2,6 @@
 //! how much of it reaches them. Knows no more of HTTP than the head of one answer.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -11,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::options::Options;
+use crate::socket::{Ender, Socket};
 
 /// Longest time until a stream has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ struct Heard {
 
 /// Listeners at work.
 pub(crate) struct Listeners {
-    sockets: Vec<TcpStream>,
+    enders: Vec<Ender>,
     threads: Vec<JoinHandle<()>>,
     heard: Arc<Heard>,
 }
@@ -33,7 +33,7 @@ impl Listeners {
     /// Opens as many streams as are asked for; all of them have begun when this returns.
     pub(crate) fn open(options: &Options, queues: &[String]) -> Result<Self, String> {
         let heard = Arc::<Heard>::default();
-        let mut listeners = Self { sockets: Vec::new(), threads: Vec::new(), heard };
+        let mut listeners = Self { enders: Vec::new(), threads: Vec::new(), heard };
         for index in 0..options.listeners as usize {
             let path = if options.listen_to_one {
                 format!("/events/queues/{}", queues[index % queues.len()])
@@ -42,9 +42,9 @@ impl Listeners {
             };
             let socket = begin(options, &path)
                 .map_err(|error| format!("cannot listen on port {}: {error}", options.http_port))?;
-            let other = socket.try_clone().map_err(|error| error.to_string())?;
+            let ender = socket.ender().map_err(|error| error.to_string())?;
             let heard = Arc::clone(&listeners.heard);
-            listeners.sockets.push(other);
+            listeners.enders.push(ender);
             listeners.threads.push(thread::spawn(move || listen(socket, &heard)));
         }
         Ok(listeners)
@@ -53,10 +53,7 @@ impl Listeners {
     /// Ends all streams; says what was heard on them.
     pub(crate) fn close(self) -> Value {
         let ended_early = self.threads.iter().filter(|thread| thread.is_finished()).count();
-        for socket in &self.sockets {
-            // One that has ended already is ended.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.enders.iter().for_each(Ender::end);
         let count = self.threads.len();
         for thread in self.threads {
             // It does nothing that could panic.
@@ -72,9 +69,9 @@ impl Listeners {
 }
 
 /// Asks for a stream and waits for its first message.
-fn begin(options: &Options, path: &str) -> std::io::Result<TcpStream> {
-    let mut socket = TcpStream::connect((options.host.as_str(), options.http_port))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+fn begin(options: &Options, path: &str) -> std::io::Result<Socket> {
+    let mut socket = Socket::http(options).map_err(std::io::Error::other)?;
+    socket.set_patience(Some(PATIENCE))?;
     let token = options.token.as_ref();
     let token =
         token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
@@ -90,12 +87,12 @@ fn begin(options: &Options, path: &str) -> std::io::Result<TcpStream> {
             return Err(std::io::Error::new(ErrorKind::InvalidData, said));
         }
     }
-    socket.set_read_timeout(None)?;
+    socket.set_patience(None)?;
     Ok(socket)
 }
 
 /// Counts messages until the stream ends.
-fn listen(mut socket: TcpStream, heard: &Heard) {
+fn listen(mut socket: Socket, heard: &Heard) {
     let mut buffer = vec![0; 256 * 1024];
     let mut line_begins = true;
     while let Ok(bytes @ 1..) = socket.read(&mut buffer) {

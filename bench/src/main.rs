@@ -14,6 +14,7 @@ mod process;
 mod reply;
 mod report;
 mod seen;
+mod socket;
 mod tally;
 mod wire;
 
@@ -31,6 +32,7 @@ use options::{Cli, Options, Workload};
 use phase::{Plan, Waiting};
 use process::Usage;
 use report::Report;
+use socket::Socket;
 use wire::{Shape, Templates};
 
 const JOBS: u32 = 200_000;
@@ -233,8 +235,8 @@ fn share(options: &Options, index: u32, group: u32) -> Vec<u16> {
     (0..queues).filter(mine).map(|queue| queue as u16).collect()
 }
 
-fn connect(options: &Options) -> Result<std::net::TcpStream, String> {
-    control::connect(&options.host, options.port, options.token.as_deref())
+fn connect(options: &Options) -> Result<Socket, String> {
+    control::connect(Socket::frames(options)?, options.token.as_deref())
 }
 
 fn queue_names(options: &Options) -> Vec<String> {

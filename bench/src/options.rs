@@ -1,5 +1,7 @@
 //! What may be asked of the generator.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 
 /// Load for a job queue server, and an account of what it did with it.
@@ -69,6 +71,23 @@ impl Workload {
     }
 }
 
+/// How to speak to a port in private.
+#[derive(Args)]
+pub(crate) struct Privacy {
+    /// Speak TLS; the file options below say so, too.
+    #[arg(long)]
+    pub(crate) tls: bool,
+    /// Authorities to believe, as PEM, instead of those of the system.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Certificate to show, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
 /// Options of every workload.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -78,6 +97,11 @@ pub(crate) struct Options {
     /// Its TCP port.
     #[arg(long, default_value_t = 6789)]
     pub(crate) port: u16,
+    /// Its unix socket for frames, instead of both.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) privacy: Privacy,
     /// Token, where the server asks for one.
     #[arg(long, env = "CORQ_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
@@ -151,6 +175,9 @@ pub(crate) struct Options {
     /// The server's HTTP port, for them.
     #[arg(long, default_value_t = 6790)]
     pub(crate) http_port: u16,
+    /// Its unix socket for HTTP, instead of that.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) http_socket: Option<PathBuf>,
     /// Each of them listens to one queue instead of to all.
     #[arg(long)]
     pub(crate) listen_to_one: bool,

@@ -1,8 +1,9 @@
-//! The doing half of corq: rings, sockets, executors, the log, posts to webhooks. The only crate that names glommio,
+//! The doing half of corq: rings, sockets, TLS, executors, the log, posts to webhooks. The only crate that names glommio,
 //! io-uring and libc; knows bytes and order, no protocol and no command.
 
 mod bell;
 pub mod clock;
+pub mod dial;
 pub mod host;
 pub mod log;
 pub mod memory;
@@ -13,4 +14,5 @@ pub mod runtime;
 pub mod signal;
 pub mod store;
 pub mod survey;
+pub mod tls;
 pub mod webhook;

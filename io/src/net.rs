@@ -8,18 +8,21 @@
 mod buffers;
 mod connection;
 mod connections;
+mod handshake;
 mod listener;
 mod output;
+mod path;
 mod reactor;
+mod secure;
 mod token;
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 pub use crate::ring::Wait;
 pub use buffers::{Buffers, Chunk};
-pub use connections::Connections;
+pub use connections::{Connections, Socket};
 pub use listener::listen;
+pub use path::{SocketFile, listen_at};
 pub use reactor::Reactor;
 
 /// A connection of one shard. An id whose connection is gone is harmless everywhere.
@@ -36,7 +39,7 @@ pub struct ConnId {
 /// `give_away`, one `GivenAway`.
 #[derive(Debug)]
 pub enum Event {
-    /// A client has connected.
+    /// A client has connected and, where TLS is spoken, agreed on keys.
     Accepted {
         /// The new connection, already being read.
         conn: ConnId,
@@ -49,6 +52,27 @@ pub enum Event {
         conn: ConnId,
         /// Where they are.
         chunk: Chunk,
+    },
+    /// The same over TLS. The memory should go back by [`Connections::give_back`].
+    Deciphered {
+        /// From whom.
+        conn: ConnId,
+        /// What was said.
+        bytes: Vec<u8>,
+    },
+    /// A client that has connected speaks no TLS where it should. What is sent to it goes as it is; to be closed.
+    NotSecure {
+        /// The new connection.
+        conn: ConnId,
+        /// The tag of the listener that it came through.
+        listener: u32,
+    },
+    /// A client that had connected could not agree on keys, and is gone.
+    Unsettled {
+        /// The tag of the listener that it came through.
+        listener: u32,
+        /// Why.
+        reason: String,
     },
     /// The peer is done, half or altogether. The connection stays until it is closed from here.
     Ended {
@@ -75,7 +99,7 @@ pub enum Event {
         /// Which.
         conn: ConnId,
         /// Its socket, for [`Connections::adopt`] of another shard.
-        socket: OwnedFd,
+        socket: Socket,
     },
     /// Somebody rang this shard's alarm: look into the inbox.
     Woken,
@@ -93,6 +117,10 @@ pub enum Event {
 pub enum EndReason {
     /// It will send no more; it may still read what is sent to it.
     HalfClosed,
+    /// The same over TLS, but it has not said so: what it sent may have been cut. All that came is its own.
+    Truncated,
+    /// It has broken the rules of TLS. It is being closed already.
+    Corrupt,
     /// It has gone without waiting for what was on the way.
     Reset,
     /// It has not answered the keepalive.
@@ -128,6 +156,8 @@ pub struct Config {
     pub drain_ms: u64,
     /// How long a closed connection is then read, so that the peer is not reset before it has read.
     pub linger_ms: u64,
+    /// How long keys may take to be agreed on.
+    pub greet_ms: u64,
 }
 
 impl Default for Config {
@@ -140,6 +170,7 @@ impl Default for Config {
             buffer_bytes: 16 * 1024,
             drain_ms: 10_000,
             linger_ms: 1000,
+            greet_ms: 10_000,
         }
     }
 }
@@ -175,6 +206,20 @@ pub struct Counters {
     pub buffers_exhausted: u64,
     /// Waits that ended more than 10 ms after their deadline.
     pub late: u64,
+    /// Times that keys were agreed on.
+    pub handshakes: u64,
+    /// Of those, by showing keys of an earlier connection.
+    pub resumptions: u64,
+    /// Clients that could not agree on keys, or went away before.
+    pub handshakes_failed: u64,
+    /// Clients that did not agree on keys in time.
+    pub handshakes_late: u64,
+    /// Clients that spoke no TLS where it is spoken.
+    pub not_secure: u64,
+    /// Connections whose end came without being announced.
+    pub truncated: u64,
+    /// Connections that broke the rules of TLS after they had agreed on keys.
+    pub corrupt: u64,
     /// Completions that belonged to nothing. Not zero means a bug.
     pub stray: u64,
 }

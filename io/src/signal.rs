@@ -1,4 +1,4 @@
-//! Termination signals, taken by the main thread and by no other.
+//! Signals from outside, taken by the main thread and by no other.
 //!
 //! Block before the first thread starts, since threads inherit what is blocked. Does not know what
 //! a stop means.
@@ -15,13 +15,15 @@ pub enum Signal {
     Terminate,
     /// SIGINT: a person at a terminal.
     Interrupt,
+    /// SIGHUP: a terminal that has gone, or somebody who wants files to be read again.
+    Hangup,
 }
 
 /// The blocked signals, to be waited for.
 pub struct Signals(libc::sigset_t);
 
 impl Signals {
-    /// Blocks SIGTERM and SIGINT in this thread and all that it starts, and ignores SIGPIPE.
+    /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and all that it starts, and ignores SIGPIPE.
     pub fn block() -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `sigemptyset` initialises the set before anything reads it; the other calls get
@@ -31,6 +33,7 @@ impl Signals {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
             libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGHUP);
             let set = set.assume_init();
             (set, libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))
         };
@@ -48,6 +51,7 @@ impl Signals {
             libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit)
         } {
             libc::SIGINT => Ok(Some(Signal::Interrupt)),
+            libc::SIGHUP => Ok(Some(Signal::Hangup)),
             -1 => match io::Error::last_os_error() {
                 error if error.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
@@ -64,6 +68,7 @@ impl Signals {
             // SAFETY: an initialised set and a live integer.
             match unsafe { libc::sigwait(&raw const self.0, &raw mut number) } {
                 0 if number == libc::SIGINT => return Ok(Signal::Interrupt),
+                0 if number == libc::SIGHUP => return Ok(Signal::Hangup),
                 0 => return Ok(Signal::Terminate),
                 libc::EINTR => {}
                 error => return Err(io::Error::from_raw_os_error(error)),

@@ -69,6 +69,12 @@ impl Disk for Store {
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         both!(self, disk => disk.set_aside(bytes))
     }
+    fn drop_spare(&mut self) -> io::Result<()> {
+        both!(self, disk => disk.drop_spare())
+    }
+    fn free_bytes(&mut self) -> u64 {
+        both!(self, disk => disk.free_bytes())
+    }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         both!(self, disk => disk.retire(segment, keep))
     }

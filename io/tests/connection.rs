@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use corq_io::net::{Config, EndReason, Event};
+use corq_io::net::{Config, EndReason, Event, Socket};
 use socket2::SockRef;
 use support::{Rig, open_files};
 
@@ -378,7 +378,7 @@ fn two_rigs() -> (Rig, Rig, TcpStream, corq_io::net::ConnId) {
     (here, there, client, conn)
 }
 
-fn given_away(rig: &mut Rig) -> Option<std::os::fd::OwnedFd> {
+fn given_away(rig: &mut Rig) -> Option<Socket> {
     let at = rig.seen.iter().position(|event| matches!(event, Event::GivenAway { .. }))?;
     let Event::GivenAway { socket, .. } = rig.seen.remove(at) else { return None };
     Some(socket)

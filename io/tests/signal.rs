@@ -1,4 +1,4 @@
-//! Guards that a termination signal reaches whoever waits for it, and nobody else. A program of its
+//! Guards that a signal reaches whoever waits for it, and nobody else. A program of its
 //! own, since the mask must be set before there is a second thread.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(unsafe_code)] // Raising a signal is a system call.
@@ -15,8 +15,11 @@ fn main() {
 }
 
 fn each_signal_is_told_apart(signals: &Signals) {
-    for (number, signal) in [(libc::SIGTERM, Signal::Terminate), (libc::SIGINT, Signal::Interrupt)]
-    {
+    for (number, signal) in [
+        (libc::SIGTERM, Signal::Terminate),
+        (libc::SIGINT, Signal::Interrupt),
+        (libc::SIGHUP, Signal::Hangup),
+    ] {
         // SAFETY: no memory is involved; the signal is blocked in this thread, to which it goes.
         assert_eq!(unsafe { libc::raise(number) }, 0);
         assert_eq!(signals.wait().unwrap(), signal);

@@ -1,12 +1,13 @@
 //! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
 
+use crate::cause::Cause;
 use crate::changed::{Changed, Level};
 use crate::command::{NewJob, Token};
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
+use crate::hold::Reason;
 use crate::id::JobId;
-use crate::job::{Options, State, Stored, flags};
-use crate::lease::Lease;
+use crate::job::{State, Stored, flags};
 use crate::notes::{LOGS_MAX, LogEntry, Notes};
 use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
@@ -26,7 +27,12 @@ pub enum Change<'a> {
         job: &'a NewJob<'a>,
     },
     /// Gives it another priority while it waits or is delayed.
-    Prioritize(i32),
+    Prioritize {
+        /// The priority.
+        priority: i32,
+        /// Whether it is the first among its equals to go, or the last; as it was, if not said.
+        lifo: Option<bool>,
+    },
     /// Ends its delay.
     Promote,
     /// Takes it from its worker, to be delivered again after so many milliseconds.
@@ -54,6 +60,35 @@ pub enum Change<'a> {
     },
     /// Takes its deduplication key from it; answered with how many there were.
     FreeKey,
+    /// Gives it a child that is there already.
+    Adopt {
+        /// The child.
+        child: JobId,
+        /// As its client calls it.
+        name: &'a str,
+    },
+    /// Lets it wait for a child no longer; answered with how many it waited for.
+    LetGo {
+        /// The child.
+        child: JobId,
+        /// As its client calls it.
+        name: &'a str,
+    },
+    /// Gives it a parent, or takes that away.
+    Link {
+        /// The job as its record holds it, with the new payload.
+        job: &'a NewJob<'a>,
+        /// The parent, as its client calls it.
+        parent: Option<&'a str>,
+    },
+    /// Forgets it as its parent wishes, if it has not begun; answered with how many.
+    Abandon,
+    /// Takes it from its worker until its children have ended; answered with how many jobs wait now: none
+    /// if all have.
+    Block {
+        /// What the worker shows; needed by none.
+        token: Option<Token>,
+    },
     /// Forgets its log but for so many lines, the newest.
     CutLog(u32),
     /// Its worker tells how far it is, and that it is alive.
@@ -78,28 +113,44 @@ impl Change<'_> {
         match self {
             Self::Cancel => Refusal::NotCancellable,
             Self::Update { .. } => Refusal::Ended,
-            Self::Prioritize(_) => Refusal::NotPending,
+            Self::Prioritize { .. } => Refusal::NotPending,
             Self::Promote => Refusal::NotDelayed,
-            Self::PutOff(_) | Self::Progress { .. } => Refusal::NotActive,
+            Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. } => Refusal::NotActive,
             Self::ToWait { .. } => Refusal::NotMovable,
             Self::Delay { .. } => Refusal::NotDelayable,
             Self::Discard
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
+            | Self::Adopt { .. }
+            | Self::LetGo { .. }
+            | Self::Link { .. }
+            | Self::Abandon
             | Self::Bin { .. } => Refusal::NotFound,
         }
     }
 
+    /// Whether it is about parents and children, and answered with a count.
+    fn is_of_kin(&self) -> bool {
+        matches!(
+            self,
+            Self::Adopt { .. }
+                | Self::LetGo { .. }
+                | Self::Link { .. }
+                | Self::Abandon
+                | Self::Block { .. }
+        )
+    }
+
     /// Whether it is only for a job that a worker holds.
     fn is_for_worker(&self) -> bool {
-        matches!(self, Self::PutOff(_) | Self::Progress { .. })
+        matches!(self, Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. })
     }
 
     /// The token that was shown, if one may be.
     fn token(&self) -> Option<Token> {
         match self {
-            Self::ToWait { token } | Self::Delay { token, .. } => *token,
+            Self::ToWait { token } | Self::Delay { token, .. } | Self::Block { token } => *token,
             _ => None,
         }
     }
@@ -107,7 +158,8 @@ impl Change<'_> {
     /// Length of the text that it adds; 0 for what must be possible with a full disk, too.
     fn text_bytes(&self) -> u64 {
         match self {
-            Self::Update { job } => job.data.len() as u64 + JOB_BYTES,
+            Self::Adopt { name, .. } => name.len() as u64 + JOB_BYTES,
+            Self::Update { job } | Self::Link { job, .. } => job.bytes() + JOB_BYTES,
             Self::Progress { message: Some(message), .. } | Self::Log { message, .. } => {
                 message.len() as u64 + JOB_BYTES
             }
@@ -121,10 +173,10 @@ impl Change<'_> {
             Self::Cancel => {
                 matches!(state, State::Waiting | State::Delayed | State::WaitingChildren)
             }
-            Self::Prioritize(_) => matches!(state, State::Waiting | State::Delayed),
-            Self::Update { .. } => !state.is_end(),
+            Self::Prioritize { .. } => matches!(state, State::Waiting | State::Delayed),
+            Self::Update { .. } | Self::Adopt { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
-            Self::PutOff(_) | Self::Progress { .. } => state == State::Active,
+            Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. } => state == State::Active,
             Self::ToWait { .. } => {
                 !matches!(state, State::Completed | State::WaitingChildren | State::Vacant)
             }
@@ -135,6 +187,9 @@ impl Change<'_> {
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
+            | Self::LetGo { .. }
+            | Self::Link { .. }
+            | Self::Abandon
             | Self::Bin { .. } => true,
         }
     }
@@ -158,7 +213,9 @@ impl Shard {
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        if found.is_some() && !out.journal.takes_more(change.text_bytes()) {
+        if let Some(job) = found
+            && !self.takes_change(job, change, out)
+        {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -172,6 +229,13 @@ impl Shard {
                 Some(job) if matches!(change, Change::FreeKey) => {
                     Reply::Count(u64::from(self.free_key_of(now_ms, job, out)))
                 }
+                Some(job) if change.is_of_kin() => {
+                    let queue = self.jobs.slab[job].queue;
+                    let count = self.change_kin(now_ms, job, change, out);
+                    self.serve(now_ms, queue, out);
+                    Reply::Count(count)
+                }
+                None if matches!(change, Change::LetGo { .. } | Change::Abandon) => Reply::Count(0),
                 Some(job) => {
                     let queue = self.jobs.slab[job].queue;
                     self.change_one(now_ms, job, change, out);
@@ -181,6 +245,24 @@ impl Shard {
                 None => Reply::Refused { place: 0, refusal: change.refusal() },
             };
         out.effects.replies.push((caller.request, reply));
+    }
+
+    fn takes_change<J: Journal>(
+        &self,
+        job: u32,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        let upkeep = || self.upkeep();
+        match change {
+            Change::Progress { message: None, .. } if self.jobs.slab[job].options == NONE => {
+                out.journal.takes_asides(JOB_BYTES, upkeep)
+            }
+            _ => match change.text_bytes() {
+                0 => true,
+                bytes => out.journal.takes_more(bytes, upkeep),
+            },
+        }
     }
 
     fn change_one<J: Journal>(
@@ -200,7 +282,8 @@ impl Shard {
             Change::Discard => {
                 let (attempts, stalls) = (about.attempts, about.stalls);
                 if about.state != State::Failed {
-                    self.bury(now_ms, job, attempts, stalls, DISCARDED, out);
+                    let reason = Reason::new(Cause::Unknown, DISCARDED);
+                    self.bury(now_ms, job, attempts, stalls, reason, out);
                 }
                 return;
             }
@@ -222,9 +305,14 @@ impl Shard {
             }
             Change::CutLog(keep) => Changed::LogCut { id, keep },
             Change::FreeKey => Changed::KeyFreed { id },
-            // It has a way of its own.
-            Change::Bin { .. } => return,
-            Change::Prioritize(priority) => Changed::Prioritized { id, priority },
+            // These have ways of their own.
+            Change::Bin { .. }
+            | Change::Adopt { .. }
+            | Change::LetGo { .. }
+            | Change::Link { .. }
+            | Change::Abandon
+            | Change::Block { .. } => return,
+            Change::Prioritize { priority, lifo } => Changed::Prioritized { id, priority, lifo },
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
             Change::PutOff(delay_ms) | Change::Delay { delay_ms, .. } => {
                 Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
@@ -269,7 +357,7 @@ impl Shard {
         let (id, prev) = (about.id, about.state);
         match prev {
             State::Delayed => self.promote_one(now_ms, job, out),
-            State::Failed => self.revive_one(now_ms, job, out),
+            State::Failed => self.revive_one(now_ms, job, false, out),
             State::Active => {
                 if self.leases[about.detail].token.is_some() {
                     out.journal.append(&Record::Released { id });
@@ -302,10 +390,15 @@ impl Shard {
     /// [`Record::Changed`]: the mutation, for live commands and recovery alike.
     pub(crate) fn apply_change(&mut self, job: u32, changed: &Changed<'_>, stored: Stored) {
         match *changed {
-            Changed::Prioritized { priority, .. } => {
+            Changed::Prioritized { priority, lifo, .. } => {
                 let state = self.jobs.slab[job].state;
                 self.leave(job);
                 self.jobs.slab[job].priority = priority;
+                match lifo {
+                    Some(true) => self.jobs.slab[job].flags |= flags::LIFO,
+                    Some(false) => self.jobs.slab[job].flags &= !flags::LIFO,
+                    None => {}
+                }
                 self.enter(job, state);
             }
             Changed::Promoted { at_ms, .. } => {
@@ -328,6 +421,7 @@ impl Shard {
             Changed::Logged { at_ms, level, .. } => {
                 self.notes_of(job).log(LogEntry { at_ms, level, stored });
                 self.live.add(&stored);
+                self.live.add_lines(1);
                 let most = self.jobs.extras_of(job).and_then(|extras| extras.keep_logs);
                 self.shorten_log(job, most.map_or(LOGS_MAX, |most| (most as usize).min(LOGS_MAX)));
             }
@@ -343,16 +437,13 @@ impl Shard {
         let Some(notes) = options.and_then(|has| has.notes.as_deref_mut()) else { return };
         while let Some(line) = notes.shorten(most) {
             self.live.sub(&line.stored);
+            self.live.sub_lines(1);
         }
     }
 
     /// The notes about a job, made if it had none.
     fn notes_of(&mut self, job: u32) -> &mut Notes {
-        if self.jobs.slab[job].options == NONE {
-            self.jobs.slab[job].options = self.jobs.options.insert(Options::default());
-        }
-        let options = self.jobs.slab[job].options;
-        self.jobs.options[options].notes.get_or_insert_default()
+        self.jobs.options_or_new(job).notes.get_or_insert_default()
     }
 
     /// A job that is to be run anew has come nowhere yet. Its log stays.
@@ -369,15 +460,14 @@ impl Shard {
     /// it is as good as stalled.
     fn is_overdue(&self, job: u32, now_ms: u64) -> bool {
         let about = &self.jobs.slab[job];
-        about.state == State::Active && self.leases[about.detail].expires_at_ms <= now_ms
+        about.state == State::Active && self.hold_ends_ms(about.detail) <= now_ms
     }
 
     /// Gives a lease its whole life again, or another one for this time.
     pub(crate) fn extend_lease(&mut self, now_ms: u64, lease: u32, ttl_ms: Option<u32>) {
-        let about: &mut Lease = &mut self.leases[lease];
+        let about = &mut self.leases[lease];
+        about.seen_at_ms = now_ms;
         about.expires_at_ms = now_ms + u64::from(ttl_ms.unwrap_or(about.ttl_ms));
-        let (timer, deadline_ms) = (about.timer, about.deadline_ms());
-        self.lease_timers.remove(timer, &mut self.leases);
-        self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+        self.rearm_lease(lease);
     }
 }

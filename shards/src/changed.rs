@@ -33,6 +33,8 @@ pub enum Changed<'a> {
         id: JobId,
         /// The new priority.
         priority: i32,
+        /// Whether it is [`crate::job::flags::LIFO`] from now on, if that was said.
+        lifo: Option<bool>,
     },
     /// Its delay was ended.
     Promoted {
@@ -109,6 +111,8 @@ pub(crate) mod kind {
     pub(crate) const LOG_CUT: u8 = 28;
     pub(crate) const KEY_FREED: u8 = 29;
     pub(crate) const KEY_EXTENDED: u8 = 30;
+    /// [`PRIORITIZED`] with a word on its order.
+    pub(crate) const PRIORITIZED_AS: u8 = 31;
 }
 
 impl<'a> Changed<'a> {
@@ -129,6 +133,7 @@ impl<'a> Changed<'a> {
 
     pub(crate) fn kind(&self) -> u8 {
         match self {
+            Self::Prioritized { lifo: Some(_), .. } => kind::PRIORITIZED_AS,
             Self::Prioritized { .. } => kind::PRIORITIZED,
             Self::Promoted { .. } => kind::PROMOTED,
             Self::PutOff { .. } => kind::PUT_OFF,
@@ -145,7 +150,8 @@ impl<'a> Changed<'a> {
         match self {
             Self::KeyFreed { .. } => 16,
             Self::Flagged { .. } => 16 + 1,
-            Self::Prioritized { .. } | Self::LogCut { .. } => 16 + 4,
+            Self::Prioritized { lifo, .. } => 16 + 4 + lifo.map_or(0, |_| 1),
+            Self::LogCut { .. } => 16 + 4,
             Self::Promoted { .. } | Self::KeyExtended { .. } => 16 + 8,
             Self::PutOff { .. } => 16 + 8 + 8,
             Self::Progressed { .. } | Self::Logged { .. } => 16 + 8 + 1 + self.payload_len(),
@@ -169,7 +175,12 @@ impl<'a> Changed<'a> {
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         out.id(self.id());
         match self {
-            Self::Prioritized { priority, .. } => out.u32(*priority as u32),
+            Self::Prioritized { priority, lifo, .. } => {
+                out.u32(*priority as u32);
+                if let Some(lifo) = lifo {
+                    out.u8(u8::from(*lifo));
+                }
+            }
             Self::Promoted { at_ms, .. } => out.u64(*at_ms),
             Self::Flagged { flag, .. } => out.u8(*flag),
             Self::LogCut { keep, .. } => out.u32(*keep),
@@ -195,7 +206,11 @@ impl<'a> Changed<'a> {
     /// Reads a record of one of the kinds above; `None` for any other kind.
     pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Option<Self>, Malformed> {
         Ok(Some(match kind {
-            kind::PRIORITIZED => Self::Prioritized { id: from.id()?, priority: from.u32()? as i32 },
+            kind::PRIORITIZED | kind::PRIORITIZED_AS => {
+                let (id, priority) = (from.id()?, from.u32()? as i32);
+                let lifo = (kind == kind::PRIORITIZED_AS).then(|| from.u8()).transpose()?;
+                Self::Prioritized { id, priority, lifo: lifo.map(|lifo| lifo != 0) }
+            }
             kind::PROMOTED => Self::Promoted { id: from.id()?, at_ms: from.u64()? },
             kind::PUT_OFF => {
                 Self::PutOff { id: from.id()?, at_ms: from.u64()?, run_at_ms: from.u64()? }

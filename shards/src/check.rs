@@ -1,11 +1,13 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
+use crate::cause::Cause;
 use crate::id::fnv1a;
 use crate::job::{Options, State, flags};
 use crate::job_names::NameRef;
 use crate::limits::Limits;
 use crate::rotation::Rotation;
 use crate::shard::Shard;
+use crate::slab::NONE;
 use std::fmt::Write;
 
 impl Shard {
@@ -25,9 +27,19 @@ impl Shard {
                 facts.push(format!("limited {} to {rate:?} and {active:?}", queue.name));
             }
         }
+        for queue in self.queues() {
+            if let Some(rules) = &queue.rules {
+                facts
+                    .push(format!("ruled {} by {:?} and {:?}", queue.name, rules.dlq, rules.stall));
+            }
+        }
         facts.extend(self.facts_of_groups());
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
         facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
+        facts.extend(
+            self.remains.iter().map(|(id, left)| format!("remains of {:x}: {left:?}", id.0)),
+        );
+        facts.extend(self.flows.facts());
         facts.sort();
         facts
     }
@@ -47,7 +59,7 @@ impl Shard {
             job.attempts,
             job.max_attempts,
             job.stalls,
-            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED),
+            job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED),
         );
         let lock = view.lease.and_then(|lease| Some((lease.token?, lease.ttl_ms)));
         // Writing to a string cannot fail.
@@ -55,16 +67,18 @@ impl Shard {
             (State::Active, Some((token, ttl_ms)), _) => {
                 write!(text, "locked {:x} for {ttl_ms}", token.0)
             }
-            (state, _, Some(how)) => {
-                write!(
-                    text,
-                    "{} at {} as {} {}",
-                    state.name(),
-                    how.finished_at_ms,
-                    how.order,
-                    how.stored.position,
-                )
-            }
+            (state, _, Some(how)) => write!(
+                text,
+                "{} at {} as {} {}",
+                state.name(),
+                how.finished_at_ms,
+                how.order,
+                how.stored.position,
+            )
+            .and_then(|()| match how.cause {
+                Cause::Unknown => Ok(()),
+                cause => write!(text, " for {}", cause.name()),
+            }),
             (State::WaitingChildren, ..) => write!(text, "waits for others"),
             _ => write!(text, "pending"),
         };
@@ -120,6 +134,11 @@ impl Shard {
             }
             self.audit_lists(queue)?;
         }
+        let completed = counted.iter().filter(|((_, state), _)| *state == State::Completed);
+        let completed: u64 = completed.map(|(_, count)| count).sum();
+        if completed != self.completed_jobs {
+            return Err(format!("{completed} completed jobs, counted as {}", self.completed_jobs));
+        }
         self.audit_names()?;
         self.audit_awaitings()?;
         self.audit_needed()?;
@@ -135,8 +154,11 @@ impl Shard {
             return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
         }
         self.audit_dependencies()?;
+        self.remains.audit()?;
+        self.audit_flows()?;
         let active = counted.iter().filter(|((_, state), _)| *state == State::Active);
         let active: u64 = active.map(|(_, count)| count).sum();
+        self.audit_burials()?;
         if active != self.leases.len() as u64 || active != self.lease_timers.len() as u64 {
             return Err(format!("{active} active jobs, {} leases", self.leases.len()));
         }
@@ -165,6 +187,23 @@ impl Shard {
         let chores: u64 = (0..self.queues.end()).map(|at| u64::from(self.queues[at].chores)).sum();
         if chores != self.chores.len() as u64 {
             return Err(format!("queues count {chores} chores, not {}", self.chores.len()));
+        }
+        Ok(())
+    }
+
+    /// Jobs in dead-letter queues have a deadline where their queue has a rule that gives them one.
+    fn audit_burials(&self) -> Result<(), String> {
+        if self.recovering {
+            return Ok(());
+        }
+        let failed = self.jobs.indices().filter(|&job| self.jobs.slab[job].state == State::Failed);
+        for job in failed {
+            let about = &self.jobs.slab[job];
+            let (due, timed) = (self.burial_ends_ms(job) < u64::MAX, about.timer != NONE);
+            // A chore may be on its way through the queue.
+            if due != timed && !self.queues[about.queue].busy {
+                return Err(format!("{:x} is to leave its dead-letter queue: {due}", about.id.0));
+            }
         }
         Ok(())
     }
@@ -199,7 +238,8 @@ impl Shard {
         for index in self.jobs.indices() {
             let job = &self.jobs.slab[index];
             let unmet = self.jobs.options_of(index).map_or(0, |has| has.unmet.len());
-            if (job.state == State::WaitingChildren) != (unmet > 0) {
+            let freed = unmet > 0 && !self.is_blocked(index);
+            if (job.state == State::WaitingChildren) != (unmet > 0) && !freed {
                 return Err(format!("{:x} is {:?} with {unmet} unmet", job.id.0, job.state));
             }
         }

@@ -6,14 +6,16 @@
 //! when its client has left. After a crash, what was done is done and the rest is as it was: no answer
 //! had been given.
 
-use crate::command::{Clean, RequestId};
+use crate::command::{Clean, RequestId, Sifting};
 use crate::effect::{KnownAs, Refusal, Reply};
 use crate::event::Step;
 use crate::id::JobId;
 use crate::job::State;
 use crate::listing::States;
 use crate::record::{Journal, Record};
+use crate::rules::Rule;
 use crate::shard::{Caller, Out, Shard};
+use crate::sift::{Sift, Yields};
 
 /// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.
 pub const CHORES_MAX: usize = 10_000;
@@ -39,6 +41,12 @@ enum Work {
     Promote(Box<Removal>),
     /// All jobs of a detached queue go.
     Empty,
+    /// Jobs of the dead-letter queue are looked at.
+    Sift(Box<Sift>),
+    /// A dead-letter queue has become too long.
+    Trim(Box<Sift>),
+    /// The leases of active jobs are to have other deadlines.
+    RearmLeases(Box<Removal>),
 }
 
 /// Which jobs go, and how far the search for them has come.
@@ -107,18 +115,24 @@ impl Shard {
             self.jobs.slab[job].state == ended && Some(self.jobs.slab[job].queue) == queue
         });
         if let (Some(job), Some(queue)) = (job, queue) {
-            self.revive_one(now_ms, job, out);
+            self.revive_one(now_ms, job, false, out);
             self.serve(now_ms, queue, out);
         }
         let reply = Reply::Count(u64::from(job.is_some()));
         out.effects.replies.push((caller.request, reply));
     }
 
-    pub(crate) fn revive_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+    pub(crate) fn revive_one<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        by_itself: bool,
+        out: &mut Out<'_, J>,
+    ) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
-        out.journal.append(&Record::Revived { id, run_at_ms: now_ms });
-        self.revive(job, now_ms);
+        out.journal.append(&Record::Revived { id, run_at_ms: now_ms, by_itself });
+        self.revive(job, now_ms, by_itself);
         self.emit(now_ms, job, Step::Retried { prev }, out.effects);
     }
 
@@ -200,8 +214,7 @@ impl Shard {
         name: &str,
         out: &mut Out<'_, J>,
     ) {
-        if self.chores.len() >= CHORES_MAX {
-            out.effects.replies.push(refused(caller));
+        if self.refuses_chores(caller, out) {
             return;
         }
         let known = self.queues.find(name);
@@ -229,6 +242,46 @@ impl Shard {
             out.journal.append(&Record::GroupsCleared { queue: &name });
             self.clear_groups(&name);
         }
+        self.clear_rules(&name, out);
+    }
+
+    /// Whether there are too many long commands already for another one, which is answered so.
+    pub(crate) fn refuses_chores<J: Journal>(&self, caller: Caller, out: &mut Out<'_, J>) -> bool {
+        let full = self.chores.len() >= CHORES_MAX;
+        if full {
+            out.effects.replies.push(refused(caller));
+        }
+        full
+    }
+
+    pub(crate) fn sift_failed<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        sifting: &Sifting<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let sift = self.sift(sifting);
+        self.take_up(now_ms, caller, sifting.queue, Work::Sift(Box::new(sift)), out);
+    }
+
+    /// A rule of a queue is another: what follows from it is to be so for all of its jobs.
+    pub(crate) fn begin_rearming<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue: u32,
+        rule: Rule,
+        out: &mut Out<'_, J>,
+    ) {
+        let work = match rule {
+            Rule::Dlq(_) => Work::Trim(Box::new(self.rearming(queue))),
+            Rule::Stall(_) => {
+                let name = self.queues[queue].name.clone();
+                Work::RearmLeases(Box::new(self.removal(now_ms, &name, &[State::Active])))
+            }
+        };
+        self.begin_chore(now_ms, caller, queue, work, out);
     }
 
     fn take_up<J: Journal>(
@@ -239,9 +292,10 @@ impl Shard {
         work: Work,
         out: &mut Out<'_, J>,
     ) {
-        if self.chores.len() >= CHORES_MAX {
-            out.effects.replies.push(refused(caller));
-        } else if let Some(queue) = self.queues.find(name) {
+        if self.refuses_chores(caller, out) {
+            return;
+        }
+        if let Some(queue) = self.queues.find(name) {
             self.begin_chore(now_ms, caller, queue, work, out);
         } else {
             if work.drains() {
@@ -275,8 +329,12 @@ impl Shard {
         let can_go_on = |chore: &Chore| chore.begun || !self.queues[chore.queue].busy;
         let Some(next) = self.chores.iter().position(can_go_on) else { return };
         let Some(mut chore) = self.chores.remove(next) else { return };
-        chore.begun = true;
-        self.queues[chore.queue].busy = true;
+        if !chore.begun {
+            chore.begun = true;
+            self.queues[chore.queue].busy = true;
+            // At most one chore of a queue is under way, so there is one walk at a time.
+            self.queues[chore.queue].failed.begin_walk();
+        }
         if self.work_on(now_ms, &mut chore, out) {
             self.end_chore(now_ms, chore, out);
         } else {
@@ -294,7 +352,7 @@ impl Shard {
         about.busy = false;
         about.chores -= 1;
         if about.detached && about.chores == 0 && about.total() == 0 {
-            self.queues.remove_detached(chore.queue);
+            self.remove_detached(chore.queue);
         }
         out.effects.replies.push((chore.request, chore.work.answer(chore.done)));
     }
@@ -315,7 +373,7 @@ impl Shard {
                         *left = 0;
                         break;
                     };
-                    self.revive_one(now_ms, job, out);
+                    self.revive_one(now_ms, job, false, out);
                     *left -= 1;
                     chore.done += 1;
                 }
@@ -346,6 +404,26 @@ impl Shard {
                 chore.done += found.len() as u64;
                 search.left -= found.len() as u64;
                 last || search.left == 0
+            }
+            Work::Sift(sift) => {
+                let (found, last) = self.sift_on(now_ms, queue, sift, out);
+                chore.done += found;
+                last
+            }
+            Work::Trim(sift) => {
+                for _ in 0..self.config.chore_slice {
+                    if !self.trim_failed(now_ms, queue, out) {
+                        return self.sift_on(now_ms, queue, sift, out).1;
+                    }
+                }
+                false
+            }
+            Work::RearmLeases(search) => {
+                let (found, last) = self.find_victims(queue, search);
+                for &job in &found {
+                    self.rearm_lease(self.jobs.slab[job].detail);
+                }
+                last
             }
             Work::Empty => {
                 for _ in 0..self.config.chore_slice {
@@ -431,7 +509,12 @@ impl Work {
 
     fn answer(self, done: u64) -> Reply {
         match self {
-            Self::Empty => Reply::Done,
+            Self::Empty | Self::Trim(_) | Self::RearmLeases(_) => Reply::Done,
+            Self::Sift(sift) => match sift.yields {
+                Yields::Ids(ids) => Reply::Found(ids.into()),
+                Yields::Stats(stats) => Reply::FailedStats(stats),
+                Yields::Retried | Yields::Rearmed => Reply::Count(done),
+            },
             Self::Remove(removal) => match removal.ids {
                 Some(ids) => Reply::Cleaned(ids.into()),
                 None => Reply::Count(done),

@@ -4,13 +4,19 @@
 //! the protocol, reply shapes and routing are not known here.
 
 use crate::change::Change;
+use crate::cron_record::CronRules;
 use crate::dependency::{Notice, Unmet};
 use crate::extras::Extras;
+use crate::flow::Fate;
 use crate::group::GroupRate;
 use crate::id::JobId;
 use crate::job::State;
+use crate::kin::{NewKin, Reported};
 use crate::limits::SPAN_MS_DEFAULT;
+use crate::rules::RulePatch;
 use crate::schedule::Plan;
+use crate::sift::{FailedFilter, SiftFor};
+use crate::unmets::{Dependency, Unmets};
 use crate::webhook::Triggers;
 use std::fmt;
 
@@ -69,6 +75,20 @@ pub struct NewJob<'a> {
     pub durable: bool,
     /// Rules of its own, if it has any.
     pub extras: Option<Box<Extras>>,
+    /// Its parent and its children, if it has any.
+    pub kin: Option<Box<NewKin<'a>>>,
+}
+
+impl NewJob<'_> {
+    /// Bytes of all that has no fixed length.
+    pub fn bytes(&self) -> u64 {
+        let text = |text: Option<&str>| text.unwrap_or_default().len();
+        let names = text(self.name) + text(self.custom_id);
+        let texts = names + text(self.unique_key) + text(self.group_id);
+        let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
+        let kin = self.kin.as_deref().map_or(0, NewKin::encoded_len);
+        (self.data.len() + texts + lists + kin) as u64
+    }
 }
 
 impl Default for NewJob<'_> {
@@ -95,7 +115,32 @@ impl Default for NewJob<'_> {
             remove_on_fail: false,
             durable: false,
             extras: None,
+            kin: None,
         }
+    }
+}
+
+impl NewJob<'_> {
+    /// Whether there is anything that it waits for.
+    pub fn waits(&self) -> bool {
+        !self.unmet.is_empty() || self.kin.as_deref().is_some_and(|kin| !kin.open.is_empty())
+    }
+
+    /// All that it waits for, children and others.
+    pub fn dependencies(&self) -> Unmets {
+        let open = self.kin.as_deref().map(|kin| kin.open).unwrap_or_default();
+        if self.unmet.is_empty() && open.is_empty() {
+            return Unmets::default();
+        }
+        let one = |child: bool| {
+            move |(id, name): (JobId, &str)| Dependency {
+                id,
+                name: (!name.is_empty()).then(|| name.into()),
+                child,
+            }
+        };
+        // Of a job that is given as both, the child counts.
+        Unmets::new(open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))).collect())
     }
 }
 
@@ -247,7 +292,7 @@ impl Stack<'_> {
 }
 
 /// Length of the MessagePack string at the front, its head included; `None` if there is none.
-fn text_len(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn text_len(bytes: &[u8]) -> Option<usize> {
     let (head, len) = match bytes {
         [head @ 0xa0..=0xbf, ..] => (1, usize::from(head & 0x1f)),
         [0xd9, len, ..] => (2, usize::from(*len)),
@@ -303,6 +348,21 @@ pub struct Clean<'a> {
     pub limit: u64,
 }
 
+/// Looks through a dead-letter queue, oldest failure first.
+#[derive(Clone, Copy, Debug)]
+pub struct Sifting<'a> {
+    /// The queue.
+    pub queue: &'a str,
+    /// Which of its jobs are meant.
+    pub filter: FailedFilter,
+    /// But not so many of them, the first.
+    pub offset: u64,
+    /// And at most so many.
+    pub limit: u64,
+    /// What becomes of them.
+    pub purpose: SiftFor,
+}
+
 /// Sets a schedule. Whoever sends it sees to it that the name is unique on the server.
 #[derive(Clone, Copy, Debug)]
 pub struct SetCron<'a> {
@@ -324,6 +384,8 @@ pub struct SetCron<'a> {
     pub runs_max: Option<u64>,
     /// What else its jobs are pushed with, beside payload and priority.
     pub job: Option<&'a NewJob<'a>>,
+    /// By which rules it runs.
+    pub rules: CronRules,
     /// What expression, interval and zone come to.
     pub plan: Plan,
     /// Runs and version of the schedule it replaces, if that is on another shard.
@@ -420,6 +482,22 @@ pub enum Command<'a> {
         /// What.
         limit: GroupLimit,
     },
+    /// Changes a rule of a queue.
+    Rule {
+        /// The queue.
+        queue: &'a str,
+        /// What of which.
+        patch: RulePatch,
+    },
+    /// Looks through a dead-letter queue.
+    Sift(&'a Sifting<'a>),
+    /// A worker has come that works on a queue, or has gone. Known until the end of the server.
+    Attend {
+        /// The queue.
+        queue: &'a str,
+        /// Whether it has come.
+        came: bool,
+    },
     /// Takes jobs out of the dead-letter queue, to be tried anew.
     RetryFailed {
         /// The queue.
@@ -503,6 +581,22 @@ pub enum Command<'a> {
     },
     /// What another shard tells of jobs that depend on each other. Nobody waits for an answer.
     Notice(Notice),
+    /// Takes a part of a flow, which nobody sees before [`Command::Decide`].
+    Stage {
+        /// Records of kind [`crate::record::Record::Staged`].
+        records: &'a [&'a [u8]],
+        /// Of each, in the same order, what [`NewJob::group_max`] says; none may be left out at the end.
+        group_max: &'a [u32],
+    },
+    /// Says what becomes of a flow.
+    Decide {
+        /// The flow.
+        flow: JobId,
+        /// What becomes of it.
+        fate: Fate,
+    },
+    /// What another shard tells of the end of a child. Nobody waits for an answer.
+    Report(&'a Reported<'a>),
     /// The caller's connection is gone.
     Disconnect,
     /// The server stops: pulls that wait get their empty answer now.

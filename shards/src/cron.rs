@@ -4,10 +4,11 @@
 //! one record. That its name is unique on the server is seen to by whoever sends the commands here.
 
 use crate::command::{NewJob, SetCron};
-use crate::cron_record::{CronRan, CronSet, job_of_template, template_of};
+use crate::cron_record::{CronRan, CronRules, CronSet, job_of_template, template_of};
+use crate::dedup::Met;
 use crate::effect::Reply;
 use crate::id::fnv1a;
-use crate::job::Stored;
+use crate::job::{State, Stored};
 use crate::record::{Journal, Pushed, Record};
 use crate::schedule::Plan;
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};
@@ -47,6 +48,8 @@ pub struct Cron {
     pub next_run_ms: u64,
     /// What else its jobs are pushed with, as in [`CronSet::template`].
     pub(crate) template: Box<[u8]>,
+    /// By which rules it runs.
+    pub rules: CronRules,
     /// The record that set it, or told all of it since.
     pub(crate) set_in: Stored,
     plan: Plan,
@@ -70,6 +73,7 @@ impl Default for Cron {
             version: 0,
             next_run_ms: 0,
             template: Box::default(),
+            rules: CronRules::default(),
             set_in: Stored::default(),
             plan: Plan::default(),
             held: false,
@@ -162,8 +166,13 @@ impl Shard {
         command: &SetCron<'_>,
         out: &mut Out<'_, J>,
     ) {
-        let template = command.job.map(template_of).unwrap_or_default();
-        if !out.journal.takes_more((command.data.len() + template.len()) as u64 + JOB_BYTES) {
+        let own_key = format!("cron:{}", command.name);
+        let own_key = Some(&*own_key).filter(|_| command.rules.prevent_overlap);
+        let job = command.job.cloned().or(own_key.map(|_| NewJob::default()));
+        let job = job.map(|job| NewJob { unique_key: job.unique_key.or(own_key), ..job });
+        let template = job.as_ref().map(template_of).unwrap_or_default();
+        let texts = command.name.len() + command.queue.len() + command.data.len() + template.len();
+        if !out.journal.takes_more(2 * texts as u64 + JOB_BYTES, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -171,10 +180,13 @@ impl Shard {
         let before = known.map(|cron| (cron.executions, cron.version)).max(command.moved);
         let (executions, version) = before.unwrap_or_default();
         let spent = command.runs_max.is_some_and(|most| executions >= most);
+        let immediately = command.rules.immediately && before.is_none();
         let next = command.plan.next(now_ms, now_ms).filter(|_| !spent);
+        let next = next.map(|next_run_ms| if immediately { now_ms } else { next_run_ms });
         let index = next.map(|next_run_ms| {
             let set = CronSet {
                 template: &template,
+                rules: CronRules { immediately, ..command.rules },
                 name: command.name,
                 queue: command.queue,
                 data: command.data,
@@ -257,10 +269,20 @@ impl Shard {
             let cron = &self.crons.slab[index];
             let due_ms = cron.next_run_ms;
             let in_time = due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms;
-            if in_time && out.journal.takes_more(cron.data.len() as u64 + JOB_BYTES) {
-                self.run_cron(now_ms, index, out);
+            let made_up = due_ms < started_at_ms && cron.makes_up();
+            let wanted = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
+            // One run is enough to make up for any number of them.
+            let after_ms = if made_up { now_ms } else { due_ms };
+            let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
+            let bytes = texts + cron.job().bytes() + JOB_BYTES;
+            if (in_time || made_up)
+                && wanted
+                && out.journal.takes_more(bytes, || self.upkeep())
+                && self.run_cron(now_ms, index, after_ms, out)
+            {
                 continue;
             }
+            let cron = &self.crons.slab[index];
             match cron.plan.next(due_ms, now_ms) {
                 Some(next_run_ms) => {
                     out.journal.append(&Record::CronMissed { name: &cron.name, next_run_ms });
@@ -271,16 +293,34 @@ impl Shard {
         }
     }
 
-    /// Pushes the job of one run. The record of the push holds the schedule's next time as well.
-    fn run_cron<J: Journal>(&mut self, now_ms: u64, index: u32, out: &mut Out<'_, J>) {
+    /// Pushes the job of one run, unless another one stands in its way. The record of the push holds the
+    /// schedule's next time as well, which is after `after_ms`.
+    fn run_cron<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        index: u32,
+        after_ms: u64,
+        out: &mut Out<'_, J>,
+    ) -> bool {
         // Out of the table while it lends its texts to the record.
         let cron = std::mem::take(&mut self.crons.slab[index]);
         let due_ms = cron.next_run_ms;
         let last = cron.runs_max.is_some_and(|most| cron.executions + 1 >= most);
-        let next_run_ms = cron.plan.next(due_ms, due_ms).filter(|_| !last);
+        let next_run_ms = cron.plan.next(due_ms, after_ms).filter(|_| !last);
         let queue = self.queues.find_or_insert(&cron.queue);
+        let mut job = NewJob { data: &cron.data, priority: cron.priority, ..cron.job() };
+        let replaced = match self.meet_holder(now_ms, queue, &job, out) {
+            Met::Nobody => None,
+            Met::Goes(holder) => Some(holder),
+            Met::Stays(_) => {
+                self.crons.slab[index] = cron;
+                return false;
+            }
+        };
+        if let Some(extras) = &mut job.extras {
+            **extras = extras.anew(now_ms);
+        }
         let id = self.ids.make(now_ms, self.queues[queue].slot);
-        let job = NewJob { data: &cron.data, priority: cron.priority, ..cron.job() };
         let run_at_ms = due_ms.saturating_add(job.delay_ms);
         let pushed = Pushed { id, queue: &cron.queue, run_at_ms, job };
         let record = Record::CronRan(CronRan { name: &cron.name, next_run_ms, pushed });
@@ -295,7 +335,20 @@ impl Shard {
         }
         self.crons.slab[index] = cron;
         self.count_run(index, next_run_ms);
+        if let Some(replaced) = replaced {
+            self.remove_one(now_ms, replaced, out);
+        }
         self.serve(now_ms, queue, out);
+        true
+    }
+
+    /// Whether somebody works on a queue: a registered worker, a pull that waits, or the holder of a job.
+    fn is_attended(&self, name: &str) -> bool {
+        let works_here = |queue: u32| {
+            let about = &self.queues[queue];
+            !about.waiters.is_empty() || about.count(State::Active) > 0
+        };
+        self.attendance.has(name) || self.queues.lookup(name).is_some_and(works_here)
     }
 
     fn end_cron<J: Journal>(&mut self, index: u32, out: &mut Out<'_, J>) {
@@ -355,6 +408,7 @@ impl Shard {
             version: set.version,
             next_run_ms: set.next_run_ms,
             template: set.template.into(),
+            rules: set.rules,
             set_in: stored,
             plan,
             held: false,
@@ -415,6 +469,12 @@ impl Shard {
 }
 
 impl Cron {
+    /// Whether it makes up for runs that fell due while the server was down. That which was promised at once
+    /// comes in any case.
+    fn makes_up(&self) -> bool {
+        self.rules.catch_up || self.rules.immediately && self.executions == 0
+    }
+
     /// What its jobs are pushed with, beside payload and priority.
     pub fn job(&self) -> NewJob<'_> {
         // It was read when it was set.
@@ -424,7 +484,7 @@ impl Cron {
     /// All that is durable of it, as text.
     pub(crate) fn facts(&self) -> String {
         format!(
-            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?} with {:x?}",
+            "cron {} to {} {:?} {:?} {:?} priority {} ran {} of {:?} next {} version {} data {:x?} with {:x?} by {:?}",
             self.name,
             self.queue,
             self.schedule,
@@ -437,6 +497,7 @@ impl Cron {
             self.version,
             self.data,
             self.template,
+            self.rules,
         )
     }
 }

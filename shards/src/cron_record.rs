@@ -33,6 +33,41 @@ pub struct CronSet<'a> {
     pub next_run_ms: u64,
     /// What else its jobs are pushed with, as `template_of` writes it; empty for nothing.
     pub template: &'a [u8],
+    /// By which rules it runs.
+    pub rules: CronRules,
+}
+
+/// By which rules a schedule runs. By default a job is pushed whenever it is due while the server is up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CronRules {
+    /// Its first run is when it is set, if there was none of its name.
+    pub immediately: bool,
+    /// No run while no worker works on its queue.
+    pub skip_if_no_worker: bool,
+    /// Runs that fell due while the server was down are made up for by one, at its start.
+    pub catch_up: bool,
+    /// No run while the job of the last one is not done.
+    pub prevent_overlap: bool,
+}
+
+impl CronRules {
+    /// As bits, lowest first in the order of the fields.
+    fn bits(self) -> u8 {
+        let rules = [self.immediately, self.skip_if_no_worker, self.catch_up, self.prevent_overlap];
+        rules.into_iter().rev().fold(0, |bits, rule| bits << 1 | u8::from(rule))
+    }
+
+    fn of_bits(bits: u8) -> Result<Self, Malformed> {
+        let rule = |at: u8| bits & 1 << at != 0;
+        let (immediately, skip_if_no_worker) = (rule(0), rule(1));
+        let (catch_up, prevent_overlap) = (rule(2), rule(3));
+        let rules = Self { immediately, skip_if_no_worker, catch_up, prevent_overlap };
+        if rules.bits() == bits {
+            Ok(rules)
+        } else {
+            Err(Malformed("a schedule has rules that are not known to this release"))
+        }
+    }
 }
 
 /// A schedule ran: the job it pushed and its next time, in one. Payload: the job's data.
@@ -56,6 +91,8 @@ pub(crate) mod kind {
     pub(crate) const SET: u8 = 80;
     /// [`SET`] with what its jobs are pushed with in front.
     pub(crate) const SET_WITH: u8 = 86;
+    /// [`SET_WITH`] with its rules in front.
+    pub(crate) const SET_BY: u8 = 87;
 }
 
 /// What the jobs of a schedule are pushed with beside payload and priority, for its record.
@@ -85,7 +122,11 @@ impl<'a> CronSet<'a> {
     }
 
     pub(crate) fn kind(&self) -> u8 {
-        if self.template.is_empty() { kind::SET } else { kind::SET_WITH }
+        match (self.rules == CronRules::default(), self.template) {
+            (true, []) => kind::SET,
+            (true, _) => kind::SET_WITH,
+            (false, _) => kind::SET_BY,
+        }
     }
 
     fn texts(&self) -> [&[u8]; 4] {
@@ -94,12 +135,20 @@ impl<'a> CronSet<'a> {
 
     pub(crate) fn encoded_len(&self) -> usize {
         let texts: usize = self.texts().iter().map(|text| 2 + text.len()).sum();
-        let template = if self.template.is_empty() { 0 } else { 2 + self.template.len() };
+        let template = match self.kind() {
+            kind::SET => 0,
+            kind::SET_WITH => 2 + self.template.len(),
+            _ => 1 + 2 + self.template.len(),
+        };
         4 + 5 * 8 + texts + template + self.data.len()
     }
 
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
-        if !self.template.is_empty() {
+        let kind = self.kind();
+        if kind == kind::SET_BY {
+            out.u8(self.rules.bits());
+        }
+        if kind != kind::SET {
             out.short(self.template);
         }
         out.u32(self.priority as u32);
@@ -115,7 +164,11 @@ impl<'a> CronSet<'a> {
     }
 
     pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let template = if kind == kind::SET_WITH { from.short()? } else { &[] };
+        let rules = match kind {
+            kind::SET_BY => CronRules::of_bits(from.u8()?)?,
+            _ => CronRules::default(),
+        };
+        let template = if kind == kind::SET { &[] } else { from.short()? };
         job_of_template(template)?;
         let number = |number: u64| (number > 0).then_some(number);
         let text = |text: &'a str| (!text.is_empty()).then_some(text);
@@ -131,6 +184,7 @@ impl<'a> CronSet<'a> {
             schedule: text(from.text()?),
             timezone: text(from.text()?),
             template,
+            rules,
             data: from.rest(),
         })
     }

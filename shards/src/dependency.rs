@@ -5,11 +5,15 @@
 //!
 //! Where a job is found, and how its name becomes an id, is not known here.
 
+use crate::cause::Cause;
 use crate::effect::Effects;
+use crate::hold::Reason;
 use crate::id::JobId;
 use crate::job::{State, flags};
+use crate::kin::How;
 use crate::record::{Journal, Record};
 use crate::shard::{Out, SLICE, Shard};
+use crate::unmets::Dependency;
 use crate::wire::{Malformed, Reader};
 
 /// What one shard tells another about a job and one that depends on it.
@@ -28,20 +32,24 @@ pub struct Notice {
 pub enum News {
     /// To the shard of the dependency: the dependent waits for it.
     Watch,
+    /// To the shard of a child: its parent waits for it.
+    WatchChild,
     /// To the shard of the dependency: the dependent waits no longer.
     Unwatch,
     /// To the shard of the dependent: the dependency was completed.
     Completed,
     /// To the shard of the dependent: the dependency is gone and will never complete.
     Removed,
+    /// To the shard of the dependent: the same, as it wished.
+    Dropped,
 }
 
 impl Notice {
     /// The job whose shard has to know.
     pub fn addressee(&self) -> JobId {
         match self.news {
-            News::Watch | News::Unwatch => self.dependency,
-            News::Completed | News::Removed => self.dependent,
+            News::Watch | News::WatchChild | News::Unwatch => self.dependency,
+            News::Completed | News::Removed | News::Dropped => self.dependent,
         }
     }
 }
@@ -55,15 +63,6 @@ pub enum Standing {
     Completed,
     /// It can still be completed, from the dead-letter queue, too.
     Open,
-}
-
-/// One job that another waits for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Dependency {
-    /// The job.
-    pub id: JobId,
-    /// The name it was given by, if that is not its id.
-    pub name: Option<Box<str>>,
 }
 
 /// The unmet dependencies of a job that is pushed, as bytes.
@@ -110,18 +109,6 @@ impl<'a> Unmet<'a> {
         let mut rest = Reader::new(self.0);
         std::iter::from_fn(move || Some((rest.id().ok()?, rest.text().ok()?)))
     }
-
-    /// The entries, each job once.
-    pub fn dependencies(self) -> Vec<Dependency> {
-        let named = |(id, name): (JobId, &str)| Dependency {
-            id,
-            name: (!name.is_empty()).then(|| name.into()),
-        };
-        let mut all: Vec<Dependency> = self.iter().map(named).collect();
-        all.sort_by_key(|one| one.id);
-        all.dedup_by_key(|one| one.id);
-        all
-    }
 }
 
 impl std::fmt::Debug for Unmet<'_> {
@@ -137,6 +124,8 @@ impl Shard {
             Some(State::Completed) => Standing::Completed,
             Some(_) => Standing::Open,
             None if self.past.has(id) => Standing::Completed,
+            // It failed, and has still to say what that means for its parent.
+            None if self.remains.get(id).is_some() => Standing::Open,
             None => Standing::Unknown,
         }
     }
@@ -144,9 +133,9 @@ impl Shard {
     /// What the other shards have to be told after recovery: all that jobs here wait for.
     pub fn watches_to_renew(&self) -> impl Iterator<Item = Notice> {
         self.jobs.indices().flat_map(|job| {
-            let unmet = self.jobs.options_of(job).map_or(&[][..], |has| &has.unmet[..]);
             let dependent = self.jobs.slab[job].id;
-            unmet.iter().map(move |one| Notice { news: News::Watch, dependent, dependency: one.id })
+            let unmet = self.jobs.options_of(job).into_iter().flat_map(|has| has.unmet.iter());
+            unmet.map(move |one| Notice { news: watch(one), dependent, dependency: one.id })
         })
     }
 
@@ -154,6 +143,7 @@ impl Shard {
     /// who wait for a job that has ended.
     pub(crate) fn give_notices(&mut self, effects: &mut Effects) {
         effects.notices.append(&mut self.notices);
+        effects.reports.append(&mut self.reports);
         for _ in 0..SLICE {
             let Some((dependent, dependency, completed)) = self.watchers.next_told() else {
                 return;
@@ -170,29 +160,45 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let Notice { news, dependent, dependency } = notice;
+        self.release_heard(now_ms, notice.addressee(), out);
         match news {
             News::Watch => self.watch(dependent, dependency),
+            News::WatchChild => self.watch_child(dependent, dependency),
             News::Unwatch => {
                 if self.watchers.remove(dependent, dependency)
                     && let Some(job) = self.jobs.find(dependency)
                 {
                     self.jobs.slab[job].flags &= !flags::WATCHED;
                 }
+                self.settle_remains(dependency, out);
             }
             News::Completed => {
-                let Some((job, _)) = self.waits_for(dependent, dependency) else { return };
+                let Some(job) = self.waits_for(dependent, dependency) else { return };
                 let queue = self.jobs.slab[job].queue;
                 out.journal.append(&Record::Met { id: dependent, dependency, at_ms: now_ms });
                 self.meet(job, dependency, now_ms);
                 self.emit_delay(now_ms, job, out.effects);
                 self.serve(now_ms, queue, out);
             }
+            News::Dropped => {
+                if let Some(job) = self.waits_for(dependent, dependency) {
+                    let queue = self.jobs.slab[job].queue;
+                    self.drop_child(now_ms, job, (dependency, ""), How::Dropped, out);
+                    self.emit_delay(now_ms, job, out.effects);
+                    self.serve(now_ms, queue, out);
+                }
+            }
             News::Removed => {
-                let Some((job, place)) = self.waits_for(dependent, dependency) else { return };
-                let options = self.jobs.slab[job].options;
-                let reason = removed(&self.jobs.options[options].unmet[place]);
+                let Some(job) = self.waits_for(dependent, dependency) else { return };
+                if self.jobs.slab[job].state != State::WaitingChildren {
+                    self.drop_child(now_ms, job, (dependency, ""), How::Dropped, out);
+                    return;
+                }
+                let found = self.jobs.options_of(job).and_then(|has| has.unmet.find(dependency));
+                let reason = found.map(removed).unwrap_or_default();
                 let (attempts, stalls) = (self.jobs.slab[job].attempts, self.jobs.slab[job].stalls);
-                self.bury(now_ms, job, attempts, stalls, reason.as_str(), out);
+                let reason = Reason::new(Cause::Unknown, &reason);
+                self.bury(now_ms, job, attempts, stalls, reason, out);
             }
         }
     }
@@ -204,7 +210,7 @@ impl Shard {
             Standing::Open => {
                 if let Some(job) = self.jobs.find(dependency) {
                     self.jobs.slab[job].flags |= flags::WATCHED;
-                    self.watchers.add(dependent, dependency);
+                    self.watchers.add(dependent, dependency, false);
                 }
                 return;
             }
@@ -212,22 +218,25 @@ impl Shard {
         self.notices.push(Notice { news, dependent, dependency });
     }
 
-    /// The dependent, and the place of the dependency among its unmet ones.
-    fn waits_for(&self, dependent: JobId, dependency: JobId) -> Option<(u32, usize)> {
+    /// The dependent, if it waits for this one.
+    pub(crate) fn waits_for(&self, dependent: JobId, dependency: JobId) -> Option<u32> {
         let job = self.jobs.find(dependent)?;
-        let unmet = &self.jobs.options_of(job)?.unmet;
-        Some((job, unmet.iter().position(|one| one.id == dependency)?))
+        self.jobs.options_of(job)?.unmet.find(dependency)?;
+        Some(job)
+    }
+
+    /// Whether a job has to wait for others.
+    pub(crate) fn is_blocked(&self, job: u32) -> bool {
+        self.jobs.options_of(job).is_some_and(|has| {
+            !has.unmet.is_empty() && !has.kin.as_deref().is_some_and(|kin| kin.freed)
+        })
     }
 
     /// [`Record::Met`].
     pub(crate) fn meet(&mut self, job: u32, dependency: JobId, at_ms: u64) {
-        let options = self.jobs.slab[job].options;
-        if self.jobs.slab[job].state != State::WaitingChildren {
-            return;
-        }
-        let unmet = &mut self.jobs.options[options].unmet;
-        unmet.retain(|one| one.id != dependency);
-        if unmet.is_empty() {
+        let Some(options) = self.jobs.options_of_mut(job) else { return };
+        options.unmet.meet(dependency);
+        if self.jobs.slab[job].state == State::WaitingChildren && !self.is_blocked(job) {
             self.leave(job);
             let later = self.jobs.slab[job].run_at_ms > at_ms;
             self.enter(job, if later { State::Delayed } else { State::Waiting });
@@ -236,24 +245,33 @@ impl Shard {
 
     /// A job came: the shards of what it waits for have to know.
     pub(crate) fn watch_dependencies(&mut self, job: u32) {
-        self.note_unmet(job, News::Watch);
-    }
-
-    /// A job waits for others no longer, for whatever reason.
-    pub(crate) fn unwatch_dependencies(&mut self, job: u32) {
-        self.note_unmet(job, News::Unwatch);
-        let options = self.jobs.slab[job].options;
-        self.jobs.options[options].unmet = Vec::new();
-    }
-
-    fn note_unmet(&mut self, job: u32, news: News) {
         if self.recovering {
             return;
         }
         let dependent = self.jobs.slab[job].id;
-        let unmet = self.jobs.options_of(job).map_or(&[][..], |has| &has.unmet[..]);
-        let notice = |dependency: JobId| Notice { news, dependent, dependency };
-        self.notices.extend(unmet.iter().map(|one| notice(one.id)));
+        let unmet = self.jobs.options_of(job).into_iter().flat_map(|has| has.unmet.iter());
+        let notice = |one: &Dependency| Notice { news: watch(one), dependent, dependency: one.id };
+        self.notices.extend(unmet.map(notice));
+    }
+
+    /// A job waits for others no longer, for whatever reason.
+    #[inline]
+    pub(crate) fn unwatch_dependencies(&mut self, job: u32) {
+        if self.jobs.options_of(job).is_some_and(|has| !has.unmet.is_empty()) {
+            self.unwatch_all(job);
+        }
+    }
+
+    #[cold]
+    fn unwatch_all(&mut self, job: u32) {
+        let (dependent, recovering) = (self.jobs.slab[job].id, self.recovering);
+        let Some(options) = self.jobs.options_of_mut(job) else { return };
+        let unmet = std::mem::take(&mut options.unmet);
+        if !recovering {
+            let notice =
+                |one: &Dependency| Notice { news: News::Unwatch, dependent, dependency: one.id };
+            self.notices.extend(unmet.iter().map(notice));
+        }
     }
 
     /// A job is completed or goes for good: whoever waits for it learns of it.
@@ -265,6 +283,11 @@ impl Shard {
             self.watchers.end(id, completed);
         }
     }
+}
+
+/// How the shard of a dependency is told that somebody waits for it.
+fn watch(dependency: &Dependency) -> News {
+    if dependency.child { News::WatchChild } else { News::Watch }
 }
 
 /// Why a job will never run (decisions.md section 2).

@@ -6,6 +6,8 @@ use crate::dependency::Notice;
 use crate::event::Event;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::kin::Report;
+use crate::sift::FailedStats;
 use std::ops::Range;
 
 /// Why a command was not carried out. Nothing was changed.
@@ -91,6 +93,10 @@ pub enum Reply {
     Unended,
     /// The ids of the jobs removed, as clients know them.
     Cleaned(Box<[KnownAs]>),
+    /// Jobs of a dead-letter queue.
+    Found(Box<[JobId]>),
+    /// What is in a dead-letter queue.
+    FailedStats(Box<FailedStats>),
     /// The schedule that was meant, by index; none if there is no such schedule, or if it would never
     /// run.
     Cron(Option<u32>),
@@ -133,6 +139,9 @@ pub struct Effects {
     pub cron_ends: Vec<Box<str>>,
     /// What the shards of other jobs have to learn, each as a [`crate::command::Command::Notice`].
     pub notices: Vec<Notice>,
+    /// What the shards of parents have to learn, each as a [`crate::command::Command::Report`]. The
+    /// payloads have to be fetched before the next command.
+    pub reports: Vec<Report>,
     /// What happened to which job, in order; nothing while nobody listens. As many as the jobs one call
     /// may touch, times the few steps it may take with each.
     pub events: Vec<Event>,
@@ -147,6 +156,7 @@ impl Effects {
         self.names.clear();
         self.cron_ends.clear();
         self.notices.clear();
+        self.reports.clear();
         self.events.clear();
     }
 }

@@ -4,14 +4,23 @@
 //! records were written again: those are kept apart, in a tree, until they leave.
 
 use crate::job::{InQueue, Jobs, flags};
-use crate::slab::List;
+use crate::slab::{List, NONE};
 use std::collections::BTreeMap;
 
 /// See the module.
-#[derive(Default)]
 pub struct Ended {
     list: List<InQueue>,
     strays: BTreeMap<u64, u32>,
+    /// How far a walk has come that goes on: the next job of the list, and no stray before this place.
+    next_listed: u32,
+    next_order: u64,
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        let (list, strays) = (List::default(), BTreeMap::new());
+        Self { list, strays, next_listed: NONE, next_order: 0 }
+    }
 }
 
 impl Ended {
@@ -39,11 +48,36 @@ impl Ended {
     /// Takes a job out, whose outcome is still set.
     pub fn remove(&mut self, jobs: &mut Jobs, index: u32) {
         if !jobs.slab[index].has(flags::STRAY) {
+            if index == self.next_listed {
+                self.next_listed = List::<InQueue>::after(&jobs.slab, index).unwrap_or(NONE);
+            }
             self.list.remove(&mut jobs.slab, index);
             return;
         }
         jobs.slab[index].flags &= !flags::STRAY;
         self.strays.remove(&jobs.end_order(index));
+    }
+
+    /// Begins a walk over all that are here now, oldest end first. There is one at a time.
+    pub fn begin_walk(&mut self) {
+        (self.next_listed, self.next_order) = (self.list.front().unwrap_or(NONE), 0);
+    }
+
+    /// The next job of the walk. What comes or goes meanwhile changes nothing for the others.
+    pub fn walk_on(&mut self, jobs: &Jobs) -> Option<u32> {
+        let listed = (self.next_listed != NONE).then_some(self.next_listed);
+        let listed = listed.map(|index| (jobs.end_order(index), index));
+        let stray = self.strays.range(self.next_order..).next();
+        let stray = stray.map(|(&order, &index)| (order, index));
+        let (order, index) = match (listed, stray) {
+            (Some(listed), Some(stray)) => listed.min(stray),
+            (listed, stray) => listed.or(stray)?,
+        };
+        if listed == Some((order, index)) {
+            self.next_listed = List::<InQueue>::after(&jobs.slab, index).unwrap_or(NONE);
+        }
+        self.next_order = order + 1;
+        Some(index)
     }
 
     /// All of them, oldest end first.
@@ -109,6 +143,57 @@ mod tests {
                 assert_eq!(found, model.values().copied().collect::<Vec<_>>(), "seed {seed}");
                 assert_eq!(ended.front(&jobs), found.first().copied());
             }
+        }
+    }
+
+    /// Guards against a slice that begins where a job has gone, and a job that is met twice.
+    #[test]
+    fn a_walk_meets_everybody_who_stays_once_and_in_order() {
+        for seed in 0..200 {
+            let mut chance = Chance::new(seed);
+            let (mut jobs, mut ended) = (Jobs::default(), Ended::default());
+            let mut here = BTreeMap::new();
+            let come = |jobs: &mut Jobs, ended: &mut Ended, order: u64| {
+                let detail = jobs.outcomes.insert(Outcome { order, ..Outcome::default() });
+                let (id, state) = (JobId(u128::from(order + 1) << 42), State::Failed);
+                let index = jobs.insert(Job { id, detail, state, ..Job::default() });
+                ended.insert(jobs, index);
+                index
+            };
+            for step in 0..60_u64 {
+                // Some are told of late.
+                let order =
+                    if chance.draw().is_multiple_of(4) { 2 * (step / 3) + 1 } else { 2 * step };
+                if let std::collections::btree_map::Entry::Vacant(place) = here.entry(order) {
+                    place.insert(come(&mut jobs, &mut ended, order));
+                }
+            }
+            let mut stay = here.clone();
+            ended.begin_walk();
+            let mut met = Vec::new();
+            let mut late = 1000;
+            while let Some(index) = ended.walk_on(&jobs) {
+                let order = jobs.end_order(index);
+                assert!(
+                    met.last().is_none_or(|&last| last < order),
+                    "seed {seed}: {met:?}, {order}"
+                );
+                met.push(order);
+                let gone = here.keys().nth(chance.draw() as usize % here.len()).copied();
+                if let Some(order) = gone.filter(|_| chance.draw().is_multiple_of(2)) {
+                    let index = here.remove(&order).unwrap_or_default();
+                    stay.remove(&order);
+                    ended.remove(&mut jobs, index);
+                    jobs.outcomes.remove(jobs.slab[index].detail);
+                    jobs.slab[index].detail = NONE;
+                    jobs.remove(index);
+                }
+                if chance.draw().is_multiple_of(5) && late < 1010 {
+                    late += 1;
+                    here.insert(late, come(&mut jobs, &mut ended, late));
+                }
+            }
+            assert!(stay.keys().all(|order| met.contains(order)), "seed {seed}: {met:?}");
         }
     }
 }

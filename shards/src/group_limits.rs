@@ -2,12 +2,13 @@
 
 use crate::command::{GroupLimit, NewJob};
 use crate::effect::{Refusal, Reply};
+use crate::flow::Staged;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
 use crate::group_record::Grouped;
 use crate::job::Stored;
 use crate::record::{Journal, Record};
 use crate::rotation::groups_after;
-use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One group, as clients see it.
@@ -21,6 +22,16 @@ pub struct GroupView<'a> {
     pub active: u64,
     /// What is set for it.
     pub settings: GroupSettings,
+}
+
+impl GroupLimit {
+    /// Whether less is set with it.
+    fn takes_back(self) -> bool {
+        matches!(
+            self,
+            Self::Rate(None) | Self::Active(None) | Self::Weight(1) | Self::Paused(false)
+        )
+    }
 }
 
 impl GroupSettings {
@@ -55,6 +66,12 @@ impl Shard {
             Reply::Count(0)
         } else if own.is_none() && self.groups.with_settings >= GROUP_SETTINGS_MAX {
             Reply::Refused { place: 0, refusal: Refusal::GroupSettings }
+        } else if !limit.takes_back()
+            && !out
+                .journal
+                .takes_asides(SETTING_BYTES + (queue.len() + group.len()) as u64, || self.upkeep())
+        {
+            FULL
         } else {
             let grouped = Grouped { queue, group, settings };
             let stored = out.journal.append(&Record::Grouped(grouped));
@@ -174,7 +191,38 @@ impl Shard {
                 return Some(place);
             }
             // Those that wait for others do not count yet.
-            *here += u64::from(job.unmet.is_empty());
+            let open = job.kin.as_deref().is_some_and(|kin| !kin.open.is_empty());
+            *here += u64::from(job.unmet.is_empty() && !open);
+        }
+        None
+    }
+
+    /// The same of a part of a flow. Those that wait for others do not count, and no others are counted
+    /// that are staged.
+    pub(crate) fn find_overfull_part(
+        &mut self,
+        records: &[&[u8]],
+        group_max: &[u32],
+    ) -> Option<usize> {
+        if group_max.iter().all(|&max| max == 0) {
+            return None;
+        }
+        let mut taken = BTreeMap::<(&str, &str), u64>::new();
+        for (place, bytes) in records.iter().enumerate() {
+            let Ok(Record::Staged(Staged { pushed, .. })) = Record::decode(bytes) else { continue };
+            let Some(group) = pushed.job.group_id else { continue };
+            let open = pushed.job.kin.as_deref().is_some_and(|kin| !kin.open.is_empty());
+            if open || !pushed.job.unmet.is_empty() {
+                continue;
+            }
+            let here = taken.entry((pushed.queue, group)).or_insert_with(|| {
+                self.group(pushed.queue, group).map_or(0, |group| group.pending)
+            });
+            let max = group_max.get(place).copied().unwrap_or(0);
+            if max > 0 && *here >= u64::from(max) {
+                return Some(place);
+            }
+            *here += 1;
         }
         None
     }

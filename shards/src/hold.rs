@@ -1,5 +1,6 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
+use crate::cause::Cause;
 use crate::changed::Changed;
 use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
 use crate::effect::{Refusal, Reply};
@@ -9,18 +10,34 @@ use crate::job::{State, flags};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Journal, Record, Retried};
 use crate::retry::{BACKOFF_MS_MAX, backoff_ms};
-use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
+use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
+use crate::upkeep::TEXT_KEPT_BYTES;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy)]
 pub(crate) struct Reason<'a> {
+    /// What it is called if it was the last one.
+    cause: Cause,
     error: &'a str,
     stack: Stack<'a>,
 }
 
-impl<'a> From<&'a str> for Reason<'a> {
-    fn from(error: &'a str) -> Self {
-        Self { error, stack: Stack::default() }
+/// What the completion of a job that is run once takes besides its result, at most.
+const COMPLETED_BYTES: u64 = 48;
+
+impl<'a> Reason<'a> {
+    pub(crate) fn new(cause: Cause, error: &'a str) -> Self {
+        Self { cause, error, stack: Stack::default() }
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.error.len() + self.stack.texts.len()) as u64
+    }
+
+    /// What is kept of it where there is no room for more.
+    fn cut(self) -> Self {
+        let end = self.error.floor_char_boundary(TEXT_KEPT_BYTES);
+        Self { error: &self.error[..end], stack: Stack::default(), ..self }
     }
 }
 
@@ -44,7 +61,7 @@ impl Shard {
         match (lease.token, token) {
             (None, None) => Ok(job),
             (Some(_), None) => Err(Refusal::TokenRequired),
-            (_, Some(Token::ANY)) if now_ms < lease.expires_at_ms => Ok(job),
+            (_, Some(Token::ANY)) if now_ms < self.hold_ends_ms(about.detail) => Ok(job),
             (_, Some(Token::ANY)) => Err(Refusal::NotActive),
             (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(job),
             (_, Some(_)) => Err(Refusal::TokenInvalid),
@@ -96,9 +113,7 @@ impl Shard {
                 .map_err(|refusal| Reply::Refused { place: 0, refusal }),
             many => self.check_acks(now_ms, many),
         };
-        let bytes = || acks.iter().map(|ack| ack.result.len() as u64 + JOB_BYTES).sum();
-        let checked =
-            checked.and_then(|()| out.journal.takes_ends(bytes()).then_some(()).ok_or(FULL));
+        let checked = checked.and_then(|()| self.takes_acks(acks, out).then_some(()).ok_or(FULL));
         if let Err(refused) = checked {
             out.effects.replies.push((caller.request, refused));
             return;
@@ -127,11 +142,13 @@ impl Shard {
             self.queues[queue].done[0].count(now_ms);
             if self.has_next_run(job) {
                 self.complete_run(now_ms, job, ended, out);
+                self.write_remains(ack.job, ack.result, out);
                 continue;
             }
             let stored = out.journal.append(&Record::Completed(ended));
             self.emit(now_ms, job, Step::Completed { result: stored }, out.effects);
             self.complete(job, &ended, stored);
+            self.write_remains(ack.job, ack.result, out);
         }
         let reply = if late.is_empty() { Reply::Done } else { Reply::Late(late.into()) };
         out.effects.replies.push((caller.request, reply));
@@ -146,6 +163,28 @@ impl Shard {
         }
     }
 
+    /// Whether there is room for these ends. The record of a run that another follows is needed for
+    /// the next one as well, so that a large result must find room that lasts.
+    fn takes_acks<J: Journal>(&self, acks: &[Ack<'_>], out: &mut Out<'_, J>) -> bool {
+        let upkeep = || self.upkeep();
+        let results: u64 = acks.iter().map(|ack| ack.result.len() as u64).sum();
+        let count = acks.len() as u64;
+        if out.journal.takes_ends(results + count * END_BYTES, upkeep)
+            && out.journal.takes_asides(results, upkeep)
+        {
+            return true;
+        }
+        // Only now is it worth while to look at each.
+        let next =
+            |ack: &Ack<'_>| self.jobs.find(ack.job).is_some_and(|job| self.has_next_run(job));
+        let runs = || acks.iter().filter(|ack| next(ack));
+        let lasting = runs().map(|ack| ack.result.len() as u64);
+        let lasting: u64 = lasting.filter(|&bytes| bytes > TEXT_KEPT_BYTES as u64).sum();
+        let ends = count * COMPLETED_BYTES + runs().count() as u64 * END_BYTES;
+        out.journal.takes_ends(results + ends, upkeep)
+            && (lasting == 0 || out.journal.takes_asides(lasting, upkeep))
+    }
+
     pub(crate) fn fail<J: Journal>(
         &mut self,
         now_ms: u64,
@@ -158,9 +197,7 @@ impl Shard {
                 let refused = Reply::Refused { place: 0, refusal };
                 out.effects.replies.push((caller.request, refused));
             }
-            Ok(_)
-                if !out.journal.takes_ends((fail.error.len() + fail.stack.texts.len()) as u64) =>
-            {
+            Ok(_) if !out.journal.takes_ends(END_BYTES, || self.upkeep()) => {
                 out.effects.replies.push((caller.request, FULL));
             }
             Ok(job) => {
@@ -170,7 +207,10 @@ impl Shard {
                 }
                 let lines_max = self.jobs.extras_of(job).and_then(|extras| extras.stack_lines_max);
                 let stack = fail.stack.first(lines_max.unwrap_or(u32::MAX));
-                let reason = Reason { error: fail.error, stack };
+                let cause = if fail.unrecoverable { Cause::Explicit } else { Cause::Attempts };
+                let reason = Reason { cause, error: fail.error, stack };
+                let fits = out.journal.takes_ends(END_BYTES + reason.bytes(), || self.upkeep());
+                let reason = if fits { reason } else { reason.cut() };
                 self.fail_attempt(now_ms, job, reason, fail.unrecoverable, out);
                 out.effects.replies.push((caller.request, Reply::Done));
                 self.serve(now_ms, queue, out);
@@ -214,32 +254,41 @@ impl Shard {
     }
 
     /// Moves a job to the dead-letter queue, or forgets it if it was pushed so.
-    pub(crate) fn bury<'r, J: Journal>(
+    pub(crate) fn bury<J: Journal>(
         &mut self,
         now_ms: u64,
         job: u32,
         attempts: u16,
         stalls: u8,
-        reason: impl Into<Reason<'r>>,
+        reason: Reason<'_>,
         out: &mut Out<'_, J>,
     ) {
         let about = &self.jobs.slab[job];
-        let id = about.id;
+        let (id, queue) = (about.id, about.queue);
         let removed = about.has(flags::REMOVE_ON_FAIL);
         // Whoever waits for its end still learns why it failed, and a record has to hold that. One that
         // was completed is to be forgotten as one that failed.
         let was_completed = about.state == State::Completed;
-        if !removed || was_completed || about.has(flags::AWAITED) || self.is_listened_to() {
+        // So does its parent, if that wants to.
+        let is_told = about.has(flags::AWAITED) || self.policy_of(job).is_some();
+        if !removed || was_completed || is_told || self.is_listened_to() {
             let started_at_ms = match about.state {
                 State::Active => self.leases[about.detail].started_at_ms,
                 _ => self.jobs.outcome_of(job).map_or(0, |how| how.started_at_ms),
             };
-            let Reason { error, stack } = reason.into();
-            let buried =
-                Buried { id, at_ms: now_ms, started_at_ms, attempts, stalls, stack, error };
+            let mut reason = reason;
+            let short = reason.bytes() <= TEXT_KEPT_BYTES as u64;
+            if !short && !out.journal.takes_asides(reason.bytes(), || self.upkeep()) {
+                reason = reason.cut();
+            }
+            let Reason { cause, error, stack } = reason;
+            let at_ms = now_ms;
+            let buried = Buried { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error };
             let stored = out.journal.append(&Record::Buried(buried));
             self.emit(now_ms, job, Step::Failed { error: stored }, out.effects);
             self.inter(job, &buried, stored);
+            self.write_remains(id, error.as_bytes(), out);
+            self.trim_failed(now_ms, queue, out);
         } else {
             out.journal.append(&Record::Removed { id });
             self.remove(job);

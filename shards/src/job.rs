@@ -3,17 +3,19 @@
 //! What only few jobs have (keys, limits of life) stands in [`Options`]; what only an active job has
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
-use crate::dependency::Dependency;
+use crate::cause::Cause;
 use crate::extras::Extras;
 use crate::grouping::GroupRef;
 use crate::id::JobId;
 use crate::job_names::NameRef;
+use crate::kin::Kin;
 use crate::notes::Notes;
 use crate::record::Pushed;
 use crate::repeat::Series;
 use crate::share::ShareRef;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
+use crate::unmets::Unmets;
 use hashbrown::HashTable;
 
 /// Where a record lies in the log, and how much of its end is payload.
@@ -124,6 +126,8 @@ pub mod flags {
     pub const REMOVE_ON_COMPLETE: u8 = 2;
     /// Forget instead of moving to the dead-letter queue.
     pub const REMOVE_ON_FAIL: u8 = 4;
+    /// It has ended, and its record says so. Derived, not persisted.
+    pub const KEPT_ENDED: u8 = 8;
     /// Those that a job is pushed with.
     pub const PUSHED: u8 = LIFO | REMOVE_ON_COMPLETE | REMOVE_ON_FAIL;
     /// Somebody waits for its end. Not persisted.
@@ -213,8 +217,8 @@ pub struct Options {
     pub timeout_ms: u32,
     /// Its progress and its log.
     pub notes: Option<Box<Notes>>,
-    /// What it waits for in [`State::WaitingChildren`].
-    pub unmet: Vec<Dependency>,
+    /// What it waits for in [`State::WaitingChildren`], and children that are still to end elsewhere.
+    pub unmet: Unmets,
     /// Its repetition.
     pub series: Option<Box<Series>>,
     /// Where the payload lies, if it is shared.
@@ -225,6 +229,20 @@ pub struct Options {
     pub extras: Option<Box<Extras>>,
     /// The group it belongs to.
     pub group: GroupRef,
+    /// What it knows of its parent and its children.
+    pub kin: Option<Box<Kin>>,
+    /// How often it left the dead-letter queue by itself.
+    pub redelivered: Option<Redelivered>,
+}
+
+/// How often a job was taken out of the dead-letter queue by the rule of its queue, since it was pushed or
+/// somebody took it out himself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Redelivered {
+    /// How often, at least once.
+    pub times: u32,
+    /// When last.
+    pub last_at_ms: u64,
 }
 
 /// How a job ended.
@@ -238,6 +256,15 @@ pub struct Outcome {
     pub order: u64,
     /// The record whose payload is the result, or the text of the failure.
     pub stored: Stored,
+    /// Why it failed, if it did.
+    pub cause: Cause,
+}
+
+impl Outcome {
+    /// Whether its record lies where it was written first.
+    pub fn is_unmoved(&self) -> bool {
+        self.stored.position == self.order
+    }
 }
 
 /// All jobs of a shard, by index and by id.
@@ -287,7 +314,12 @@ impl Jobs {
         self.options_of(index)?.extras.as_deref()
     }
 
-    /// The same, to change.
+    /// How often a job left the dead-letter queue by itself, if it did.
+    pub fn redelivered(&self, index: u32) -> Option<&Redelivered> {
+        self.options_of(index)?.redelivered.as_ref()
+    }
+
+    /// The rare options of a job, to change.
     pub fn options_of_mut(&mut self, index: u32) -> Option<&mut Options> {
         let options = self.slab[index].options;
         (options != NONE).then(|| &mut self.options[options])
@@ -302,6 +334,15 @@ impl Jobs {
     /// The place of an ended job among the ends of its queue.
     pub fn end_order(&self, index: u32) -> u64 {
         self.outcomes[self.slab[index].detail].order
+    }
+
+    /// The same, made if it had none.
+    pub fn options_or_new(&mut self, index: u32) -> &mut Options {
+        if self.slab[index].options == NONE {
+            self.slab[index].options = self.options.insert(Options::default());
+        }
+        let options = self.slab[index].options;
+        &mut self.options[options]
     }
 
     /// The indices of all jobs, in no order that may decide anything.

@@ -15,12 +15,15 @@ use crate::changed::Changed;
 use crate::command::{Limit, NewJob};
 use crate::cron_record::CronSet;
 use crate::dependency::Unmet;
+use crate::effect::KnownAs;
 use crate::id::JobId;
 use crate::job::{Job, Options, State, Stored, flags};
 use crate::job_names::NameRef;
 use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
+use crate::kin::{Ends, Kin, NewKin};
 use crate::mutate::RETENTION_CHECK_MS;
 use crate::record::{Journal, Pushed, Record};
+use crate::remains::KeptRemains;
 use crate::repeat::Series;
 use crate::shard::{SLICE, Shard};
 use crate::slab::NONE;
@@ -40,11 +43,20 @@ pub(crate) struct Needs {
     share: bool,
     /// A setting of a queue, a schedule, or a webhook.
     setting: bool,
+    /// A child that is forgotten.
+    remains: Option<JobId>,
+    /// A flow under way.
+    flow: bool,
 }
 
 impl Needs {
     pub(crate) fn any(&self) -> bool {
-        self.job.is_some() || self.text.is_some() || self.share || self.setting
+        self.job.is_some()
+            || self.text.is_some()
+            || self.share
+            || self.setting
+            || self.remains.is_some()
+            || self.flow
     }
 }
 
@@ -52,7 +64,15 @@ impl Needs {
 #[derive(Default)]
 struct Lent {
     unmet: Vec<u8>,
+    open: Vec<u8>,
     lines: Vec<u8>,
+    ends: Vec<u8>,
+    children: Vec<u8>,
+}
+
+/// What the record takes that tells of the evictions of a queue.
+fn evicted_bytes(queue: &str) -> u64 {
+    8 + 2 + 8 + queue.len() as u64
 }
 
 impl Shard {
@@ -79,6 +99,10 @@ impl Shard {
             self.jobs.find(id).filter(|&job| self.jobs.slab[job].stored.position == position)
         };
         let text = |id: JobId| self.jobs.find(id).filter(|&job| self.has_text_at(job, position));
+        let remains = |id: JobId| {
+            let left = self.remains.get(id).filter(|left| left.stored.position == position);
+            left.map(|_| id)
+        };
         match record {
             Record::Pushed(pushed) => needs.job = begins(pushed.id),
             Record::CronRan(ran) => needs.job = begins(ran.pushed.id),
@@ -86,9 +110,28 @@ impl Shard {
             Record::Repeated(repeated) => {
                 needs.job = begins(repeated.next.pushed.id);
                 needs.text = text(repeated.ended.id);
+                needs.remains = remains(repeated.ended.id);
             }
-            Record::Completed(ended) => needs.text = text(ended.id),
-            Record::Buried(buried) => needs.text = text(buried.id),
+            Record::Completed(ended) => {
+                needs.text = text(ended.id);
+                needs.remains = remains(ended.id);
+            }
+            Record::Buried(buried) => {
+                needs.text = text(buried.id);
+                needs.remains = remains(buried.id);
+            }
+            Record::Staged(staged) => {
+                let (flow, id) = (staged.flow, staged.pushed.id);
+                needs.job = begins(id);
+                let staged = self.flows.staged_at(flow, id);
+                needs.flow = staged.is_some_and(|at| at.position == position);
+            }
+            Record::Flow { flow, .. } => {
+                let word = self.flows.open_at(*flow);
+                needs.flow = word.is_some_and(|at| at.position == position);
+            }
+            Record::ChildEnded(ended) => needs.text = text(ended.parent),
+            Record::Kept(Kept::Remains(left)) => needs.remains = remains(left.child),
             Record::Changed(changed @ (Changed::Progressed { .. } | Changed::Logged { .. })) => {
                 needs.text = text(changed.id());
             }
@@ -105,6 +148,12 @@ impl Shard {
             }
             Record::Grouped(grouped) => {
                 let set = self.group_set_in(grouped.queue, grouped.group);
+                needs.setting = set.is_some_and(|stored| stored.position == position);
+            }
+            Record::Ruled { queue, rule } => {
+                let queue = self.queues.find(queue);
+                let rules = queue.and_then(|queue| self.queues[queue].rules.as_deref());
+                let set = rules.and_then(|rules| rules.set_in(*rule));
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
             Record::CronSet(set) => {
@@ -135,6 +184,9 @@ impl Shard {
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
             | Record::Met { .. }
+            | Record::Settled { .. }
+            | Record::Adopted(_)
+            | Record::Blocked { .. }
             | Record::WebhookRemoved { .. }
             | Record::Kept(Kept::Evicted { .. } | Kept::Past(_) | Kept::Ids { .. }) => {}
         }
@@ -144,7 +196,9 @@ impl Shard {
     fn has_text_at(&self, job: u32, position: u64) -> bool {
         let at = |stored: &Stored| stored.position == position;
         let notes = self.jobs.options_of(job).and_then(|has| has.notes.as_deref());
+        let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
         self.jobs.outcome_of(job).is_some_and(|outcome| at(&outcome.stored))
+            || kin.is_some_and(|kin| kin.ends.contains_key(&position))
             || notes.is_some_and(|notes| {
                 notes.message.as_ref().is_some_and(at)
                     || notes.logs.iter().any(|line| at(&line.stored))
@@ -162,6 +216,12 @@ impl Shard {
         let needs = self.needs_of(position, &record);
         if needs.setting {
             self.keep_setting(&record, journal);
+        }
+        if needs.flow {
+            self.keep_flow(&record, journal);
+        }
+        if let Some(child) = needs.remains {
+            self.keep_remains(child, bytes, journal);
         }
         let text = needs.text.map(|job| self.jobs.slab[job].id);
         if text.is_some() || needs.share {
@@ -200,6 +260,7 @@ impl Shard {
     pub(crate) fn restore_at(&mut self, job: u32, stored: Stored) {
         let before = std::mem::replace(&mut self.jobs.slab[job].stored, stored);
         self.live.replace(Some(before), Some(stored));
+        self.note_kept(job);
     }
 
     fn kept_job<'a>(&'a self, job: u32, mut pushed: Pushed<'a>, lent: &'a mut Lent) -> KeptJob<'a> {
@@ -209,15 +270,28 @@ impl Shard {
         if shared.is_some() {
             pushed.job.data = &[];
         }
-        for one in options.map_or(&[][..], |has| &has.unmet[..]) {
-            Unmet::push(&mut lent.unmet, one.id, one.name.as_deref().unwrap_or_default());
+        for one in options.into_iter().flat_map(|has| has.unmet.iter()) {
+            let list = if one.child { &mut lent.open } else { &mut lent.unmet };
+            Unmet::push(list, one.id, one.name.as_deref().unwrap_or_default());
         }
         let notes = options.and_then(|has| has.notes.as_deref());
         for line in notes.iter().flat_map(|notes| &notes.logs) {
             Lines::push(&mut lent.lines, line);
         }
-        let Lent { unmet, lines } = lent;
+        let kin = options.and_then(|has| has.kin.as_deref());
+        lent.children = kin.map_or_else(Vec::new, |kin| kin.children.array());
+        let Lent { unmet, open, lines, ends, children } = lent;
         pushed.job.unmet = Unmet::new(unmet);
+        let depends_on_children =
+            pushed.job.kin.as_deref().is_some_and(|given| given.is_same(pushed.job.depends_on));
+        pushed.job.kin = kin.map(|kin| {
+            let (parent, policy) = (kin.parent.as_deref(), kin.policy);
+            Box::new(NewKin { parent, policy, children, open: Unmet::new(open) })
+        });
+        if depends_on_children {
+            pushed.job.depends_on = children;
+        }
+        let ends = kin.map(|kin| Ends::of(kin, ends));
         pushed.run_at_ms = about.run_at_ms;
         let series = options.and_then(|has| has.series.as_deref());
         // Of a run, the record that it shares tells the options of the first one.
@@ -264,6 +338,8 @@ impl Shard {
                 logs: Lines::new(lines),
             }),
             run: series.map(|series| (series.due_ms, series.continued)),
+            redelivered: has.redelivered,
+            kin: ends,
         });
         KeptJob { pushed, attempts: about.attempts, stalls: about.stalls, place, rare, shared }
     }
@@ -283,6 +359,12 @@ impl Shard {
             Record::Grouped(grouped) => {
                 let stored = journal.append(record);
                 self.set_group(grouped, stored);
+            }
+            Record::Ruled { queue, rule } => {
+                let stored = journal.append(record);
+                if let Some(queue) = self.queues.find(queue) {
+                    self.note_rule(queue, *rule, stored);
+                }
             }
             Record::CronSet(set) => self.keep_cron(set, journal),
             Record::WebhookAdded(added) => {
@@ -340,18 +422,31 @@ impl Shard {
     /// was said last.
     pub(crate) fn note_evicted<J: Journal>(&mut self, queue: u32, journal: &mut J) {
         let about = &mut self.queues[queue];
-        if about.evicted_below > about.evicted_noted {
+        if about.has_evictions_to_tell() {
             about.evicted_noted = about.evicted_below;
+            self.evictions_to_tell -= evicted_bytes(&about.name);
             let (queue, below) = (&*about.name, about.evicted_below);
             journal.append(&Record::Kept(Kept::Evicted { queue, below }));
         }
+    }
+
+    /// A detached queue is empty and goes.
+    pub(crate) fn remove_detached(&mut self, queue: u32) {
+        if self.queues[queue].has_evictions_to_tell() {
+            self.evictions_to_tell -= evicted_bytes(&self.queues[queue].name);
+        }
+        self.queues.remove_detached(queue);
     }
 
     /// Forgets a completed job for its age or because there are too many.
     pub(crate) fn evict(&mut self, job: u32) {
         let (queue, order) = (self.jobs.slab[job].queue, self.jobs.end_order(job));
         let about = &mut self.queues[queue];
+        let told = !about.has_evictions_to_tell();
         about.evicted_below = about.evicted_below.max(order + 1);
+        if told && about.has_evictions_to_tell() {
+            self.evictions_to_tell += evicted_bytes(&about.name);
+        }
         self.remove(job);
     }
 
@@ -376,8 +471,12 @@ impl Shard {
                     self.remove(oldest);
                 }
                 let about = &mut self.queues[queue];
+                let told = !about.has_evictions_to_tell();
                 about.evicted_below = about.evicted_below.max(*below);
                 about.evicted_noted = about.evicted_noted.max(*below);
+                if !told && !about.has_evictions_to_tell() {
+                    self.evictions_to_tell -= evicted_bytes(&about.name);
+                }
             }
             Kept::Past(ids) => {
                 for id in ids.iter() {
@@ -385,6 +484,10 @@ impl Shard {
                         self.past.note(id, stored.position);
                     }
                 }
+            }
+            Kept::Remains(left) => {
+                self.drop_remains(left.child);
+                self.leave_remains(left.child, left.remains(stored));
             }
             Kept::Ids { highest } => self.ids.rise_above(*highest),
         }
@@ -406,10 +509,19 @@ impl Shard {
         let Some(job) = self.jobs.find(id) else { return };
         let about = &self.jobs.slab[job];
         if about.state.is_end() {
-            follow(&mut self.jobs.outcomes[about.detail].stored);
+            let outcome = &mut self.jobs.outcomes[about.detail];
+            self.ends_unmoved -= u64::from(outcome.is_unmoved());
+            follow(&mut outcome.stored);
+            self.ends_unmoved += u64::from(outcome.is_unmoved());
         }
-        let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.as_deref_mut());
-        let Some(notes) = notes else { return };
+        let Some(options) = self.jobs.options_of_mut(job) else { return };
+        if let Some(kin) = options.kin.as_deref_mut()
+            && let Some(mut end) = kin.ends.remove(&from)
+        {
+            follow(&mut end.stored);
+            kin.ends.insert(end.stored.position, end);
+        }
+        let Some(notes) = options.notes.as_deref_mut() else { return };
         notes.message.iter_mut().for_each(&mut follow);
         notes.logs.iter_mut().for_each(|line| follow(&mut line.stored));
     }
@@ -431,6 +543,10 @@ impl Shard {
         self.live.add(&stored);
         let notes = self.jobs.options_of(index).and_then(|has| has.notes.as_deref());
         notes.iter().flat_map(|notes| notes.texts()).for_each(|text| self.live.add(text));
+        let kin = self.jobs.options_of(index).and_then(|has| has.kin.as_deref());
+        kin.iter().flat_map(|kin| kin.ends.values()).for_each(|end| self.live.add(&end.stored));
+        self.child_ends += kin.map_or(0, |kin| kin.ends.len() as u64);
+        self.live.add_lines(notes.map_or(0, |notes| notes.logs.len()));
         self.queues[queue].roll.insert(&self.jobs.slab, index);
         if let Some(data) = kept.shared {
             self.share(index, data);
@@ -438,6 +554,7 @@ impl Shard {
         match kept.place {
             Place::Ended(state, outcome) => {
                 self.end(index, state, outcome);
+                self.note_kept(index);
                 if state == State::Completed {
                     let due_ms = outcome.finished_at_ms.saturating_add(RETENTION_CHECK_MS);
                     self.retention_due_ms = self.retention_due_ms.min(due_ms);
@@ -454,7 +571,7 @@ impl Shard {
                 self.lease(index, at_ms, ttl_ms, Some(token), None);
             }
         }
-        debug_assert!(given.unmet.is_empty() || self.jobs.slab[index].options != NONE);
+        debug_assert!(!given.waits() || self.jobs.slab[index].options != NONE);
         index
     }
 
@@ -480,13 +597,39 @@ impl Shard {
             expires_at_ms: rare.expires_at_ms,
             timeout_ms: given.timeout_ms.unwrap_or(0),
             notes: rare.notes.as_ref().map(|notes| Box::new(notes.notes())),
-            unmet: given.unmet.dependencies(),
+            unmet: given.dependencies(),
             series,
             name: apart,
             extras: given.extras.clone(),
             group,
+            redelivered: rare.redelivered,
+            kin: given.kin.as_deref().map(|kin| Box::new(Self::kin_of_kept(kin, rare))),
             ..Options::default()
         })
+    }
+
+    fn kin_of_kept(given: &NewKin<'_>, rare: &Rare<'_>) -> Kin {
+        let ends = rare.kin.unwrap_or_default();
+        let freed = ends.freed;
+        let ends = ends.iter().map(|end| (end.stored.position, end)).collect();
+        Kin { freed, ends, ..Kin::of(given) }
+    }
+
+    /// Writes again how a child ended that is forgotten.
+    /// `bytes` end with what was told of it.
+    pub(crate) fn keep_remains<J: Journal>(&mut self, child: JobId, bytes: &[u8], journal: &mut J) {
+        let Some(left) = self.remains.get(child) else { return };
+        let value = &bytes[bytes.len() - left.stored.payload_bytes as usize..];
+        let custom_id = match &left.known_as {
+            KnownAs::Custom(name) => Some(&**name),
+            KnownAs::Id(_) => None,
+        };
+        let (queue, end) = (&*left.queue, left.end);
+        let kept = KeptRemains { child, queue, custom_id, end, value };
+        let stored = journal.append(&Record::Kept(Kept::Remains(kept)));
+        if let Some(before) = self.remains.relocate(child, stored) {
+            self.live.replace(Some(before), Some(stored));
+        }
     }
 
     /// Limits of a queue that are set, for whoever counts what is needed.
@@ -508,7 +651,11 @@ impl Shard {
             }
             let notes = self.jobs.options_of(job).and_then(|has| has.notes.as_deref());
             notes.iter().flat_map(|notes| notes.texts()).for_each(|text| counted.add(text));
+            let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
+            kin.iter().flat_map(|kin| kin.ends.values()).for_each(|end| counted.add(&end.stored));
         }
+        self.remains.iter().for_each(|(_, left)| counted.add(&left.stored));
+        self.flows.records().for_each(|stored| counted.add(&stored));
         self.shares.records().for_each(|shared| counted.add(&shared));
         self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
         self.webhooks().for_each(|webhook| counted.add(&webhook.set_in));
@@ -518,12 +665,49 @@ impl Shard {
             let about = &self.queues[queue];
             let limits = about.limits.as_deref();
             let limits = limits.into_iter().flat_map(crate::limits::Limits::all_set_in);
-            about.paused.into_iter().chain(limits).for_each(|stored| counted.add(&stored));
+            let rules = about.rules.as_deref();
+            let rules = rules.into_iter().flat_map(crate::rules::Rules::all_set_in);
+            let settings = about.paused.into_iter().chain(limits).chain(rules);
+            settings.for_each(|stored| counted.add(&stored));
         }
         let (found, kept) =
             (counted.spans().collect::<Vec<_>>(), self.live.spans().collect::<Vec<_>>());
         if found != kept {
             return Err(format!("needed of the log, by span: {found:?}, counted as {kept:?}"));
+        }
+        let lines =
+            self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.notes.as_deref());
+        let lines: usize = lines.map(|notes| notes.logs.len()).sum();
+        let ends = self.jobs.indices().filter_map(|job| self.jobs.options_of(job)?.kin.as_deref());
+        let ends = ends.map(|kin| kin.ends.len() as u64).sum::<u64>();
+        if ends != self.child_ends {
+            return Err(format!("{ends} ends of children, counted as {}", self.child_ends));
+        }
+        if (lines as u64, counted.large()) != (self.live.lines(), self.live.large()) {
+            return Err(format!(
+                "{lines} lines of logs and {} bytes of large records, counted as {} and {}",
+                counted.large(),
+                self.live.lines(),
+                self.live.large()
+            ));
+        }
+        let ended =
+            || self.jobs.indices().filter_map(|job| self.jobs.outcome_of(job).map(|it| (job, it)));
+        let unmoved = ended().filter(|(_, outcome)| outcome.is_unmoved()).count() as u64;
+        let unkept = ended().filter(|&(job, _)| !self.jobs.slab[job].has(flags::KEPT_ENDED));
+        let unkept = unkept.count() as u64;
+        if (unmoved, unkept) != (self.ends_unmoved, self.ends_unkept) {
+            return Err(format!(
+                "{unmoved} ends never moved and {unkept} not kept, counted as {} and {}",
+                self.ends_unmoved, self.ends_unkept
+            ));
+        }
+        let queues = (0..self.queues.end()).map(|queue| &self.queues[queue]);
+        let untold = queues.filter(|queue| queue.has_evictions_to_tell());
+        let untold: u64 = untold.map(|queue| evicted_bytes(&queue.name)).sum();
+        if untold != self.evictions_to_tell {
+            let counted = self.evictions_to_tell;
+            return Err(format!("{untold} bytes of evictions to tell, counted as {counted}"));
         }
         if sharing != self.shares.jobs() {
             return Err(format!("{sharing} jobs share a payload, not {}", self.shares.jobs()));

@@ -1,12 +1,15 @@
 //! The records that stand for older ones, so that the beginning of the log can be given up: how they
 //! are written and read. What they do stands in [`crate::keep`].
 
+use crate::cause::Cause;
 use crate::changed::Level;
 use crate::command::Token;
 use crate::id::JobId;
-use crate::job::{Outcome, State, Stored};
+use crate::job::{Outcome, Redelivered, State, Stored};
+use crate::kin::Ends;
 use crate::notes::{LogEntry, Notes};
 use crate::record::{Pushed, Record, utf8};
+use crate::remains::KeptRemains;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// What a shard writes again.
@@ -25,6 +28,8 @@ pub enum Kept<'a> {
     },
     /// Jobs that were completed and are forgotten.
     Past(PastIds<'a>),
+    /// How a child ended that is forgotten. Payload: the value.
+    Remains(KeptRemains<'a>),
     /// Ids up to this one have been given out.
     Ids {
         /// The highest.
@@ -108,6 +113,10 @@ pub struct Rare<'a> {
     pub notes: Option<KeptNotes<'a>>,
     /// When its run was due, and whether the next one has come, for a repeated job.
     pub run: Option<(u64, bool)>,
+    /// How its children ended.
+    pub kin: Option<Ends<'a>>,
+    /// How often it left the dead-letter queue by itself.
+    pub redelivered: Option<Redelivered>,
 }
 
 /// What was told of a job. The texts lie in records of their own.
@@ -191,6 +200,7 @@ pub(crate) mod kind {
     pub(crate) const EVICTED: u8 = 102;
     pub(crate) const IDS: u8 = 103;
     pub(crate) const PAST: u8 = 104;
+    pub(crate) const REMAINS: u8 = 105;
 }
 
 /// Bits that say which parts a kept job has.
@@ -203,8 +213,12 @@ mod part {
     pub(super) const RUN: u16 = 1 << 5;
     pub(super) const CONTINUED: u16 = 1 << 6;
     pub(super) const SHARED: u16 = 1 << 7;
+    pub(super) const KIN: u16 = 1 << 8;
+    /// Why it is in the dead-letter queue.
+    pub(super) const CAUSE: u16 = 1 << 12;
+    pub(super) const REDELIVERED: u16 = 1 << 13;
     /// Those of all parts there are.
-    pub(super) const ALL: u16 = (1 << 8) - 1;
+    pub(super) const ALL: u16 = ((1 << 9) - 1) | CAUSE | REDELIVERED;
 }
 
 const STORED: usize = 16;
@@ -227,6 +241,7 @@ impl<'a> Kept<'a> {
             Self::Moved(_) => kind::MOVED,
             Self::Evicted { .. } => kind::EVICTED,
             Self::Past(_) => kind::PAST,
+            Self::Remains(_) => kind::REMAINS,
             Self::Ids { .. } => kind::IDS,
         }
     }
@@ -237,6 +252,7 @@ impl<'a> Kept<'a> {
             Self::Moved(moved) => 16 + 8 + moved.record.len(),
             Self::Evicted { queue, .. } => 8 + queue.len(),
             Self::Past(ids) => ids.0.len(),
+            Self::Remains(remains) => remains.encoded_len(),
             Self::Ids { .. } => 16,
         }
     }
@@ -245,6 +261,7 @@ impl<'a> Kept<'a> {
         match self {
             Self::Job(job) => job.pushed.job.data.len(),
             Self::Moved(moved) => moved.payload_bytes as usize,
+            Self::Remains(remains) => remains.value.len(),
             Self::Evicted { .. } | Self::Past(_) | Self::Ids { .. } => 0,
         }
     }
@@ -262,6 +279,7 @@ impl<'a> Kept<'a> {
                 out.bytes(queue.as_bytes());
             }
             Self::Past(ids) => out.bytes(ids.0),
+            Self::Remains(remains) => remains.encode(out),
             Self::Ids { highest } => out.id(*highest),
         }
     }
@@ -283,6 +301,7 @@ impl<'a> Kept<'a> {
                 Self::Evicted { queue: utf8(from.rest())?, below }
             }
             kind::PAST => Self::Past(PastIds::decode(from.rest())?),
+            kind::REMAINS => Self::Remains(KeptRemains::decode(from)?),
             kind::IDS => Self::Ids { highest: from.id()? },
             _ => return Ok(None),
         }))
@@ -299,11 +318,25 @@ impl<'a> KeptJob<'a> {
         let notes = self.rare.as_ref().and_then(|rare| rare.notes.as_ref());
         let message = notes.and_then(|notes| notes.message);
         let lines = notes.into_iter().flat_map(|notes| notes.logs.iter()).map(|line| line.stored);
-        let mut all = outcome.into_iter().chain(message).chain(self.shared).chain(lines);
+        let kin = self.rare.as_ref().and_then(|rare| rare.kin);
+        let ends = kin.into_iter().flat_map(Ends::iter).map(|end| end.stored);
+        let all = outcome.into_iter().chain(message).chain(self.shared).chain(lines);
+        let mut all = all.chain(ends);
         if all.any(|stored| stored.position >= position) {
             return Err(Malformed("a job points to a record that is not there yet"));
         }
         Ok(())
+    }
+
+    fn cause(&self) -> Cause {
+        match &self.place {
+            Place::Ended(State::Failed, outcome) => outcome.cause,
+            _ => Cause::Unknown,
+        }
+    }
+
+    fn redelivered(&self) -> Option<Redelivered> {
+        self.rare.as_ref().and_then(|rare| rare.redelivered)
     }
 
     fn parts(&self) -> u16 {
@@ -318,6 +351,9 @@ impl<'a> KeptJob<'a> {
             | bit(run.is_some(), part::RUN)
             | bit(run.is_some_and(|(_, continued)| continued), part::CONTINUED)
             | bit(self.shared.is_some(), part::SHARED)
+            | bit(self.rare.as_ref().is_some_and(|rare| rare.kin.is_some()), part::KIN)
+            | bit(self.cause() != Cause::Unknown, part::CAUSE)
+            | bit(self.redelivered().is_some(), part::REDELIVERED)
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
@@ -334,7 +370,10 @@ impl<'a> KeptJob<'a> {
             + sized(part::NOTES, 8 + 2 + lines)
             + sized(part::MESSAGE, STORED)
             + sized(part::RUN, 8)
+            + self.rare.as_ref().and_then(|rare| rare.kin).map_or(0, Ends::encoded_len)
             + sized(part::SHARED, STORED)
+            + sized(part::CAUSE, 1)
+            + sized(part::REDELIVERED, 4 + 8)
             + self.pushed.encoded_len()
     }
 
@@ -373,9 +412,19 @@ impl<'a> KeptJob<'a> {
             if let Some((due_ms, _)) = rare.run {
                 out.u64(due_ms);
             }
+            if let Some(kin) = rare.kin {
+                kin.encode(out);
+            }
         }
         if let Some(shared) = &self.shared {
             put(out, shared);
+        }
+        if self.cause() != Cause::Unknown {
+            out.u8(self.cause() as u8);
+        }
+        if let Some(Redelivered { times, last_at_ms }) = self.redelivered() {
+            out.u32(times);
+            out.u64(last_at_ms);
         }
         self.pushed.encode(out);
     }
@@ -390,7 +439,7 @@ impl<'a> KeptJob<'a> {
         let state = State::ALL.into_iter().find(|&known| known as u8 == state);
         let state = state.ok_or(Malformed("a job in no known state"))?;
         let (attempts, stalls) = (from.u16()?, from.u8()?);
-        let place = match (has(part::ACTIVE), has(part::ENDED)) {
+        let mut place = match (has(part::ACTIVE), has(part::ENDED)) {
             (true, false) if state == State::Active => {
                 let token = Token(from.id()?.0);
                 Place::Active { token, ttl_ms: from.u32()?, at_ms: from.u64()? }
@@ -398,15 +447,31 @@ impl<'a> KeptJob<'a> {
             (false, true) if state.is_end() => {
                 let (finished_at_ms, started_at_ms) = (from.u64()?, from.u64()?);
                 let (order, stored) = (from.u64()?, stored(&mut from)?);
-                Place::Ended(state, Outcome { finished_at_ms, started_at_ms, order, stored })
+                let cause = Cause::Unknown;
+                let outcome = Outcome { finished_at_ms, started_at_ms, order, stored, cause };
+                Place::Ended(state, outcome)
             }
             (false, false) if state != State::Active && !state.is_end() => Place::Pending(state),
             _ => return Err(Malformed("a job whose state and place differ")),
         };
-        let rare = has(part::RARE).then(|| Rare::decode(&mut from, parts)).transpose()?;
+        let mut rare = has(part::RARE).then(|| Rare::decode(&mut from, parts)).transpose()?;
         let shared = has(part::SHARED).then(|| stored(&mut from)).transpose()?;
+        if has(part::CAUSE) {
+            let Place::Ended(State::Failed, outcome) = &mut place else {
+                return Err(Malformed("a job that did not fail has a cause"));
+            };
+            outcome.cause = Cause::of(from.u8()?).ok_or(Malformed("no known cause"))?;
+        }
+        if has(part::REDELIVERED) {
+            let Some(rare) = &mut rare else {
+                return Err(Malformed("a job without the options that it needs"));
+            };
+            let (times, last_at_ms) = (from.u32()?, from.u64()?);
+            rare.redelivered = Some(Redelivered { times, last_at_ms });
+        }
         let pushed = Pushed::decode(from)?;
-        let waits = !pushed.job.unmet.is_empty();
+        let freed = rare.as_ref().and_then(|rare| rare.kin).is_some_and(|kin| kin.freed);
+        let waits = pushed.job.waits() && !freed;
         if waits != (state == State::WaitingChildren) {
             return Err(Malformed("a job that waits for others must name them"));
         }
@@ -431,6 +496,7 @@ impl<'a> Rare<'a> {
         };
         let due_ms = has(part::RUN).then(|| from.u64()).transpose()?;
         let run = due_ms.map(|due_ms| (due_ms, has(part::CONTINUED)));
-        Ok(Self { expires_at_ms, notes, run })
+        let kin = has(part::KIN).then(|| Ends::decode(from)).transpose()?;
+        Ok(Self { expires_at_ms, notes, run, kin, redelivered: None })
     }
 }

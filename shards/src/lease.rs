@@ -21,8 +21,10 @@ pub struct Lease {
     pub token: Option<Token>,
     /// Life of the lease from each sign of life.
     pub ttl_ms: u32,
-    /// When it ends unless renewed.
+    /// When it ends unless renewed, if its queue has no rule.
     pub expires_at_ms: u64,
+    /// The last sign of life.
+    pub seen_at_ms: u64,
     /// When the attempt has lasted too long; `u64::MAX` for never.
     pub timeout_at_ms: u64,
     /// When the job was pulled.
@@ -44,19 +46,13 @@ impl Default for Lease {
             token: None,
             ttl_ms: 0,
             expires_at_ms: 0,
+            seen_at_ms: 0,
             timeout_at_ms: u64::MAX,
             started_at_ms: 0,
             links: Links::default(),
             timer: NONE,
             marked: false,
         }
-    }
-}
-
-impl Lease {
-    /// When the shard must look at it next.
-    pub fn deadline_ms(&self) -> u64 {
-        self.expires_at_ms.min(self.timeout_at_ms)
     }
 }
 

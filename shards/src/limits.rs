@@ -10,7 +10,7 @@ use crate::effect::Reply;
 use crate::job::Stored;
 use crate::queue::Queues;
 use crate::record::{Journal, Record};
-use crate::shard::{Caller, Out, SLICE, Shard};
+use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use crate::slab::NONE;
 use crate::timers::Timed;
 
@@ -198,6 +198,12 @@ impl Shard {
         }
         let limits = known.and_then(|queue| self.queues[queue].limits.as_deref());
         if !limits.map_or_else(|| Limits::default().has(limit), |limits| limits.has(limit)) {
+            let set = !matches!(limit, Limit::Rate(None) | Limit::Active(None));
+            let bytes = SETTING_BYTES + name.len() as u64;
+            if set && !out.journal.takes_asides(bytes, || self.upkeep()) {
+                out.effects.replies.push((caller.request, FULL));
+                return;
+            }
             let stored = out.journal.append(&Record::Limited { queue: name, limit });
             let queue = self.set_limit(name, limit, stored);
             self.serve(now_ms, queue, out);

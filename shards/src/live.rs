@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 
 /// Bytes around a record that its length does not tell.
 const HEADER_BYTES: u64 = 8;
+/// A record of more is large: the end of a span that it does not fit is worth counting.
+pub const LARGE_BYTES: u64 = 64 << 10;
 
 /// See the module.
 #[derive(Default)]
@@ -17,6 +19,12 @@ pub struct Live {
     first: u64,
     spans: VecDeque<u64>,
     total: u64,
+    /// Of records of more than [`LARGE_BYTES`].
+    large: u64,
+    /// Of the largest record there ever was.
+    largest: u64,
+    /// Lines of logs among the records.
+    lines: u64,
 }
 
 impl Live {
@@ -31,6 +39,10 @@ impl Live {
         let bytes = bytes_of(stored);
         *self.span(stored.position) += bytes;
         self.total += bytes;
+        self.largest = self.largest.max(bytes);
+        if bytes > LARGE_BYTES {
+            self.large += bytes;
+        }
     }
 
     /// Something points to a record no longer.
@@ -39,6 +51,19 @@ impl Live {
         let bytes = bytes_of(stored);
         *self.span(stored.position) -= bytes;
         self.total -= bytes;
+        if bytes > LARGE_BYTES {
+            self.large -= bytes;
+        }
+    }
+
+    /// So many lines of logs are among what is pointed to.
+    pub fn add_lines(&mut self, lines: usize) {
+        self.lines += lines as u64;
+    }
+
+    /// So many are no longer.
+    pub fn sub_lines(&mut self, lines: usize) {
+        self.lines -= lines as u64;
     }
 
     /// Something points to another record than before, or to none.
@@ -95,6 +120,21 @@ impl Live {
     /// Bytes needed in all.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Bytes needed in records of more than [`LARGE_BYTES`].
+    pub fn large(&self) -> u64 {
+        self.large
+    }
+
+    /// Bytes of the largest record that was ever needed.
+    pub fn largest(&self) -> u64 {
+        self.largest
+    }
+
+    /// Lines of logs that are needed.
+    pub fn lines(&self) -> u64 {
+        self.lines
     }
 
     /// The spans in which something is needed, with how much.

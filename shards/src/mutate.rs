@@ -3,10 +3,12 @@
 //!
 //! Nothing here refuses, reads a clock or answers anybody.
 
+use crate::cause::Cause;
 use crate::command::{ClientId, Token};
 use crate::effect::{Ending, NameChange};
-use crate::job::{Job, Options, Outcome, State, Stored, flags};
+use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};
 use crate::job_names::NameRef;
+use crate::kin::{End, Kin};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
 use crate::repeat::Series;
@@ -30,7 +32,7 @@ impl Shard {
             self.note_name(index, true);
         }
         let state = match given.delay_ms {
-            _ if !given.unmet.is_empty() => State::WaitingChildren,
+            _ if given.waits() => State::WaitingChildren,
             0 => State::Waiting,
             _ => State::Delayed,
         };
@@ -71,6 +73,7 @@ impl Shard {
             && given.repeat.is_none()
             && given.extras.is_none()
             && given.group_id.is_none()
+            && given.kin.is_none()
             && name != NameRef::APART;
         if plain {
             return NONE;
@@ -85,11 +88,12 @@ impl Shard {
             expires_at_ms: given.ttl_ms.map_or(0, |ttl_ms| created_at_ms + ttl_ms),
             timeout_ms: given.timeout_ms.unwrap_or(0),
             notes: None,
-            unmet: given.unmet.dependencies(),
+            unmet: given.dependencies(),
             series: Series::of(pushed).map(Box::new),
             name: given.name.filter(|_| name == NameRef::APART).map(Into::into),
             extras: given.extras.clone(),
             group,
+            kin: given.kin.as_deref().map(|kin| Box::new(Kin::of(kin))),
             ..Options::default()
         })
     }
@@ -122,6 +126,7 @@ impl Shard {
             token,
             ttl_ms,
             expires_at_ms: at_ms + u64::from(ttl_ms),
+            seen_at_ms: at_ms,
             timeout_at_ms,
             started_at_ms: at_ms,
             ..Lease::default()
@@ -133,8 +138,7 @@ impl Shard {
             held.activity.active += 1;
             held.leases.push_back(&mut self.leases, lease);
         }
-        let deadline_ms = self.leases[lease].deadline_ms();
-        self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+        self.arm_lease(lease);
         self.jobs.slab[job].detail = lease;
         self.enter(job, State::Active);
     }
@@ -143,7 +147,9 @@ impl Shard {
     pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Completed(stored));
+        self.report_end(job, End::Completed, stored);
         self.tell_watchers(job, true);
         if self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE) || self.config.completed_max == 0 {
             self.forget(job, true);
@@ -151,7 +157,8 @@ impl Shard {
         }
         let (finished_at_ms, started_at_ms) = (ended.at_ms, ended.started_at_ms);
         let order = stored.position;
-        let outcome = Outcome { finished_at_ms, started_at_ms, order, stored };
+        let cause = Cause::default();
+        let outcome = Outcome { finished_at_ms, started_at_ms, order, stored, cause };
         self.end(job, State::Completed, outcome);
         let queue = self.jobs.slab[job].queue;
         while self.queues[queue].count(State::Completed) > u64::from(self.config.completed_max) {
@@ -176,13 +183,18 @@ impl Shard {
     pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Failed(stored));
+        if let Some(policy) = self.policy_of(job) {
+            self.report_end(job, End::Failed(policy), stored);
+        }
         let about = &mut self.jobs.slab[job];
         about.attempts = buried.attempts;
         about.stalls = buried.stalls;
         let (finished_at_ms, started_at_ms) = (buried.at_ms, buried.started_at_ms);
-        let order = stored.position;
-        self.end(job, State::Failed, Outcome { finished_at_ms, started_at_ms, order, stored });
+        let (order, cause) = (stored.position, buried.cause);
+        let outcome = Outcome { finished_at_ms, started_at_ms, order, stored, cause };
+        self.end(job, State::Failed, outcome);
         if self.jobs.slab[job].has(flags::REMOVE_ON_FAIL) {
             // By the same record: a crash may come between any two.
             self.remove(job);
@@ -194,7 +206,7 @@ impl Shard {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
         about.attempts += 1;
-        about.stalls += 1;
+        about.stalls = about.stalls.saturating_add(1);
         self.enter(job, State::Waiting);
     }
 
@@ -205,12 +217,19 @@ impl Shard {
     }
 
     /// [`crate::record::Record::Revived`].
-    pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64) {
+    pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64, by_itself: bool) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
         about.attempts = 0;
         about.stalls = 0;
         about.run_at_ms = run_at_ms;
+        if by_itself {
+            let before = &mut self.jobs.options_or_new(job).redelivered;
+            let times = before.map_or(0, |before| before.times).saturating_add(1);
+            *before = Some(Redelivered { times, last_at_ms: run_at_ms });
+        } else if let Some(options) = self.jobs.options_of_mut(job) {
+            options.redelivered = None;
+        }
         self.forget_progress(job);
         self.unique.take(&self.jobs, job);
         self.enter(job, State::Waiting);
@@ -221,6 +240,7 @@ impl Shard {
         let completed = self.jobs.slab[job].state == State::Completed;
         self.leave(job);
         self.unique.release(&self.jobs, job);
+        self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Removed);
         self.tell_watchers(job, false);
         self.forget(job, completed);
@@ -240,10 +260,13 @@ impl Shard {
             let about = &self.jobs.slab[job];
             let (id, told_from) = (about.id, about.stored.position);
             self.past.note(id, told_from);
-            // Live, the directory remembers by itself; at recovery it is told of these, too.
-            if self.recovering
-                && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
-            {
+        }
+        // Live, the directory remembers by itself; at recovery it is told of these, too.
+        if self.recovering
+            && let Some(name) = self.jobs.options_of(job).and_then(|has| has.custom_id.clone())
+        {
+            let id = self.jobs.slab[job].id;
+            if completed || self.remains.get(id).is_some() {
                 self.past.note_name(name, id);
             }
         }
@@ -255,9 +278,15 @@ impl Shard {
     pub(crate) fn erase(&mut self, job: u32) {
         self.unshare(job);
         self.quit_group(job);
-        let notes = self.jobs.options_of_mut(job).and_then(|has| has.notes.take());
+        let options = self.jobs.options_of_mut(job);
+        let (notes, kin) = options.map_or((None, None), |has| (has.notes.take(), has.kin.take()));
         if let Some(notes) = notes {
             notes.texts().for_each(|text| self.live.sub(text));
+            self.live.sub_lines(notes.logs.len());
+        }
+        if let Some(kin) = kin {
+            self.child_ends -= kin.ends.len() as u64;
+            kin.ends.values().for_each(|end| self.live.sub(&end.stored));
         }
         self.live.sub(&self.jobs.slab[job].stored);
         let about = &self.jobs.slab[job];
@@ -307,12 +336,17 @@ impl Shard {
             if deadline_ms < u64::MAX {
                 self.job_timers.insert(deadline_ms, job, &mut self.jobs.slab);
             }
+        } else if state == State::Failed && self.queues[queue].rules.is_some() && !self.recovering {
+            self.rearm_burial(job);
         }
     }
 
     pub(crate) fn end(&mut self, job: u32, state: State, outcome: Outcome) {
         let queue = self.jobs.slab[job].queue;
         self.live.add(&outcome.stored);
+        self.completed_jobs += u64::from(state == State::Completed);
+        self.ends_unkept += 1;
+        self.ends_unmoved += u64::from(outcome.is_unmoved());
         self.jobs.slab[job].detail = self.jobs.outcomes.insert(outcome);
         self.queues[queue].ended(state).insert(&mut self.jobs, job);
         self.enter(job, state);
@@ -337,8 +371,7 @@ impl Shard {
             self.leave_group(job, group, state);
         }
         match state {
-            State::Vacant | State::Delayed => {}
-            State::WaitingChildren => self.unwatch_dependencies(job),
+            State::Vacant | State::Delayed | State::WaitingChildren => {}
             State::Waiting if group.is_some() => {}
             State::Waiting => self.queues[queue].ready.remove(&mut self.jobs.slab, job),
             State::Active => {
@@ -348,12 +381,31 @@ impl Shard {
                 self.note_room(queue);
             }
             State::Completed | State::Failed => {
+                self.completed_jobs -= u64::from(state == State::Completed);
                 self.queues[queue].ended(state).remove(&mut self.jobs, job);
                 let outcome = self.jobs.outcomes.remove(detail);
                 self.live.sub(&outcome.stored);
+                self.ends_unmoved -= u64::from(outcome.is_unmoved());
+                self.note_unkept(job);
             }
         }
         self.jobs.slab[job].detail = NONE;
+    }
+
+    /// The record of an ended job says that it has ended.
+    pub(crate) fn note_kept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        if about.state.is_end() && !about.has(flags::KEPT_ENDED) {
+            about.flags |= flags::KEPT_ENDED;
+            self.ends_unkept -= 1;
+        }
+    }
+
+    /// A job is ended no longer.
+    fn note_unkept(&mut self, job: u32) {
+        let about = &mut self.jobs.slab[job];
+        self.ends_unkept -= u64::from(!about.has(flags::KEPT_ENDED));
+        about.flags &= !flags::KEPT_ENDED;
     }
 
     /// Makes a lease outlive the connection that pulled it.

@@ -4,6 +4,7 @@ use crate::command::{NewJob, Repeat};
 use crate::dependency::Unmet;
 use crate::extras::Extras;
 use crate::id::JobId;
+use crate::kin::NewKin;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// See [`crate::record::Record::Pushed`].
@@ -45,7 +46,8 @@ mod part {
 mod more {
     pub(super) const NAME: u32 = 1;
     pub(super) const EXTRAS: u32 = 1 << 1;
-    pub(super) const ALL: u32 = (1 << 2) - 1;
+    pub(super) const KIN: u32 = 1 << 2;
+    pub(super) const ALL: u32 = (1 << 3) - 1;
 }
 
 impl<'a> Pushed<'a> {
@@ -62,7 +64,7 @@ impl<'a> Pushed<'a> {
             | bit(job.custom_id.is_some(), part::CUSTOM_ID)
             | bit(job.group_id.is_some(), part::GROUP_ID)
             | bit(!job.tags.is_empty(), part::TAGS)
-            | bit(!job.depends_on.is_empty(), part::DEPENDS_ON)
+            | bit(!job.depends_on.is_empty() && !self.depends_on_children(), part::DEPENDS_ON)
             | bit(job.repeat.is_some(), part::REPEAT)
             | bit(job.repeat.is_some_and(|repeat| repeat.limit.is_some()), part::REPEAT_LIMIT)
             | bit(!job.unmet.is_empty(), part::UNMET)
@@ -71,12 +73,21 @@ impl<'a> Pushed<'a> {
 
     fn more(&self) -> u32 {
         let bit = |given: bool, bit: u32| if given { bit } else { 0 };
-        bit(self.job.name.is_some(), more::NAME) | bit(self.job.extras.is_some(), more::EXTRAS)
+        bit(self.job.name.is_some(), more::NAME)
+            | bit(self.job.extras.is_some(), more::EXTRAS)
+            | bit(self.job.kin.is_some(), more::KIN)
+    }
+
+    /// Whether the list of all dependencies is that of its children, and is not written twice.
+    fn depends_on_children(&self) -> bool {
+        self.job.kin.as_deref().is_some_and(|kin| kin.is_same(self.job.depends_on))
     }
 
     fn more_len(&self) -> usize {
         let extras = self.job.extras.as_deref();
-        4 + self.job.name.map_or(0, |name| 2 + name.len()) + extras.map_or(0, Extras::encoded_len)
+        4 + self.job.name.map_or(0, |name| 2 + name.len())
+            + extras.map_or(0, Extras::encoded_len)
+            + self.job.kin.as_deref().map_or(0, NewKin::encoded_len)
     }
 
     fn texts(&self) -> [(u16, &[u8]); 5] {
@@ -153,6 +164,9 @@ impl<'a> Pushed<'a> {
             if let Some(extras) = &self.job.extras {
                 extras.encode(out);
             }
+            if let Some(kin) = &self.job.kin {
+                kin.encode(self.depends_on_children(), out);
+            }
         }
     }
 
@@ -203,6 +217,13 @@ impl<'a> Pushed<'a> {
             job.name = (parts & more::NAME != 0).then(|| from.text()).transpose()?;
             if parts & more::EXTRAS != 0 {
                 job.extras = Some(Box::new(Extras::decode(&mut from)?));
+            }
+            if parts & more::KIN != 0 {
+                let (kin, same) = NewKin::decode(&mut from)?;
+                if same {
+                    job.depends_on = kin.children;
+                }
+                job.kin = Some(Box::new(kin));
             }
         }
         job.data = from.rest();

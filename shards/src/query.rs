@@ -36,6 +36,19 @@ impl JobView<'_> {
     }
 }
 
+/// What is known of a job that is to have one more child.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AboutParent {
+    /// Its queue.
+    pub queue: Box<str>,
+    /// Its id, as its clients know it.
+    pub known_as: Box<str>,
+    /// It names that child already.
+    pub declared: bool,
+    /// It can have one more.
+    pub linkable: bool,
+}
+
 /// How many of each thing a shard holds, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holdings {
@@ -53,6 +66,8 @@ pub struct Holdings {
     pub unique_keys: usize,
     /// Schedules.
     pub crons: usize,
+    /// Queues that registered workers work on.
+    pub attended: usize,
     /// Pairs of a job here and a job that depends on it.
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
@@ -61,6 +76,10 @@ pub struct Holdings {
     pub groups: usize,
     /// Groups that have settings: at most [`crate::GROUP_SETTINGS_MAX`].
     pub group_settings: u64,
+    /// Children that are forgotten but for how they ended, which their parents have yet to hear.
+    pub remains: usize,
+    /// Those that were given up because there were too many.
+    pub remains_dropped: u64,
 }
 
 /// What one connection holds of this shard's jobs, and what became of others it pulled.
@@ -187,10 +206,13 @@ impl Shard {
                 + self.crons.deadlines(),
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
+            attended: self.attendance.len(),
             watches: self.watchers.len(),
             past: self.past.len(),
             groups: self.groups.slab.len(),
             group_settings: self.groups.with_settings,
+            remains: self.remains.len(),
+            remains_dropped: self.remains.dropped(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::minutes::Minutes;
 use crate::ready::Ready;
 use crate::roll::Roll;
 use crate::rotation::Rotation;
+use crate::rules::Rules;
 use crate::slab::{List, NONE, Slab};
 use crate::waiter::AtQueue;
 use hashbrown::HashTable;
@@ -39,6 +40,8 @@ pub struct Queue {
     pub limits: Option<Box<Limits>>,
     /// Its groups, if it has any.
     pub(crate) groups: Option<Box<Rotation>>,
+    /// What becomes of its jobs by themselves, if anything is said.
+    pub rules: Option<Box<Rules>>,
     /// Long commands that work on it or wait for their turn.
     pub chores: u32,
     /// Whether one of them has begun.
@@ -105,14 +108,24 @@ impl Queue {
 
     /// Whether clients see it: it has a job or a setting.
     pub fn exists(&self) -> bool {
-        let set = self.is_paused() || self.limits.is_some() || self.groups_with_settings() > 0;
+        let set = self.is_paused()
+            || self.limits.is_some()
+            || self.rules.is_some()
+            || self.groups_with_settings() > 0;
         !self.detached && (set || self.total() > 0)
     }
 
+    /// Whether completed jobs were forgotten of which the log does not say so.
+    pub fn has_evictions_to_tell(&self) -> bool {
+        self.evicted_below > self.evicted_noted
+    }
+
     fn is_idle(&self) -> bool {
-        let noted = self.evicted_below <= self.evicted_noted;
-        let awaited = !self.waiters.is_empty() || self.groups.is_some();
-        !self.exists() && noted && !awaited && self.chores == 0
+        !self.exists()
+            && !self.has_evictions_to_tell()
+            && self.waiters.is_empty()
+            && self.groups.is_none()
+            && self.chores == 0
     }
 }
 
@@ -137,12 +150,15 @@ impl Queues {
         {
             return Some(last);
         }
-        let found = self
-            .by_name
-            .find(fnv1a(name.as_bytes()), |&index| *self.slab[index].name == *name)
-            .copied();
+        let found = self.lookup(name);
         self.last = found.or(self.last);
         found
+    }
+
+    /// The same, without a note of it.
+    pub fn lookup(&self, name: &str) -> Option<u32> {
+        let same = |&index: &u32| *self.slab[index].name == *name;
+        self.by_name.find(fnv1a(name.as_bytes()), same).copied()
     }
 
     /// The index of a queue, made known if it was not.

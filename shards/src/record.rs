@@ -18,16 +18,22 @@
 //! needs it, in `keep.rs`, which does not compile before; and a log that holds it, written once and
 //! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
 
+use crate::cause::Cause;
 use crate::changed::Changed;
 use crate::command::{Limit, PerSpan, Stack};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
+use crate::flow::{Fate, Staged};
 use crate::group_record::{self, Grouped};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
+use crate::kin::{Adopted, ChildEnded};
 use crate::lease_record::Leased;
 pub use crate::pushed_record::Pushed;
 use crate::repeat::Repeated;
+use crate::rule_record;
+use crate::rules::Rule;
+use crate::upkeep::Upkeep;
 use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -41,9 +47,13 @@ pub trait Journal {
     /// The record appended last, and all after it, may not be shown before the disk has it.
     fn require_sync(&mut self);
     /// Whether there is room for `bytes` more of what comes: jobs, and texts about them. Always for 0.
-    fn takes_more(&mut self, bytes: u64) -> bool;
+    /// `upkeep` is what those there are may still take; it goes before.
+    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
+    /// Whether there is room for `bytes` more that stay and that jobs bring with them as they go their
+    /// way, for which a little is set aside: why they failed, that a queue is paused.
+    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
     /// Whether there is room for `bytes` more of what ends jobs, for which some is set aside.
-    fn takes_ends(&mut self, bytes: u64) -> bool;
+    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool;
 }
 
 /// One fact.
@@ -75,6 +85,8 @@ pub enum Record<'a> {
         id: JobId,
         /// When it may be delivered.
         run_at_ms: u64,
+        /// By the rule of its queue, not because somebody asked for it.
+        by_itself: bool,
     },
     /// A job is gone.
     Removed {
@@ -96,6 +108,13 @@ pub enum Record<'a> {
     GroupsCleared {
         /// The queue.
         queue: &'a str,
+    },
+    /// A queue has another rule.
+    Ruled {
+        /// The queue.
+        queue: &'a str,
+        /// All of it; the default takes it back.
+        rule: Rule,
     },
     /// A queue was paused or resumed.
     Paused {
@@ -128,6 +147,29 @@ pub enum Record<'a> {
         dependency: JobId,
         /// When this shard learnt of it.
         at_ms: u64,
+    },
+    /// A child ended, and its parent has learnt how. Payload: the value.
+    ChildEnded(ChildEnded<'a>),
+    /// A job has one more child, which was there before. Payload: none.
+    Adopted(Adopted<'a>),
+    /// A job was taken from its worker until its children have ended.
+    Blocked {
+        /// The job.
+        id: JobId,
+    },
+    /// A job of a flow, which has not come yet. Payload: its data.
+    Staged(Staged<'a>),
+    /// What became of a flow. Payload: none.
+    Flow {
+        /// The flow.
+        flow: JobId,
+        /// What became of it.
+        fate: Fate,
+    },
+    /// A parent has heard of the end of a child that is forgotten.
+    Settled {
+        /// The child.
+        child: JobId,
     },
     /// A run of a repeated job was done, and the next one came. Payload: the result.
     Repeated(Repeated<'a>),
@@ -181,10 +223,39 @@ pub struct Buried<'a> {
     pub attempts: u16,
     /// Times its worker went silent.
     pub stalls: u8,
+    /// Why it failed, in a word.
+    pub cause: Cause,
     /// Where it failed, if the worker said so.
     pub stack: Stack<'a>,
     /// Why it failed.
     pub error: &'a str,
+}
+
+/// The bit beside a cause that says that a stack follows.
+const WITH_STACK: u8 = 0x80;
+
+impl<'a> Buried<'a> {
+    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
+        let (attempts, stalls) = (from.u16()?, from.u8()?);
+        let (cause, with_stack) = match kind {
+            kind::BURIED_FOR => {
+                let byte = from.u8()?;
+                let cause = Cause::of(byte & !WITH_STACK);
+                let unknown = Malformed("the cause of a failure is not known to this release");
+                (cause.ok_or(unknown)?, byte & WITH_STACK != 0)
+            }
+            kind => (Cause::Unknown, kind == kind::BURIED_AT),
+        };
+        let stack = if with_stack {
+            let (lines, bytes) = (from.u32()?, from.u32()?);
+            Stack { lines, texts: from.bytes(bytes as usize)? }
+        } else {
+            Stack::default()
+        };
+        let error = utf8(from.rest())?;
+        Ok(Self { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error })
+    }
 }
 
 /// Numbers of the kinds, for ever.
@@ -199,6 +270,10 @@ mod kind {
     pub(super) const REVIVED: u8 = 8;
     pub(super) const REMOVED: u8 = 9;
     pub(super) const PAUSED: u8 = 10;
+    /// [`BURIED`] with a cause, and maybe a stack.
+    pub(super) const BURIED_FOR: u8 = 11;
+    /// [`REVIVED`] by the rule of a queue.
+    pub(super) const REVIVED_BY_ITSELF: u8 = 12;
     /// [`BURIED`] with a stack.
     pub(super) const BURIED_AT: u8 = 26;
     pub(super) const RATE_LIMITED: u8 = 40;
@@ -210,6 +285,12 @@ mod kind {
     pub(super) const CRON_REMOVED: u8 = 83;
     pub(super) const MET: u8 = 60;
     pub(super) const REPEATED: u8 = 61;
+    pub(super) const CHILD_ENDED: u8 = 62;
+    pub(super) const SETTLED: u8 = 63;
+    pub(super) const ADOPTED: u8 = 64;
+    pub(super) const BLOCKED: u8 = 65;
+    pub(super) const STAGED: u8 = 66;
+    pub(super) const FLOW: u8 = 67;
     pub(super) const WEBHOOK_ADDED: u8 = 84;
     pub(super) const WEBHOOK_REMOVED: u8 = 85;
 }
@@ -226,6 +307,8 @@ pub const KINDS: &[(u8, &str)] = &[
     (kind::REVIVED, "revived"),
     (kind::REMOVED, "removed"),
     (kind::PAUSED, "paused"),
+    (kind::BURIED_FOR, "buried-for"),
+    (kind::REVIVED_BY_ITSELF, "revived-by-itself"),
     (crate::changed::kind::PRIORITIZED, "prioritized"),
     (crate::changed::kind::PROMOTED, "promoted"),
     (crate::changed::kind::PUT_OFF, "put-off"),
@@ -235,16 +318,26 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::changed::kind::LOG_CUT, "log-cut"),
     (crate::changed::kind::KEY_FREED, "key-freed"),
     (crate::changed::kind::KEY_EXTENDED, "key-extended"),
+    (crate::changed::kind::PRIORITIZED_AS, "prioritized-as"),
     (kind::BURIED_AT, "buried-at"),
     (kind::RATE_LIMITED, "rate-limited"),
     (kind::RATE_LIMITED_FOR, "rate-limited-for"),
     (kind::ACTIVE_LIMITED, "active-limited"),
+    (rule_record::kind::DLQ, "dlq-ruled"),
+    (rule_record::kind::STALL, "stall-ruled"),
     (group_record::kind::GROUPED, "grouped"),
     (group_record::kind::CLEARED, "groups-cleared"),
     (kind::MET, "met"),
     (kind::REPEATED, "repeated"),
+    (kind::CHILD_ENDED, "child-ended"),
+    (kind::SETTLED, "settled"),
+    (kind::ADOPTED, "adopted"),
+    (kind::BLOCKED, "blocked"),
+    (kind::STAGED, "staged"),
+    (kind::FLOW, "flow"),
     (cron_record::kind::SET, "cron-set"),
     (cron_record::kind::SET_WITH, "cron-set-with"),
+    (cron_record::kind::SET_BY, "cron-set-by"),
     (kind::CRON_RAN, "cron-ran"),
     (kind::CRON_MISSED, "cron-missed"),
     (kind::CRON_REMOVED, "cron-removed"),
@@ -255,6 +348,7 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::kept_record::kind::EVICTED, "evicted"),
     (crate::kept_record::kind::IDS, "ids"),
     (crate::kept_record::kind::PAST, "past"),
+    (crate::kept_record::kind::REMAINS, "remains"),
 ];
 
 /// The name of a record's kind, from its encoding; `None` if this release does not know it.
@@ -273,12 +367,15 @@ impl Record<'_> {
             Self::Retried(retried) => 32 + retried.error.len(),
             Self::Buried(buried) => {
                 let stack = if buried.stack.lines > 0 { 8 + buried.stack.texts.len() } else { 0 };
-                35 + stack + buried.error.len()
+                let cause = usize::from(buried.cause != Cause::Unknown);
+                35 + cause + stack + buried.error.len()
             }
             Self::Changed(changed) => changed.encoded_len(),
             Self::Stalled { .. }
             | Self::Released { .. }
             | Self::Removed { .. }
+            | Self::Settled { .. }
+            | Self::Blocked { .. }
             | Self::WebhookRemoved { .. } => 16,
             Self::Revived { .. } => 24,
             Self::Paused { queue, .. } => 1 + queue.len(),
@@ -286,6 +383,7 @@ impl Record<'_> {
                 4 + 4 + 8 + queue.len()
             }
             Self::Limited { queue, .. } => 4 + queue.len(),
+            Self::Ruled { queue, rule } => rule.encoded_len() + queue.len(),
             Self::Grouped(grouped) => grouped.encoded_len(),
             Self::GroupsCleared { queue } => queue.len(),
             Self::CronSet(set) => set.encoded_len(),
@@ -293,6 +391,10 @@ impl Record<'_> {
             Self::CronMissed { name, .. } => 8 + name.len(),
             Self::CronRemoved { name } => name.len(),
             Self::Met { .. } => 40,
+            Self::ChildEnded(ended) => ended.encoded_len(),
+            Self::Adopted(adopted) => 33 + adopted.name.len(),
+            Self::Staged(staged) => staged.encoded_len(),
+            Self::Flow { .. } => 17,
             Self::Repeated(repeated) => repeated.encoded_len(),
             Self::WebhookAdded(added) => added.encoded_len(),
             Self::Kept(kept) => kept.encoded_len(),
@@ -305,6 +407,8 @@ impl Record<'_> {
             Self::Pushed(pushed) => pushed.job.data.len(),
             Self::Completed(ended) => ended.result.len(),
             Self::Repeated(repeated) => repeated.ended.result.len(),
+            Self::ChildEnded(ended) => ended.value.len(),
+            Self::Staged(staged) => staged.pushed.job.data.len(),
             Self::Retried(retried) => retried.error.len(),
             Self::Buried(buried) => buried.error.len(),
             Self::Changed(changed) => changed.payload_len(),
@@ -341,7 +445,11 @@ impl Record<'_> {
                 out.u64(buried.started_at_ms);
                 out.u16(buried.attempts);
                 out.u8(buried.stalls);
-                if buried.stack.lines > 0 {
+                let stack = buried.stack.lines > 0;
+                if buried.cause != Cause::Unknown {
+                    out.u8(buried.cause as u8 | if stack { WITH_STACK } else { 0 });
+                }
+                if stack {
                     out.u32(buried.stack.lines);
                     out.u32(buried.stack.texts.len() as u32);
                     out.bytes(buried.stack.texts);
@@ -349,8 +457,12 @@ impl Record<'_> {
                 out.bytes(buried.error.as_bytes());
             }
             Self::Changed(changed) => changed.encode(&mut out),
-            Self::Stalled { id } | Self::Released { id } | Self::Removed { id } => out.id(*id),
-            Self::Revived { id, run_at_ms } => {
+            Self::Stalled { id }
+            | Self::Released { id }
+            | Self::Removed { id }
+            | Self::Blocked { id }
+            | Self::Settled { child: id } => out.id(*id),
+            Self::Revived { id, run_at_ms, .. } => {
                 out.id(*id);
                 out.u64(*run_at_ms);
             }
@@ -366,6 +478,10 @@ impl Record<'_> {
                     }
                     Limit::Active(limit) => out.u32(limit.unwrap_or(0)),
                 }
+                out.bytes(queue.as_bytes());
+            }
+            Self::Ruled { queue, rule } => {
+                rule.encode(&mut out);
                 out.bytes(queue.as_bytes());
             }
             Self::Paused { queue, paused } => {
@@ -386,6 +502,18 @@ impl Record<'_> {
                 out.id(*dependency);
                 out.u64(*at_ms);
             }
+            Self::ChildEnded(ended) => ended.encode(&mut out),
+            Self::Staged(staged) => staged.encode(&mut out),
+            Self::Flow { flow, fate } => {
+                out.id(*flow);
+                out.u8(*fate as u8);
+            }
+            Self::Adopted(adopted) => {
+                out.id(adopted.parent);
+                out.id(adopted.child);
+                out.u8(u8::from(adopted.waits));
+                out.bytes(adopted.name.as_bytes());
+            }
             Self::Repeated(repeated) => repeated.encode(&mut out),
             Self::WebhookAdded(added) => added.encode(&mut out),
             Self::WebhookRemoved { id } => out.id(JobId(*id)),
@@ -401,11 +529,13 @@ impl Record<'_> {
             Self::Leased(_) => kind::LEASED,
             Self::Completed(_) => kind::COMPLETED,
             Self::Retried(_) => kind::RETRIED,
+            Self::Buried(buried) if buried.cause != Cause::Unknown => kind::BURIED_FOR,
             Self::Buried(buried) if buried.stack.lines > 0 => kind::BURIED_AT,
             Self::Buried(_) => kind::BURIED,
             Self::Changed(changed) => changed.kind(),
             Self::Stalled { .. } => kind::STALLED,
             Self::Released { .. } => kind::RELEASED,
+            Self::Revived { by_itself: true, .. } => kind::REVIVED_BY_ITSELF,
             Self::Revived { .. } => kind::REVIVED,
             Self::Removed { .. } => kind::REMOVED,
             Self::Paused { .. } => kind::PAUSED,
@@ -414,6 +544,7 @@ impl Record<'_> {
             }
             Self::Limited { limit: Limit::Rate(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
+            Self::Ruled { rule, .. } => rule.kind(),
             Self::Grouped(_) => group_record::kind::GROUPED,
             Self::GroupsCleared { .. } => group_record::kind::CLEARED,
             Self::CronSet(set) => set.kind(),
@@ -421,6 +552,12 @@ impl Record<'_> {
             Self::CronMissed { .. } => kind::CRON_MISSED,
             Self::CronRemoved { .. } => kind::CRON_REMOVED,
             Self::Met { .. } => kind::MET,
+            Self::ChildEnded(_) => kind::CHILD_ENDED,
+            Self::Settled { .. } => kind::SETTLED,
+            Self::Adopted(_) => kind::ADOPTED,
+            Self::Blocked { .. } => kind::BLOCKED,
+            Self::Staged(_) => kind::STAGED,
+            Self::Flow { .. } => kind::FLOW,
             Self::Repeated(_) => kind::REPEATED,
             Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
             Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
@@ -452,24 +589,15 @@ impl<'a> Record<'a> {
                 run_at_ms: from.u64()?,
                 error: utf8(from.rest())?,
             }),
-            kind::BURIED | kind::BURIED_AT => Self::Buried(Buried {
-                id: from.id()?,
-                at_ms: from.u64()?,
-                started_at_ms: from.u64()?,
-                attempts: from.u16()?,
-                stalls: from.u8()?,
-                stack: match kind {
-                    kind::BURIED_AT => {
-                        let (lines, bytes) = (from.u32()?, from.u32()?);
-                        Stack { lines, texts: from.bytes(bytes as usize)? }
-                    }
-                    _ => Stack::default(),
-                },
-                error: utf8(from.rest())?,
-            }),
+            kind::BURIED | kind::BURIED_AT | kind::BURIED_FOR => {
+                Self::Buried(Buried::decode(kind, from)?)
+            }
             kind::STALLED => Self::Stalled { id: from.id()? },
             kind::RELEASED => Self::Released { id: from.id()? },
-            kind::REVIVED => Self::Revived { id: from.id()?, run_at_ms: from.u64()? },
+            kind::REVIVED | kind::REVIVED_BY_ITSELF => {
+                let (id, run_at_ms) = (from.id()?, from.u64()?);
+                Self::Revived { id, run_at_ms, by_itself: kind == kind::REVIVED_BY_ITSELF }
+            }
             kind::REMOVED => Self::Removed { id: from.id()? },
             kind::RATE_LIMITED | kind::ACTIVE_LIMITED | kind::RATE_LIMITED_FOR => {
                 let limit = Some(from.u32()?).filter(|&limit| limit > 0);
@@ -489,7 +617,11 @@ impl<'a> Record<'a> {
             }
             group_record::kind::GROUPED => Self::Grouped(Grouped::decode(from)?),
             group_record::kind::CLEARED => Self::GroupsCleared { queue: utf8(from.rest())? },
-            cron_record::kind::SET | cron_record::kind::SET_WITH => {
+            rule_record::kind::DLQ | rule_record::kind::STALL => {
+                let (queue, rule) = Rule::decode(kind, from)?;
+                Self::Ruled { queue, rule }
+            }
+            cron_record::kind::SET | cron_record::kind::SET_WITH | cron_record::kind::SET_BY => {
                 Self::CronSet(CronSet::decode(kind, from)?)
             }
             kind::CRON_RAN => Self::CronRan(CronRan::decode(from)?),
@@ -499,6 +631,20 @@ impl<'a> Record<'a> {
             }
             kind::CRON_REMOVED => Self::CronRemoved { name: decode_name(from)? },
             kind::MET => Self::Met { id: from.id()?, dependency: from.id()?, at_ms: from.u64()? },
+            kind::CHILD_ENDED => Self::ChildEnded(ChildEnded::decode(from)?),
+            kind::SETTLED => Self::Settled { child: from.id()? },
+            kind::BLOCKED => Self::Blocked { id: from.id()? },
+            kind::STAGED => Self::Staged(Staged::decode(from)?),
+            kind::FLOW => {
+                let (flow, fate) = (from.id()?, from.u8()?);
+                let fate = Fate::ALL.into_iter().find(|&known| known as u8 == fate);
+                let fate = fate.ok_or(Malformed("no known fate of a flow"))?;
+                Self::Flow { flow, fate }
+            }
+            kind::ADOPTED => {
+                let (parent, child, waits) = (from.id()?, from.id()?, from.u8()? != 0);
+                Self::Adopted(Adopted { parent, child, name: utf8(from.rest())?, waits })
+            }
             kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
             kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),
             kind::WEBHOOK_REMOVED => Self::WebhookRemoved { id: from.id()?.0 },
@@ -525,6 +671,7 @@ impl<'a> Record<'a> {
         match self {
             Self::Pushed(pushed) => Some(pushed),
             Self::CronRan(ran) => Some(ran.pushed),
+            Self::Staged(staged) => Some(staged.pushed),
             Self::Repeated(repeated) => Some(repeated.next.pushed),
             Self::Kept(Kept::Job(job)) => Some(job.pushed),
             _ => None,

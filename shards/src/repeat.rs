@@ -243,7 +243,13 @@ impl Shard {
             attempts: 0,
             stalls: 0,
             place: Place::Pending(state),
-            rare: Some(Rare { expires_at_ms, notes: None, run: Some((run_at_ms, false)) }),
+            rare: Some(Rare {
+                expires_at_ms,
+                notes: None,
+                run: Some((run_at_ms, false)),
+                redelivered: None,
+                kin: None,
+            }),
             shared: Some(self.data_of(job)),
         })
     }

@@ -52,9 +52,9 @@ impl Shard {
                     self.release(job);
                 }
             }
-            Record::Revived { id, run_at_ms } => {
+            Record::Revived { id, run_at_ms, by_itself } => {
                 if let Some(job) = self.jobs.find(*id) {
-                    self.revive(job, *run_at_ms);
+                    self.revive(job, *run_at_ms, *by_itself);
                 }
             }
             Record::Removed { id } => {
@@ -72,6 +72,9 @@ impl Shard {
             }
             Record::Grouped(grouped) => self.set_group(grouped, stored),
             Record::GroupsCleared { queue } => self.clear_groups(queue),
+            Record::Ruled { queue, rule } => {
+                self.set_rule(queue, *rule, stored);
+            }
             Record::Paused { queue, paused } => {
                 self.set_paused(queue, *paused, stored);
             }
@@ -82,6 +85,31 @@ impl Shard {
             Record::Met { id, dependency, at_ms } => {
                 if let Some(job) = self.jobs.find(*id) {
                     self.meet(job, *dependency, *at_ms);
+                }
+            }
+            Record::ChildEnded(ended) => {
+                if let Some(job) = self.jobs.find(ended.parent) {
+                    self.end_child(job, ended, stored);
+                }
+            }
+            Record::Settled { child } => self.drop_remains(*child),
+            Record::Adopted(adopted) => {
+                if let Some(job) = self.jobs.find(adopted.parent) {
+                    self.adopt(job, adopted);
+                }
+            }
+            Record::Staged(staged) => {
+                if self.jobs.find(staged.pushed.id).is_some() {
+                    return Err(Malformed("a job was pushed twice"));
+                }
+                self.note_staged(staged, bytes, stored);
+            }
+            Record::Flow { flow, fate } => {
+                self.meet_fate(*flow, *fate, stored);
+            }
+            Record::Blocked { id } => {
+                if let Some(job) = self.jobs.find(*id) {
+                    self.block(job);
                 }
             }
             Record::Repeated(repeated) => {

@@ -20,6 +20,7 @@ use crate::kept_record::{Kept, Moved, PastIds};
 use crate::past::PAST_MAX;
 use crate::record::{Journal, Record};
 use crate::shard::Shard;
+use crate::upkeep::Upkeep;
 use crate::wire::Malformed;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -41,6 +42,8 @@ pub struct Contents {
     pub limits: u64,
     /// Groups for which something is set.
     pub groups: u64,
+    /// Rules of queues.
+    pub rules: u64,
     /// Schedules.
     pub crons: u64,
     /// Webhooks.
@@ -60,6 +63,7 @@ impl AddAssign for Contents {
         self.paused += other.paused;
         self.limits += other.limits;
         self.groups += other.groups;
+        self.rules += other.rules;
         self.crons += other.crons;
         self.webhooks += other.webhooks;
     }
@@ -75,11 +79,13 @@ impl Shard {
         };
         for queue in self.queues() {
             let limits = queue.limits.as_deref();
+            let rules = queue.rules.as_deref();
             sum += Contents {
                 jobs: State::ALL.map(|state| queue.count(state)),
                 paused: u64::from(queue.is_paused()),
                 limits: limits.map_or(0, |limits| limits.all_set_in().count() as u64),
                 groups: queue.groups_with_settings(),
+                rules: rules.map_or(0, |rules| rules.all_set_in().count() as u64),
                 ..Contents::default()
             };
         }
@@ -112,11 +118,15 @@ impl Journal for OneRecord {
 
     fn require_sync(&mut self) {}
 
-    fn takes_more(&mut self, _bytes: u64) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 }
@@ -189,12 +199,17 @@ impl Reshard {
             Record::Completed(ended) => ended.id.slot(),
             Record::Buried(buried) => buried.id.slot(),
             Record::Changed(changed) => changed.id().slot(),
+            Record::ChildEnded(ended) => ended.parent.slot(),
+            Record::Staged(staged) => staged.pushed.id.slot(),
+            Record::Kept(Kept::Remains(left)) => left.child.slot(),
             Record::Kept(Kept::Job(kept)) => kept.pushed.id.slot(),
             // A payload that jobs share is moved for no job in particular.
             Record::Kept(Kept::Moved(Moved { record, .. })) => {
                 return self.owner_of(&Record::decode(record)?);
             }
-            Record::Paused { queue, .. } | Record::Limited { queue, .. } => Slot::of_name(queue),
+            Record::Paused { queue, .. }
+            | Record::Limited { queue, .. }
+            | Record::Ruled { queue, .. } => Slot::of_name(queue),
             Record::Grouped(grouped) => Slot::of_name(grouped.queue),
             Record::WebhookAdded(_) => return Ok(KEEPER),
             _ => return Err(Malformed("nothing can need a record of this kind")),

@@ -3,6 +3,7 @@
 //! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
+use crate::attendance::Attendance;
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, NewJob, RequestId};
@@ -11,9 +12,11 @@ use crate::dedup::Met;
 use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Refusal, Reply};
 use crate::event::Listeners;
+use crate::flow::Flows;
 use crate::group::Groups;
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
+use crate::kin::Report;
 use crate::latency::Timings;
 use crate::lease::{Lease, OfClient};
 use crate::live::Live;
@@ -21,15 +24,18 @@ use crate::past::Past;
 use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
+use crate::remains::AllRemains;
 use crate::retired::Retired;
 use crate::share::Shares;
 use crate::slab::{List, Slab};
 use crate::stats::Totals;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
+use crate::upkeep::JOB_UPKEEP_BYTES;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;
 use crate::webhook::Webhooks;
+use crate::yielding::Yielding;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -37,8 +43,14 @@ use std::hash::BuildHasherDefault;
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
 pub const SLICE: u64 = 500;
 
-/// What a record takes besides its payload, roughly: enough to judge whether there is room for it.
-pub(crate) const JOB_BYTES: u64 = 256;
+/// What a record takes besides its texts, at most, with what it may come to take.
+pub(crate) const JOB_BYTES: u64 = 192 + JOB_UPKEEP_BYTES;
+
+/// What ending a job takes in the log besides texts, at most: of a run, the next one is in it.
+pub(crate) const END_BYTES: u64 = 1024;
+
+/// What the record of a queue's setting takes besides the queue's name.
+pub(crate) const SETTING_BYTES: u64 = 48;
 
 /// The answer to what the log has no room for.
 pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full };
@@ -122,9 +134,19 @@ pub struct Shard {
     /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
+    pub(crate) attendance: Attendance,
     pub(crate) shares: Shares,
     /// What of the log is needed.
     pub(crate) live: Live,
+    /// What the records will take that tell of forgotten completed jobs.
+    pub(crate) evictions_to_tell: u64,
+    /// Ended jobs whose record does not say so, and ends whose record has never moved.
+    pub(crate) ends_unkept: u64,
+    pub(crate) ends_unmoved: u64,
+    /// Completed jobs there are.
+    pub(crate) completed_jobs: u64,
+    /// Where completed jobs make room, if they have to.
+    pub(crate) yielding: Yielding,
     /// The next queue that [`Shard::end_keeping`] looks at.
     pub(crate) keep_cursor: u32,
     pub(crate) webhooks: Webhooks,
@@ -139,6 +161,12 @@ pub struct Shard {
     pub(crate) retired: Retired,
     /// What shards of other jobs have to learn, since effects were last handed out.
     pub(crate) notices: Vec<Notice>,
+    /// What the shards of parents have to learn of children here, since then.
+    pub(crate) reports: Vec<Report>,
+    pub(crate) remains: AllRemains,
+    /// Ends of children that their parents keep.
+    pub(crate) child_ends: u64,
+    pub(crate) flows: Flows,
     /// Custom ids that came or went since effects were last handed out.
     pub(crate) names: Vec<NameChange>,
     /// Scratch for the pairs of one record.
@@ -184,8 +212,14 @@ impl Shard {
             waits: 0,
             with_room: Vec::new(),
             crons: Crons::default(),
+            attendance: Attendance::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
+            evictions_to_tell: 0,
+            ends_unkept: 0,
+            ends_unmoved: 0,
+            completed_jobs: 0,
+            yielding: Yielding::default(),
             keep_cursor: 0,
             webhooks: Webhooks::default(),
             chores: VecDeque::new(),
@@ -198,6 +232,10 @@ impl Shard {
             past: Past::default(),
             retired: Retired::default(),
             notices: Vec::new(),
+            reports: Vec::new(),
+            remains: AllRemains::default(),
+            child_ends: 0,
+            flows: Flows::default(),
             names: Vec::new(),
             entries: Vec::new(),
         }
@@ -252,6 +290,12 @@ impl Shard {
             Command::LimitGroup { queue, group, limit } => {
                 self.limit_group(now_ms, caller, (queue, group), *limit, out);
             }
+            Command::Rule { queue, patch } => self.rule(now_ms, caller, queue, *patch, out),
+            Command::Sift(sifting) => self.sift_failed(now_ms, caller, sifting, out),
+            Command::Attend { queue, came } => {
+                self.attendance.note(queue, *came);
+                out.effects.replies.push((caller.request, Reply::Done));
+            }
             Command::Limit { queue, limit } => self.limit(now_ms, caller, queue, *limit, out),
             Command::RetryCompleted { queue, job, count, until_ms } => {
                 let (ended, job, count, until_ms) = (State::Completed, *job, *count, *until_ms);
@@ -282,6 +326,13 @@ impl Shard {
             }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
+            Command::Stage { records, group_max } => {
+                self.stage(caller, records, group_max, out);
+            }
+            Command::Decide { flow, fate } => {
+                self.decide(now_ms, caller.request, (*flow, *fate), out);
+            }
+            Command::Report(reported) => self.take_report(now_ms, reported, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {
                 self.end_waits(u64::MAX, out);
@@ -304,7 +355,6 @@ impl Shard {
         jobs: &[NewJob<'_>],
         out: &mut Out<'_, J>,
     ) {
-        let bytes: u64 = jobs.iter().map(|job| job.data.len() as u64 + JOB_BYTES).sum();
         if jobs.iter().any(|job| job.group_max > 0)
             && let Some(place) = self.find_overfull(now_ms, queue_name, jobs)
         {
@@ -312,7 +362,8 @@ impl Shard {
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        if !out.journal.takes_more(bytes) {
+        let bytes = jobs.iter().map(|job| job.bytes() + queue_name.len() as u64 + JOB_BYTES).sum();
+        if !out.journal.takes_more(bytes, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
@@ -368,6 +419,11 @@ impl Shard {
     ) {
         let known = self.queues.find(name);
         if known.is_some_and(|queue| self.queues[queue].is_paused()) != paused {
+            let bytes = if paused { SETTING_BYTES + name.len() as u64 } else { 0 };
+            if bytes > 0 && !out.journal.takes_asides(bytes, || self.upkeep()) {
+                out.effects.replies.push((caller.request, FULL));
+                return;
+            }
             let stored = out.journal.append(&Record::Paused { queue: name, paused });
             let queue = self.set_paused(name, paused, stored);
             self.serve(now_ms, queue, out);

@@ -11,6 +11,10 @@ pub struct Totals {
     pub completed: u64,
     /// Attempts failed.
     pub failed: u64,
+    /// Jobs taken out of dead-letter queues by their rules, to be tried anew.
+    pub dlq_retried: u64,
+    /// Jobs removed from dead-letter queues by their rules, for their age or their number.
+    pub dlq_dropped: u64,
 }
 
 impl std::ops::Sub for Totals {
@@ -21,6 +25,8 @@ impl std::ops::Sub for Totals {
             pulled: self.pulled - earlier.pulled,
             completed: self.completed - earlier.completed,
             failed: self.failed - earlier.failed,
+            dlq_retried: self.dlq_retried - earlier.dlq_retried,
+            dlq_dropped: self.dlq_dropped - earlier.dlq_dropped,
         }
     }
 }
@@ -31,6 +37,8 @@ impl std::ops::AddAssign for Totals {
         self.pulled += other.pulled;
         self.completed += other.completed;
         self.failed += other.failed;
+        self.dlq_retried += other.dlq_retried;
+        self.dlq_dropped += other.dlq_dropped;
     }
 }
 

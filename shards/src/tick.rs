@@ -1,15 +1,20 @@
 //! What time brings: delays that end, lives that end, locks that end, waits that end, long commands
 //! that go on. Called with the time; says when it wants to be called again.
 
+use crate::cause::Cause;
 use crate::effect::Reply;
 use crate::event::Step;
+use crate::hold::Reason;
 use crate::job::State;
 use crate::mutate::RETENTION_CHECK_MS;
 use crate::record::{Journal, Record};
 use crate::shard::{Out, SLICE, Shard};
 
-/// Stalls after which a job goes to the dead-letter queue (decisions.md section 3).
-pub const STALLS_MAX: u8 = 3;
+/// What one job takes in the log that ends, or is delivered, in a slice, with a short reason.
+const SLICE_END_BYTES: u64 = 128;
+
+/// Until the next look whether there is room again for what ends jobs.
+const NO_ROOM_PAUSE_MS: u64 = 2;
 
 impl Shard {
     /// Does what is due at `now_ms`, at most a slice of each kind, and returns when to come again,
@@ -19,9 +24,14 @@ impl Shard {
             return self.next_deadline_ms();
         }
         // Before anything is delivered: a job that leaves must still be there when its delivery is written.
-        self.work_on_chores(now_ms, out);
-        self.end_delays_and_lives(now_ms, out);
-        self.end_leases(now_ms, out);
+        // What ends jobs waits while there is no room for a slice of it.
+        let bytes = (self.config.chore_slice + 2 * SLICE) * SLICE_END_BYTES;
+        let takes_ends = out.journal.takes_ends(bytes, || self.upkeep());
+        if takes_ends {
+            self.work_on_chores(now_ms, out);
+            self.end_delays_and_lives(now_ms, out);
+            self.end_leases(now_ms, out);
+        }
         // Before waits end: a pull whose token came while nobody looked is not sent away empty.
         self.bring_tokens(now_ms, out);
         self.wake_groups(now_ms, out);
@@ -34,7 +44,9 @@ impl Shard {
         out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);
-        self.next_deadline_ms().max(now_ms)
+        let next_ms = self.next_deadline_ms().max(now_ms);
+        // Room comes with time.
+        if takes_ends { next_ms } else { next_ms.max(now_ms + NO_ROOM_PAUSE_MS) }
     }
 
     fn next_deadline_ms(&self) -> u64 {
@@ -56,6 +68,10 @@ impl Shard {
         for _ in 0..SLICE {
             let Some(job) = self.job_timers.due(now_ms) else { break };
             let queue = self.jobs.slab[job].queue;
+            if self.jobs.slab[job].state == State::Failed {
+                self.end_burial(now_ms, job, out);
+                continue;
+            }
             let expired = self
                 .jobs
                 .options_of(job)
@@ -65,9 +81,7 @@ impl Shard {
             } else {
                 // No record: the due time itself is one, and recovery reads it the same way.
                 self.release(job);
-                if self.with_room.last() != Some(&queue) {
-                    self.with_room.push(queue);
-                }
+                self.note_ready(queue);
             }
         }
         // Only now: a job whose life ends a little later than another's delay, and yet is over, is not
@@ -75,9 +89,21 @@ impl Shard {
         self.fill_room(now_ms, out);
     }
 
+    /// Notes that a queue has a job that waits from now on.
+    pub(crate) fn note_ready(&mut self, queue: u32) {
+        if self.with_room.last() != Some(&queue) {
+            self.with_room.push(queue);
+        }
+    }
+
     fn end_leases<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         for _ in 0..SLICE {
             let Some(lease) = self.lease_timers.due(now_ms) else { return };
+            if self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms) > now_ms {
+                // The rule of its queue has changed since.
+                self.rearm_lease(lease);
+                continue;
+            }
             let lease = &self.leases[lease];
             let (job, timed_out) = (lease.job, lease.timeout_at_ms <= now_ms);
             let queue = self.jobs.slab[job].queue;
@@ -85,7 +111,8 @@ impl Shard {
                 if let Some(token) = lease.token {
                     self.retired.note(self.jobs.slab[job].id, token);
                 }
-                self.fail_attempt(now_ms, job, "Job timeout exceeded".into(), false, out);
+                let reason = Reason::new(Cause::Timeout, "Job timeout exceeded");
+                self.fail_attempt(now_ms, job, reason, false, out);
             } else {
                 self.stall_one(now_ms, job, out);
             }
@@ -96,11 +123,13 @@ impl Shard {
     fn stall_one<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         self.emit(now_ms, job, Step::Stalled, out.effects);
         let about = &self.jobs.slab[job];
-        let (attempts, stalls) = (about.attempts + 1, about.stalls + 1);
-        if stalls >= STALLS_MAX || attempts >= about.max_attempts {
+        let (attempts, stalls) = (about.attempts + 1, about.stalls.saturating_add(1));
+        let spent = attempts >= about.max_attempts;
+        if spent || self.stalls_too_often(job, stalls) {
             self.totals.failed += 1;
-            let reason = format!("Job stalled {stalls} times");
-            self.bury(now_ms, job, attempts, stalls, reason.as_str(), out);
+            let text = format!("Job stalled {stalls} times");
+            let cause = if spent { Cause::Attempts } else { Cause::Stalled };
+            self.bury(now_ms, job, attempts, stalls, Reason::new(cause, &text), out);
         } else {
             out.journal.append(&Record::Stalled { id: about.id });
             self.stall(job);
@@ -155,12 +184,13 @@ impl Shard {
             self.lease_timers.remove(self.leases[lease].timer, &mut self.leases);
             let about = &mut self.leases[lease];
             about.expires_at_ms = now_ms + u64::from(about.ttl_ms);
+            about.seen_at_ms = now_ms;
             if about.timeout_at_ms < u64::MAX {
                 let timeout_ms = about.timeout_at_ms - about.started_at_ms;
                 about.timeout_at_ms = now_ms + timeout_ms;
             }
-            let deadline_ms = about.deadline_ms();
-            self.lease_timers.insert(deadline_ms, lease, &mut self.leases);
+            self.arm_lease(lease);
         }
+        self.arm_burials();
     }
 }

@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Default)]
 struct Watch {
     dependent: JobId,
+    /// Whether it waits for it as for a child. Those stand in front.
+    parent: bool,
     /// Index of the job's [`Watched`].
     of: u32,
     links: Links,
@@ -59,16 +61,22 @@ impl Watchers {
         self.by_pair.find(hash(dependent, dependency), same).copied()
     }
 
-    /// `dependent` waits for `dependency`, which lives. Saying it twice changes nothing.
-    pub fn add(&mut self, dependent: JobId, dependency: JobId) {
+    /// `dependent` waits for `dependency`, which lives, maybe as its parent. Saying it twice changes
+    /// nothing.
+    pub fn add(&mut self, dependent: JobId, dependency: JobId, parent: bool) {
         if self.find(dependent, dependency).is_some() {
             return;
         }
         let watched = &mut self.watched;
         let insert = || watched.insert(Watched { dependency, watches: List::default() });
         let of = *self.by_dependency.entry(dependency).or_insert_with(insert);
-        let watch = self.watches.insert(Watch { dependent, of, links: Links::default() });
-        self.watched[of].watches.push_back(&mut self.watches, watch);
+        let watch = self.watches.insert(Watch { dependent, parent, of, links: Links::default() });
+        let list = &mut self.watched[of].watches;
+        if parent {
+            list.push_front(&mut self.watches, watch);
+        } else {
+            list.push_back(&mut self.watches, watch);
+        }
         let (watches, watched) = (&self.watches, &self.watched);
         self.by_pair.insert_unique(hash(dependent, dependency), watch, |&other| {
             let about = &watches[other];
@@ -100,6 +108,23 @@ impl Watchers {
         self.watched[of].watches.remove(&mut self.watches, watch);
         self.watches.remove(watch);
         dependent
+    }
+
+    /// Those who wait for a job as for a child wait no longer. Says, too, whether nobody does any more.
+    pub fn take_parents(&mut self, dependency: JobId) -> (Vec<JobId>, bool) {
+        let mut parents = Vec::new();
+        let Some(&of) = self.by_dependency.get(&dependency) else { return (parents, true) };
+        while let Some(first) = self.watched[of].watches.front()
+            && self.watches[first].parent
+        {
+            parents.push(self.take(first, of));
+        }
+        let unwatched = self.watched[of].watches.is_empty();
+        if unwatched {
+            self.by_dependency.remove(&dependency);
+            self.watched.remove(of);
+        }
+        (parents, unwatched)
     }
 
     /// A watched job has ended: all who wait for it are to be told.
@@ -166,15 +191,15 @@ mod tests {
         let mut watchers = Watchers::default();
         let (job, other) = (JobId(1), JobId(2));
         for dependent in 10..15 {
-            watchers.add(JobId(dependent), job);
-            watchers.add(JobId(dependent), job);
+            watchers.add(JobId(dependent), job, false);
+            watchers.add(JobId(dependent), job, false);
         }
-        watchers.add(JobId(10), other);
+        watchers.add(JobId(10), other, false);
         assert_eq!(watchers.len(), 6);
         assert!(!watchers.remove(JobId(12), job));
         watchers.end(job, true);
         // The same job may be watched anew while the old watchers are being told.
-        watchers.add(JobId(20), job);
+        watchers.add(JobId(20), job, false);
         assert!(!watchers.remove(JobId(13), job), "may leave though the job has ended");
         let mut told = Vec::new();
         while let Some((dependent, dependency, completed)) = watchers.next_told() {

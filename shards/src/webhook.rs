@@ -165,7 +165,8 @@ impl Shard {
         command: &AddWebhook<'_>,
         out: &mut Out<'_, J>,
     ) {
-        if !out.journal.takes_more(command.url.len() as u64 + JOB_BYTES) {
+        let bytes = command.url.len() as u64 + JOB_BYTES;
+        if !out.journal.takes_more(bytes, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }

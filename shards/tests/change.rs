@@ -52,7 +52,11 @@ fn each_change_is_for_its_states_and_refuses_the_others() {
     let cases: [(Change<'_>, [bool; 5], Refusal); 8] = [
         (Change::Cancel, [true, true, false, false, false], NotCancellable),
         (Change::Update { job: &new }, [true, true, true, false, false], Ended),
-        (Change::Prioritize(4), [true, true, false, false, false], NotPending),
+        (
+            Change::Prioritize { priority: 4, lifo: None },
+            [true, true, false, false, false],
+            NotPending,
+        ),
         (Change::Promote, [false, true, false, false, false], NotDelayed),
         (Change::PutOff(50), [false, false, true, false, false], NotActive),
         (progress, [false, false, true, false, false], NotActive),
@@ -100,8 +104,8 @@ fn a_new_priority_changes_the_order_also_of_a_delayed_job() {
     let first = bed.data("q", b"1");
     let second = bed.data("q", b"2");
     let later = bed.push("q", NewJob { delay_ms: 10, ..NewJob::default() });
-    change(&mut bed, second, Change::Prioritize(5)).unwrap();
-    change(&mut bed, later, Change::Prioritize(9)).unwrap();
+    change(&mut bed, second, Change::Prioritize { priority: 5, lifo: None }).unwrap();
+    change(&mut bed, later, Change::Prioritize { priority: 9, lifo: None }).unwrap();
     bed.pass(10);
     let order: Vec<_> = bed.pull(1, "q", 10).into_iter().map(|(id, _)| id).collect();
     assert_eq!(order, [later, second, first]);

@@ -5,6 +5,7 @@ mod support;
 
 use corq_shards::command::{Command, SetCron};
 use corq_shards::cron::LATE_MS_MAX;
+use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::schedule::Plan;
 use support::{Bed, START_MS};
@@ -21,6 +22,7 @@ fn every(name: &str, interval_ms: u64) -> SetCron<'_> {
         runs_max: None,
         job: None,
         plan: Plan::every(interval_ms, None).unwrap(),
+        rules: CronRules::default(),
         moved: None,
     }
 }

@@ -6,6 +6,7 @@ mod support;
 
 use corq_shards::change::Change;
 use corq_shards::command::{Ack, Clean, Command, Fail, NewJob, Repeat, SetCron};
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
@@ -114,6 +115,7 @@ fn pushed_is_told_of_the_jobs_of_a_schedule() {
         runs_max: Some(1),
         job: None,
         plan: Plan::every(500, None).unwrap(),
+        rules: CronRules::default(),
         moved: None,
     };
     bed.run(1, &Command::SetCron(&cron));

@@ -6,6 +6,7 @@ mod support;
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{Command, Limit, NewJob, PerSpan, Repeat, SetCron};
+use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
@@ -150,6 +151,7 @@ fn settings_and_schedules_survive_and_are_written_once() {
         runs_max: None,
         job: None,
         plan,
+        rules: CronRules::default(),
         moved: None,
     };
     bed.run(1, &Command::SetCron(&cron));
@@ -309,6 +311,7 @@ fn a_schedule_passes_over_the_runs_that_find_no_room() {
         runs_max: None,
         job: None,
         plan: Plan::every(1000, None).unwrap(),
+        rules: CronRules::default(),
         moved: None,
     };
     bed.run(1, &Command::SetCron(&cron));

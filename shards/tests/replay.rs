@@ -13,7 +13,9 @@ use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
+use corq_shards::kin::{NewKin, Policy};
 use corq_shards::record::{Pushed, Record};
+use corq_shards::rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 use support::life::step;
 use support::{Bed, config, locked};
@@ -56,7 +58,10 @@ kinds! {
     Record::Buried(_) => "buried",
     Record::Stalled { .. } => "stalled",
     Record::Released { .. } => "released",
-    Record::Revived { .. } => "revived",
+    Record::Revived { by_itself: false, .. } => "revived",
+    Record::Revived { by_itself: true, .. } => "revived-by-itself",
+    Record::Ruled { rule: Rule::Dlq(_), .. } => "dlq-ruled",
+    Record::Ruled { rule: Rule::Stall(_), .. } => "stall-ruled",
     Record::Removed { .. } => "removed",
     Record::Changed(Changed::Prioritized { .. }) => "prioritized",
     Record::Changed(Changed::Promoted { .. }) => "promoted",
@@ -77,6 +82,13 @@ kinds! {
     Record::CronRemoved { .. } => "schedule removed",
     Record::Met { .. } => "met",
     Record::Repeated(_) => "repeated",
+    Record::ChildEnded(_) => "child ended",
+    Record::Settled { .. } => "settled",
+    Record::Adopted(_) => "adopted",
+    Record::Blocked { .. } => "blocked",
+    Record::Staged(_) => "staged",
+    Record::Flow { .. } => "flow",
+    Record::Kept(Kept::Remains(_)) => "remains",
     Record::WebhookAdded(_) => "webhook added",
     Record::WebhookRemoved { .. } => "webhook removed",
     Record::Kept(Kept::Job(_)) => "job kept",
@@ -131,7 +143,10 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
     let open = before.is_some_and(|state| !state.is_end());
     let (fits, after) = match event.step {
         Step::Pushed => (before.is_none_or(State::is_end), State::Waiting),
-        Step::WaitingChildren => (before == Some(State::Waiting), State::WaitingChildren),
+        // With its push, or given back by its worker.
+        Step::WaitingChildren => {
+            (matches!(before, Some(State::Waiting | State::Active)), State::WaitingChildren)
+        }
         // A delay may be changed while it lasts.
         Step::Delayed { .. } => (open, State::Delayed),
         Step::Pulled => (open, State::Active),
@@ -251,6 +266,12 @@ fn every_option_of_a_job_survives_its_record() {
             stack_lines_max: Some(5),
             made_at_ms: Some(6),
             dedup: Some(Dedup { ttl_ms: 7, extend: true, replace: true, until_ms: 8 }),
+        })),
+        kin: Some(Box::new(NewKin {
+            parent: Some("parent"),
+            policy: Some(Policy::Ignore),
+            children: b"\x91\xa1c",
+            open: Unmet::new(&unmet),
         })),
     };
     let record = Record::Pushed(Pushed { id: JobId(77), queue: "q", run_at_ms: 8, job });

@@ -4,6 +4,7 @@
 mod support;
 
 use corq_shards::command::{Command, Limit, NewJob, SetCron};
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Standing;
 use corq_shards::effect::Reply;
 use corq_shards::id::{Chance, JobId, Slot};
@@ -48,6 +49,9 @@ fn reshard(olds: &[&Memory], config: Config, shards: usize) -> Vec<Memory> {
     let mut change = Reshard::new(floor as u64, owner(shards));
     for old in olds {
         let mut shard = replayed(old, config);
+        for flow in [shard.staged_flows(), shard.open_flows()].concat() {
+            shard.settle_flow(flow, false);
+        }
         for (position, record) in old.records.iter().enumerate().skip(old.gone) {
             change.take(&mut shard, position as u64, record, &mut logs).unwrap();
         }
@@ -95,9 +99,16 @@ fn story_of(shard: &Shard, journal: &Memory, index: u32) -> String {
         });
         let (key, name) = (&has.unique_key, &has.custom_id);
         let (expires, timeout) = (has.expires_at_ms, has.timeout_ms);
-        format!("{key:?} {name:?} {expires} {timeout} {notes:?} {:?} {:?}", has.unmet, has.series)
+        let kin = has.kin.as_ref().map(|kin| {
+            let ends: Vec<_> = kin.ends.values().map(|end| text(journal, end.stored)).collect();
+            let (parent, policy, freed) = (&kin.parent, kin.policy, kin.freed);
+            format!("{parent:?} {policy:?} {freed} {:?} {ends:?}", kin.children)
+        });
+        let (unmet, series) = (&has.unmet, &has.series);
+        format!("{key:?} {name:?} {expires} {timeout} {notes:?} {unmet:?} {series:?} {kin:?}")
     });
-    let flags = job.flags & !(flags::STRAY | flags::AWAITED | flags::WATCHED);
+    let derived = flags::STRAY | flags::AWAITED | flags::WATCHED | flags::KEPT_ENDED;
+    let flags = job.flags & !derived;
     format!(
         "{} {} {:?} at {} priority {} tried {}/{} stalled {} backoff {} flags {flags} data {:?} tags {:?} \
          group {:?} on {:?} lock {lock:?} end {end:?} rare {rare:?}",
@@ -232,6 +243,7 @@ fn random_lives_are_the_same_on_any_number_of_shards() {
 #[test]
 fn of_two_schedules_of_one_name_the_newer_one_is_kept() {
     let cron = |queue: &'static str, moved| SetCron {
+        rules: CronRules::default(),
         job: None,
         name: "c",
         queue,
@@ -274,6 +286,7 @@ fn a_schedule_is_told_with_the_runs_it_has_had() {
         priority: 0,
         runs_max: None,
         plan,
+        rules: CronRules::default(),
         moved: None,
     };
     bed.run(1, &Command::SetCron(&cron));

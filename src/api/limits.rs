@@ -21,7 +21,14 @@ pub const DEPENDS_ON_MAX: u32 = 1000;
 /// Most dependencies of all jobs of one batch. Chosen: the push waits until each is found.
 pub const BATCH_DEPENDENCIES_MAX: usize = 100_000;
 
-/// All texts and lists of one job beside its payload, together. Chosen: with this a job's record
+/// Most children of one job.
+pub const CHILDREN_MAX: u32 = corq_shards::kin::CHILDREN_MAX as u32;
+
+/// Payload and children of one job together, at [`corq_shards::kin::CHILD_BYTES`] per child. Chosen: it
+/// always fits a record of the log.
+pub const FAMILY_BYTES_MAX: usize = 11 * 1024 * 1024;
+
+/// All texts and lists of one job beside its payload and its children, together. Chosen: with this a job's record
 /// without its payload always fits a log block.
 pub const OPTIONS_BYTES_MAX: usize = 48 * 1024;
 
@@ -92,6 +99,12 @@ pub const CLEAN_MAX: i64 = 1_000_000;
 
 /// Jobs of a `Clean` that does not say.
 pub const CLEAN_DEFAULT: i64 = 1000;
+
+/// Most retries of a job in the dead-letter queue by itself. Chosen: 32 bits.
+pub const AUTO_RETRIES_MAX: i64 = u32::MAX as i64;
+
+/// Most stalls of a job before it is buried. Chosen: they are counted in a byte.
+pub const STALLS_MAX: i64 = 254;
 
 /// Largest `keepLogs` and `stackTraceLimit`. Chosen: far beyond what is kept, since clients write large
 /// numbers where they mean all.

@@ -3,9 +3,13 @@
 //!
 //! How it travelled is not known here, nor what the server does about it.
 
+use super::flow::FlowJob;
 use corq_shards::changed::Level;
 use corq_shards::command::{GroupLimit, GroupPull, NewJob, Stack, Token};
+use corq_shards::cron_record::CronRules;
 use corq_shards::id::JobId;
+use corq_shards::rules::RulePatch;
+use corq_shards::sift::FailedFilter;
 
 use crate::protocol::msgpack::Texts;
 use crate::protocol::uuid_text;
@@ -82,6 +86,23 @@ impl StateFilter {
     /// Whether the filter names any of these states.
     pub fn has(self, states: u32) -> bool {
         self.0 & states != 0
+    }
+}
+
+/// Which jobs of a dead-letter queue are meant, and which of those.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DlqFilter {
+    /// Which.
+    pub filter: FailedFilter,
+    /// But not so many of them, the oldest.
+    pub offset: u64,
+    /// And at most so many.
+    pub limit: u64,
+}
+
+impl Default for DlqFilter {
+    fn default() -> Self {
+        Self { filter: FailedFilter::default(), offset: 0, limit: u64::MAX }
     }
 }
 
@@ -227,6 +248,8 @@ pub struct Cron<'a> {
     pub timezone: Option<&'a str>,
     /// What else they are pushed with, if anything.
     pub job: Option<Box<NewJob<'a>>>,
+    /// By which rules it runs.
+    pub rules: CronRules,
 }
 
 /// When a schedule is due.
@@ -328,6 +351,7 @@ pub enum Body<'a> {
         queue: &'a str,
         jobs: Vec<NewJob<'a>>,
     },
+    PushFlow(Vec<FlowJob<'a>>),
     Pull(Pull<'a>),
     PullBatch(Pull<'a>),
     Ack(Ack<'a>),
@@ -383,6 +407,7 @@ pub enum Body<'a> {
     ChangePriority {
         job: JobRef<'a>,
         priority: i32,
+        lifo: Option<bool>,
     },
     Promote(JobRef<'a>),
     MoveToDelayed {
@@ -408,6 +433,19 @@ pub enum Body<'a> {
     ClearLogs {
         job: JobRef<'a>,
         keep: u32,
+    },
+    GetChildrenValues(JobRef<'a>),
+    GetFailedChildrenValues(JobRef<'a>),
+    GetIgnoredChildrenFailures(JobRef<'a>),
+    RemoveChildDependency(JobRef<'a>),
+    RemoveUnprocessedChildren(JobRef<'a>),
+    MoveToWaitingChildren {
+        job: JobRef<'a>,
+        token: Option<Token>,
+    },
+    UpdateParent {
+        child: JobRef<'a>,
+        parent: JobRef<'a>,
     },
     RemoveJobDeduplicationKey(JobRef<'a>),
     GetDeduplicationJobId {
@@ -437,13 +475,22 @@ pub enum Body<'a> {
     Dlq {
         queue: &'a str,
         count: u32,
+        filter: Option<DlqFilter>,
     },
     RetryDlq {
         queue: &'a str,
         job: Option<JobRef<'a>>,
         count: Option<u64>,
+        filter: Option<DlqFilter>,
     },
     PurgeDlq(&'a str),
+    GetDlqStats(&'a str),
+    SetRule {
+        queue: &'a str,
+        patch: RulePatch,
+    },
+    GetDlqConfig(&'a str),
+    GetStallConfig(&'a str),
     RetryCompleted {
         queue: &'a str,
         job: Option<JobRef<'a>>,

@@ -4,12 +4,14 @@
 //! [`crate::api::request`]; debug builds check the names on the way.
 
 use super::limits::{
-    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, BACKOFF_DEFAULT_MS, CLEAN_DEFAULT, CLEAN_MAX, DAY_MS,
-    DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX, LINES_MAX, LIST_MAX,
-    LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX, NAME_CHARS_MAX,
-    PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
-    STACK_BYTES_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
+    ATTEMPTS_DEFAULT, ATTEMPTS_MAX, AUTO_RETRIES_MAX, BACKOFF_DEFAULT_MS, CHILDREN_MAX,
+    CLEAN_DEFAULT, CLEAN_MAX, DAY_MS, DEPENDS_ON_MAX, ERROR_BYTES_MAX, INTEGER_MAX, LINE_CHARS_MAX,
+    LINES_MAX, LIST_MAX, LISTING_DEFAULT, LISTING_MAX, LOCK_TTL_DEFAULT_MS, LOG_BYTES_MAX,
+    NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX, PULL_COUNT_MAX, PULL_TIMEOUT_MAX_MS, RATE_MAX,
+    STACK_BYTES_MAX, STALLS_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
+
+use corq_shards::cause::Cause;
 
 /// What a field holds, and within which bounds (both ends included).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,6 +109,18 @@ pub enum Kind {
     GroupPull,
     /// An object with [`GROUP_RATE_FIELDS`].
     GroupRate,
+    /// An object with [`CRON_JOB_FIELDS`].
+    CronJob,
+    /// An object with [`DLQ_CONFIG_FIELDS`].
+    DlqConfig,
+    /// An object with [`STALL_CONFIG_FIELDS`].
+    StallConfig,
+    /// An object with [`DLQ_FILTER_FIELDS`].
+    DlqFilter,
+    /// A list of objects with [`FLOW_FIELDS`].
+    Flow,
+    /// An object with [`FLOW_JOB_FIELDS`].
+    FlowJob,
 }
 
 /// What an absent field counts as.
@@ -256,7 +270,35 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     integer("sizeLimit", 0, INTEGER_MAX),
     integer("timestamp", 0, INTEGER_MAX),
     integer("groupMaxSize", 1, INTEGER_MAX),
+    optional("parentId", NAME),
+    optional("childrenIds", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
+        .or_empty(),
+    flag("failParentOnFailure"),
+    flag("continueParentOnFailure"),
+    flag("ignoreDependencyOnFailure"),
+    flag("removeDependencyOnFailure"),
 ];
+
+/// A job of a flow: it may name as many others as there may be in one.
+pub const FLOW_JOB_FIELDS: &[FieldSpec] = &{
+    let mut fields = [QUEUE; JOB_FIELDS.len()];
+    let mut at = 0;
+    while at < JOB_FIELDS.len() {
+        fields[at] = JOB_FIELDS[at];
+        if let Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max } = fields[at].kind {
+            fields[at].kind = Kind::Texts { items_max: CHILDREN_MAX, chars_max };
+        }
+        at += 1;
+    }
+    fields
+};
+
+/// An entry of a flow.
+pub const FLOW_FIELDS: &[FieldSpec] =
+    &[required("id", NAME), QUEUE, required("input", Kind::FlowJob)];
+
+/// The required ones of [`FLOW_FIELDS`].
+pub const FLOW_REQUIRED: u64 = required_of(FLOW_FIELDS);
 
 /// How the wait between attempts grows, in the order of [`corq_shards::extras::Growth`].
 pub const GROWTHS: &[&str] = &["exponential", "fixed"];
@@ -271,6 +313,51 @@ pub const BACKOFF_FIELDS: &[FieldSpec] = &[
 /// The object `dedup`.
 pub const DEDUP_FIELDS: &[FieldSpec] =
     &[integer("ttl", 0, YEAR_MS), flag("extend"), flag("replace")];
+
+/// The object `jobOptions` of a schedule.
+pub const CRON_JOB_FIELDS: &[FieldSpec] = &[
+    integer("delay", 0, YEAR_MS).or(0),
+    integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
+    FieldSpec {
+        default: Preset::Integer(BACKOFF_DEFAULT_MS),
+        ..optional("backoff", Kind::Backoff)
+    },
+    integer("timeout", 0, DAY_MS),
+    integer("stallTimeout", 0, DAY_MS),
+    flag("removeOnComplete"),
+    flag("removeOnFail"),
+];
+
+/// The object `config` of `SetDlqConfig`. Null takes a bound away: see [`DLQ_CONFIG_NULLABLE`].
+pub const DLQ_CONFIG_FIELDS: &[FieldSpec] = &[
+    optional("autoRetry", Kind::Flag),
+    integer("autoRetryInterval", 0, YEAR_MS),
+    integer("maxAutoRetries", 0, AUTO_RETRIES_MAX),
+    integer("maxAge", 0, INTEGER_MAX),
+    integer("maxEntries", 1, RATE_MAX),
+];
+
+/// Those of [`DLQ_CONFIG_FIELDS`] that can be null.
+pub const DLQ_CONFIG_NULLABLE: [&str; 2] = ["maxAge", "maxEntries"];
+
+/// The object `config` of `SetStallConfig`.
+pub const STALL_CONFIG_FIELDS: &[FieldSpec] = &[
+    optional("enabled", Kind::Flag),
+    integer("stallInterval", 1, DAY_MS),
+    integer("maxStalls", 0, STALLS_MAX),
+    integer("gracePeriod", 0, DAY_MS),
+];
+
+/// The object `filter` of `Dlq` and `RetryDlq`.
+pub const DLQ_FILTER_FIELDS: &[FieldSpec] = &[
+    optional("reason", Kind::Choice(Cause::NAMES)),
+    integer("olderThan", 0, INTEGER_MAX),
+    integer("newerThan", 0, INTEGER_MAX),
+    flag("retriable"),
+    flag("expired"),
+    integer("limit", 0, INTEGER_MAX),
+    integer("offset", 0, INTEGER_MAX).or(0),
+];
 
 /// The object `repeat`.
 pub const REPEAT_FIELDS: &[FieldSpec] = &[
@@ -301,6 +388,14 @@ pub const JOB_REQUIRED: u64 = required_of(JOB_FIELDS);
 pub const BACKOFF_REQUIRED: u64 = required_of(BACKOFF_FIELDS);
 /// The required ones of [`DEDUP_FIELDS`].
 pub const DEDUP_REQUIRED: u64 = required_of(DEDUP_FIELDS);
+/// The required ones of [`CRON_JOB_FIELDS`].
+pub const CRON_JOB_REQUIRED: u64 = required_of(CRON_JOB_FIELDS);
+/// The required ones of [`DLQ_CONFIG_FIELDS`].
+pub const DLQ_CONFIG_REQUIRED: u64 = required_of(DLQ_CONFIG_FIELDS);
+/// The required ones of [`STALL_CONFIG_FIELDS`].
+pub const STALL_CONFIG_REQUIRED: u64 = required_of(STALL_CONFIG_FIELDS);
+/// The required ones of [`DLQ_FILTER_FIELDS`].
+pub const DLQ_FILTER_REQUIRED: u64 = required_of(DLQ_FILTER_FIELDS);
 /// The required ones of [`REPEAT_FIELDS`].
 pub const REPEAT_REQUIRED: u64 = required_of(REPEAT_FIELDS);
 
@@ -415,7 +510,7 @@ commands! {
     Cancel "Cancel" &[ID];
     Update "Update" &[ID, required("data", PAYLOAD)];
     ChangePriority "ChangePriority"
-        &[ID, integer("priority", -PRIORITY_MAX, PRIORITY_MAX).must()];
+        &[ID, integer("priority", -PRIORITY_MAX, PRIORITY_MAX).must(), optional("lifo", Kind::Flag)];
     Promote "Promote" &[ID];
     MoveToDelayed "MoveToDelayed" &[ID, integer("delay", 0, YEAR_MS).must()];
     Discard "Discard" &[ID];
@@ -427,6 +522,15 @@ commands! {
     ];
     MoveToWait "MoveToWait" &[ID, TOKEN];
     ChangeDelay "ChangeDelay" &[ID, integer("delay", 0, YEAR_MS).must(), TOKEN];
+    PushFlow "PUSHF" &[required("jobs", Kind::Flow)];
+    GetChildrenValues "GetChildrenValues" &[ID];
+    GetFailedChildrenValues "GetFailedChildrenValues" &[ID];
+    GetIgnoredChildrenFailures "GetIgnoredChildrenFailures" &[ID];
+    UpdateParent "UpdateParent"
+        &[required("childId", Kind::JobId), required("parentId", Kind::JobId)];
+    RemoveChildDependency "RemoveChildDependency" &[ID];
+    RemoveUnprocessedChildren "RemoveUnprocessedChildren" &[ID];
+    MoveToWaitingChildren "MoveToWaitingChildren" &[ID, TOKEN];
     ClearLogs "ClearLogs" &[ID, integer("keepLogs", 0, LINES_MAX).or(0)];
     RemoveJobDeduplicationKey "RemoveJobDeduplicationKey" &[ID];
     GetDeduplicationJobId "GetDeduplicationJobId" &[QUEUE, required("deduplicationId", NAME)];
@@ -444,10 +548,23 @@ commands! {
         integer("limit", 0, CLEAN_MAX).or(CLEAN_DEFAULT),
     ];
     ListQueues "ListQueues" &[];
-    Dlq "Dlq" &[QUEUE, integer("count", 0, LISTING_MAX).or(LISTING_DEFAULT)];
-    RetryDlq "RetryDlq"
-        &[QUEUE, optional("jobId", Kind::JobId), integer("count", 0, INTEGER_MAX)];
+    Dlq "Dlq" &[
+        QUEUE,
+        integer("count", 0, LISTING_MAX).or(LISTING_DEFAULT),
+        optional("filter", Kind::DlqFilter),
+    ];
+    RetryDlq "RetryDlq" &[
+        QUEUE,
+        optional("jobId", Kind::JobId),
+        integer("count", 0, INTEGER_MAX),
+        optional("filter", Kind::DlqFilter),
+    ];
     PurgeDlq "PurgeDlq" &[QUEUE];
+    GetDlqStats "GetDlqStats" &[QUEUE];
+    SetDlqConfig "SetDlqConfig" &[QUEUE, required("config", Kind::DlqConfig)];
+    GetDlqConfig "GetDlqConfig" &[QUEUE];
+    SetStallConfig "SetStallConfig" &[QUEUE, required("config", Kind::StallConfig)];
+    GetStallConfig "GetStallConfig" &[QUEUE];
     RetryCompleted "RetryCompleted" &[
         QUEUE,
         optional("id", Kind::JobId),
@@ -465,6 +582,13 @@ commands! {
         integer("maxLimit", 1, INTEGER_MAX),
         optional("timezone", NAME),
         optional("jobName", NAME),
+        optional("uniqueKey", NAME),
+        optional("dedup", Kind::Dedup),
+        flag("immediately"),
+        flag("skipIfNoWorker"),
+        optional("skipMissedOnRestart", Kind::Flag),
+        flag("preventOverlap"),
+        optional("jobOptions", Kind::CronJob),
     ];
     CronDelete "CronDelete" &[required("name", NAME)];
     CronGet "CronGet" &[required("name", NAME)];

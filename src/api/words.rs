@@ -78,11 +78,19 @@ impl Kind {
             Self::Flag => "a boolean",
             Self::Payload { .. } => "a value",
             Self::Backoff => "an integer or an object",
-            Self::Repeat | Self::Dedup | Self::GroupPull | Self::GroupRate => "an object",
+            Self::Repeat
+            | Self::Dedup
+            | Self::GroupPull
+            | Self::GroupRate
+            | Self::CronJob
+            | Self::DlqConfig
+            | Self::StallConfig
+            | Self::DlqFilter
+            | Self::FlowJob => "an object",
             Self::Results => "a list",
             Self::Flags => "a list of booleans",
             Self::Integers { .. } => "a list of integers",
-            Self::Jobs => "a list of objects",
+            Self::Jobs | Self::Flow => "a list of objects",
         }
     }
 
@@ -104,6 +112,7 @@ impl Kind {
             }
             Self::JobIds
             | Self::Jobs
+            | Self::Flow
             | Self::Tokens
             | Self::Results
             | Self::Flags
@@ -123,7 +132,12 @@ impl Kind {
             | Self::Repeat
             | Self::Dedup
             | Self::GroupPull
-            | Self::GroupRate => self.noun().to_owned(),
+            | Self::GroupRate
+            | Self::CronJob
+            | Self::DlqConfig
+            | Self::StallConfig
+            | Self::DlqFilter
+            | Self::FlowJob => self.noun().to_owned(),
         }
     }
 
@@ -140,7 +154,7 @@ impl Kind {
                 let most = size(super::limits::PAYLOAD_BYTES_MAX);
                 format!("a value of at most {most} and {DEPTH_MAX} levels, all text in UTF-8")
             }
-            Self::Jobs => "an object".to_owned(),
+            Self::Jobs | Self::Flow => "an object".to_owned(),
             Self::Flags => "a boolean".to_owned(),
             Self::Integers { min, max } => format!("an integer between {min} and {max}"),
             _ => "a string".to_owned(),

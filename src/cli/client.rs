@@ -1,19 +1,17 @@
-//! The command line's connection to a server: blocking, one socket of the standard library, frames in
-//! and out. Knows no command but `Auth`, and `Ping` to see whether a silent server lives.
+//! The command line's connection to a server: blocking, one wire, frames in and out. Knows no command but `Auth`, and `Ping` to see whether a silent server lives.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+
+use corq_io::dial::Wire;
 
 use super::failure::Failure;
 use super::request::Request;
-use super::target::Target;
+use super::target::{Target, tls_advice};
 use super::value::Value;
 use crate::api::spec::Op;
 use crate::protocol::frame::{self, Split};
 
-/// How long a server may take to accept a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it may be silent, with an answer due, before it is asked whether it lives; and then again
 /// before it is given up.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -25,7 +23,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// A connection on which the server knows its client.
 #[derive(Debug)]
 pub struct Client {
-    socket: TcpStream,
+    socket: Wire,
     address: String,
     received: Vec<u8>,
     /// Bytes of `received` that were handed out already.
@@ -70,8 +68,8 @@ impl Client {
     /// Connects, and shows the token if there is one.
     pub fn connect(target: &Target) -> Result<Self, Failure> {
         let address = target.address();
-        let socket = open(&target.host, target.port)
-            .map_err(|error| Failure::Failed(unreachable_line(&address, &error)))?;
+        let socket =
+            target.dial(&target.place(), SILENCE, |error| unreachable_line(&address, error))?;
         let mut client = Self { socket, address, received: Vec::new(), used: 0 };
         if let Some(token) = &target.token {
             let auth = Request::new(Op::Auth).with(|fields| fields.text("token", token));
@@ -123,7 +121,12 @@ impl Client {
                 }
                 Err(error) if is_timeout(error.kind()) => return Err(self.silent()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.lost(&error.to_string())),
+                Err(error) => {
+                    return Err(match tls_advice(&error) {
+                        Some(advice) => self.lost(&format!("{error}: {advice}")),
+                        None => self.lost(&error.to_string()),
+                    });
+                }
             }
         }
     }
@@ -184,23 +187,6 @@ fn is_timeout(kind: ErrorKind) -> bool {
 fn unreachable_line(address: &str, error: &std::io::Error) -> String {
     format!(
         "cannot reach a server at {address} ({error}): start one with 'corq serve', or say where it \
-         is with --host and --port (CORQ_HOST, CORQ_PORT)"
+         is with --host and --port, or --socket (CORQ_HOST, CORQ_PORT, CORQ_SOCKET)"
     )
-}
-
-/// Connects to the first address of `host` that answers.
-pub fn open(host: &str, port: u16) -> std::io::Result<TcpStream> {
-    let mut failure = ErrorKind::NotFound.into();
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(SILENCE))?;
-                socket.set_write_timeout(Some(SILENCE))?;
-                return Ok(socket);
-            }
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::input;
 use super::output::Table;
-use super::request::Request;
+use super::request::{Fields, Request};
 use super::show;
 use super::value::Value;
 use super::words::{self, milliseconds};
@@ -41,6 +41,80 @@ pub struct Add {
     /// IANA name of the time zone of the expression
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
+    #[command(flatten)]
+    rules: Rules,
+    #[command(flatten)]
+    jobs: JobOptions,
+}
+
+/// By which rules a schedule runs.
+#[derive(Args, Debug)]
+#[group(id = "Rules", multiple = true)]
+struct Rules {
+    /// Run at once as well, if there is no schedule of that name
+    #[arg(long)]
+    immediately: bool,
+    /// Pass a run over while the job of an earlier one is not done
+    #[arg(long)]
+    no_overlap: bool,
+    /// Pass a run over while nobody works on the queue
+    #[arg(long)]
+    skip_if_no_worker: bool,
+    /// Make up by one run for those that fell due while the server was down
+    #[arg(long)]
+    catch_up: bool,
+    /// Deduplication key of its jobs
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
+}
+
+/// What the jobs of a schedule are pushed with.
+#[derive(Args, Debug)]
+#[group(id = "JobOptions", multiple = true)]
+struct JobOptions {
+    /// Time from when a run is due until its job may be delivered
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    delay: Option<i64>,
+    /// Attempts before a job goes to the dead-letter queue
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    max_attempts: Option<i64>,
+    /// Base of the exponential wait between attempts
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    backoff: Option<i64>,
+    /// Longest time of one attempt
+    #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
+    timeout: Option<i64>,
+    /// Forget job and result on completion
+    #[arg(long)]
+    remove_on_complete: bool,
+    /// Forget it instead of moving it to the dead-letter queue
+    #[arg(long)]
+    remove_on_fail: bool,
+}
+
+impl Rules {
+    fn write(&self, fields: &mut Fields) {
+        fields.text_if("uniqueKey", self.unique_key.as_deref());
+        fields.flag_if("immediately", self.immediately);
+        fields.flag_if("skipIfNoWorker", self.skip_if_no_worker);
+        fields.bool_if("skipMissedOnRestart", self.catch_up.then_some(false));
+        fields.flag_if("preventOverlap", self.no_overlap);
+    }
+}
+
+impl JobOptions {
+    fn write(&self, fields: &mut Fields) {
+        let mut options = Fields::of_cron_job();
+        options.integer_if("delay", self.delay);
+        options.integer_if("maxAttempts", self.max_attempts);
+        options.integer_if("backoff", self.backoff);
+        options.integer_if("timeout", self.timeout);
+        options.flag_if("removeOnComplete", self.remove_on_complete);
+        options.flag_if("removeOnFail", self.remove_on_fail);
+        if !options.is_empty() {
+            fields.raw("jobOptions", &options.finish());
+        }
+    }
 }
 
 /// Commands on schedules.
@@ -72,6 +146,8 @@ pub fn run(context: &mut Context, cron: &Cron) -> Result<(), Failure> {
                 fields.text_if("jobName", add.job_name.as_deref());
                 fields.integer_if("maxLimit", add.max_limit);
                 fields.text_if("timezone", add.timezone.as_deref());
+                add.rules.write(fields);
+                add.jobs.write(fields);
             });
             context.ask(request, |out, reply| {
                 let next = show::time(reply.get("cron").get("nextRun"));

@@ -6,7 +6,8 @@ use super::context::Context;
 use super::failure::Failure;
 use super::input;
 use super::output::{Cell, Style, Table};
-use super::request::Request;
+use super::request::{Fields, Request};
+use super::rules::{self, DlqConfig};
 use super::show;
 use crate::api::spec::Op;
 
@@ -20,6 +21,9 @@ pub enum Dlq {
         /// So many at most
         #[arg(long, allow_negative_numbers = true, value_name = "N")]
         count: Option<i64>,
+        /// Only those that failed for this reason
+        #[arg(long, value_name = "REASON")]
+        reason: Option<String>,
     },
     /// Let them run again, with all their attempts
     Retry {
@@ -30,7 +34,17 @@ pub enum Dlq {
         /// Only so many, the oldest
         #[arg(long, allow_negative_numbers = true, value_name = "N", conflicts_with = "job")]
         count: Option<i64>,
+        /// Only those that failed for this reason
+        #[arg(long, value_name = "REASON", conflicts_with = "job")]
+        reason: Option<String>,
     },
+    /// Count them by reason
+    Stats {
+        /// Name of the queue
+        queue: String,
+    },
+    /// Say what becomes of them by themselves, and show it
+    Config(DlqConfig),
     /// Remove them all
     Purge {
         /// Name of the queue
@@ -44,22 +58,36 @@ pub enum Dlq {
 /// Carries one out.
 pub fn run(context: &mut Context, dlq: &Dlq) -> Result<(), Failure> {
     match dlq {
-        Dlq::List { queue, count } => {
-            let request =
-                Request::on_queue(Op::Dlq, queue).with(|fields| fields.integer_if("count", *count));
+        Dlq::List { queue, count, reason } => {
+            let request = Request::on_queue(Op::Dlq, queue).with(|fields| {
+                fields.integer_if("count", *count);
+                filter(fields, reason.as_deref());
+            });
             list(context, request)
         }
-        Dlq::Retry { queue, job, count } => {
+        Dlq::Retry { queue, job, count, reason } => {
             let request = Request::on_queue(Op::RetryDlq, queue).with(|fields| {
                 fields.text_if("jobId", job.as_deref());
                 fields.integer_if("count", *count);
+                filter(fields, reason.as_deref());
             });
             context.count(request, "retried")
         }
+        Dlq::Stats { queue } => rules::dlq_stats(context, queue),
+        Dlq::Config(config) => rules::dlq_config(context, config),
         Dlq::Purge { queue, yes } => {
             input::confirm(*yes, &format!("remove all failed jobs of queue {queue}"))?;
             context.count(Request::on_queue(Op::PurgeDlq, queue), "removed")
         }
+    }
+}
+
+/// Only jobs that failed for a reason.
+fn filter(fields: &mut Fields, reason: Option<&str>) {
+    if reason.is_some() {
+        let mut filter = Fields::of_dlq_filter();
+        filter.text_if("reason", reason);
+        fields.raw("filter", &filter.finish());
     }
 }
 

@@ -14,6 +14,7 @@ use super::failure::Failure;
 use super::output::{Cell, Output, Style, Table};
 use super::prometheus;
 use super::request::Request;
+use super::target::Target;
 use super::words;
 use crate::api::spec::Op;
 use crate::protocol::write::Writer;
@@ -30,6 +31,9 @@ const PING_SLOW: Duration = Duration::from_millis(20);
 const SKEW_MAX_MS: f64 = 1000.0;
 /// Fewer open files than this leave room for few connections.
 const FILES_FEW: u64 = 16_384;
+/// A certificate that lasts no longer should be renewed.
+const CERTIFICATE_DAYS_FEW: f64 = 14.0;
+const DAY_S: f64 = 86_400.0;
 /// Less room than this is soon filled.
 const FREE_FEW_BYTES: u64 = 2 << 30;
 
@@ -300,10 +304,27 @@ fn server_findings(context: &Context) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
+    findings.push(privacy(&context.target));
     if let Err(Failure::Failed(line)) = ask(&mut client, &address, &mut findings) {
         findings.push(Finding::wrong("server", address, line));
     }
     findings
+}
+
+/// Whether others on the way can read what is said.
+fn privacy(target: &Target) -> Finding {
+    let is_near = target.host == "localhost"
+        || target.host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+    match &target.socket {
+        Some(_) => Finding::good("wire", "a unix socket"),
+        None if target.tls => Finding::good("wire", "TLS"),
+        None if is_near => Finding::good("wire", "this machine's own"),
+        None => Finding::warning(
+            "wire",
+            "everybody on the way can read it",
+            "give the server a certificate (TLS_CERT_FILE, TLS_KEY_FILE) and use --tls",
+        ),
+    }
 }
 
 fn ask(client: &mut Client, address: &str, findings: &mut Vec<Finding>) -> Result<(), Failure> {
@@ -313,7 +334,27 @@ fn ask(client: &mut Client, address: &str, findings: &mut Vec<Finding>) -> Resul
     let metrics = fetch(client, Op::Prometheus)?;
     let text = metrics.value().get("data").get("metrics").text().unwrap_or_default();
     findings.extend(complaints(text));
+    findings.extend(certificate(text));
     Ok(())
+}
+
+/// How long the server's certificate lasts, if it has one.
+fn certificate(metrics: &str) -> Option<Finding> {
+    let expires_s = prometheus::number(metrics, "corq_tls_certificate_expires_timestamp_seconds")?;
+    let days = (expires_s - Output::now_ms() as f64 / 1000.0) / DAY_S;
+    let failures = prometheus::number(metrics, "corq_tls_reload_failures_total").unwrap_or(0.0);
+    let advice = "renew it, then send the server SIGHUP";
+    Some(if days < 0.0 {
+        let found = format!("has expired {} days ago", words::figure(-days));
+        Finding::wrong("certificate", found, advice)
+    } else if days < CERTIFICATE_DAYS_FEW {
+        Finding::warning("certificate", format!("expires in {} days", words::figure(days)), advice)
+    } else if failures > 0.0 {
+        let found = format!("could not be read again {failures:.0} times");
+        Finding::warning("certificate", found, "see the server's log, then send it SIGHUP")
+    } else {
+        Finding::good("certificate", format!("valid for {} days", words::figure(days)))
+    })
 }
 
 fn server(hello: &Reply, address: &str) -> Finding {
@@ -421,6 +462,18 @@ mod tests {
         assert_eq!(sync_finding(&[Duration::from_micros(120); 9]).verdict, Verdict::Good);
         assert_eq!(files(1024).verdict, Verdict::Warning);
         assert_eq!(files(1 << 20).verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn a_certificate_is_told_of_before_it_expires() {
+        let told = |days: f64| {
+            let expires_s = (Output::now_ms() as f64 / 1000.0 + days * DAY_S).round();
+            let family = "corq_tls_certificate_expires_timestamp_seconds";
+            certificate(&format!("{family} {expires_s}\n")).map(|finding| finding.verdict)
+        };
+        assert_eq!(certificate("corq_shards 1\n").map(|it| it.verdict), None);
+        let expected = [(-1.0, Verdict::Wrong), (3.0, Verdict::Warning), (90.0, Verdict::Good)];
+        assert!(expected.iter().all(|(days, verdict)| told(*days) == Some(*verdict)));
     }
 
     #[test]

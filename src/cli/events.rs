@@ -58,7 +58,7 @@ pub fn run(context: &mut Context, events: &Events) -> Result<(), Failure> {
 }
 
 fn open(context: &Context, events: &Events) -> Result<Stream, Failure> {
-    Stream::open(&context.target, events.http.http_port, events.queue.as_deref())
+    Stream::open(&context.target, &events.http, events.queue.as_deref())
 }
 
 /// Comes back once the server is there again. What happened meanwhile is not told again by it.

@@ -15,7 +15,7 @@ use crate::api::spec::Op;
 /// Lists and follows until the stream ends.
 pub fn jobs(context: &mut Context, jobs: &Jobs) -> Result<(), Failure> {
     // Subscribed before the listing, so that no change falls between the two.
-    let mut stream = Stream::open(&context.target, jobs.http.http_port, Some(&jobs.name.queue))?;
+    let mut stream = Stream::open(&context.target, &jobs.http, Some(&jobs.name.queue))?;
     let mut client = context.client()?;
     let reply = client.call(listing(jobs))?;
     context.show(&reply, |out, reply| {

@@ -27,6 +27,7 @@ mod push;
 mod queue;
 mod request;
 mod restore;
+mod rules;
 mod show;
 mod stats;
 mod stream;
@@ -324,7 +325,7 @@ mod tests {
             "corq --host other --port 7 queue --host h list --json --token t",
         ] {
             let Ok(Asked::Tool(tool)) = tool(words(line)) else { panic!("{line}") };
-            let Target { host, port, token, json } = tool.target;
+            let Target { host, port, token, json, .. } = tool.target;
             assert_eq!((host.as_str(), port, token.as_deref(), json), ("h", 7, Some("t"), true));
         }
     }

@@ -8,6 +8,7 @@ use super::follow;
 use super::input;
 use super::output::{Cell, Style, Table};
 use super::request::{Fields, Request};
+use super::rules::{self, Stalls};
 use super::show;
 use super::stream::HttpPort;
 use super::value::Value;
@@ -61,6 +62,8 @@ pub enum Queue {
     Pause(Name),
     /// Give out jobs again
     Resume(Name),
+    /// Say when its workers count as silent, and show it
+    Stalls(Stalls),
     /// Remove all waiting jobs
     Drain {
         #[command(flatten)]
@@ -86,7 +89,7 @@ pub enum Queue {
         #[arg(long, short)]
         yes: bool,
     },
-    /// Remove the queue with all its jobs, active ones too, its limits and its pause
+    /// Remove the queue with all its jobs, active ones too, its limits, rules and its pause
     Obliterate {
         #[command(flatten)]
         name: Name,
@@ -117,6 +120,7 @@ pub fn run(context: &mut Context, queue: &Queue) -> Result<(), Failure> {
         Queue::Resume(Name { queue }) => {
             context.tell(Request::on_queue(Op::Resume, queue), &format!("resumed {queue}"))
         }
+        Queue::Stalls(stalls) => rules::stalls(context, stalls),
         Queue::Drain { name: Name { queue }, yes } => {
             input::confirm(*yes, &format!("remove all waiting jobs of queue {queue}"))?;
             context.count(Request::on_queue(Op::Drain, queue), "removed")

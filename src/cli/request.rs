@@ -1,7 +1,10 @@
 //! Requests as the command line writes them. Names of commands and fields are those of the table in
 //! [`crate::api::spec`]; bounds are not looked at here, since the server refuses what is out of them.
 
-use crate::api::spec::{COMMANDS, FieldSpec, JOB_FIELDS, Op, REPEAT_FIELDS};
+use crate::api::spec::{
+    COMMANDS, CRON_JOB_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS, FieldSpec, JOB_FIELDS, Op,
+    REPEAT_FIELDS, STALL_CONFIG_FIELDS,
+};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::write::{OpenMap, Writer};
 
@@ -78,6 +81,31 @@ impl Fields {
         Self::begin(Vec::new(), REPEAT_FIELDS)
     }
 
+    /// The object `config` of `SetDlqConfig`.
+    pub fn of_dlq_config() -> Self {
+        Self::begin(Vec::new(), DLQ_CONFIG_FIELDS)
+    }
+
+    /// The object `config` of `SetStallConfig`.
+    pub fn of_stall_config() -> Self {
+        Self::begin(Vec::new(), STALL_CONFIG_FIELDS)
+    }
+
+    /// The object `jobOptions` of a schedule.
+    pub fn of_cron_job() -> Self {
+        Self::begin(Vec::new(), CRON_JOB_FIELDS)
+    }
+
+    /// The object `filter` of a dead-letter queue.
+    pub fn of_dlq_filter() -> Self {
+        Self::begin(Vec::new(), DLQ_FILTER_FIELDS)
+    }
+
+    /// Whether nothing has been written.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
     /// The map, closed.
     pub fn finish(self) -> Vec<u8> {
         let Self { mut out, map, entries, .. } = self;
@@ -131,6 +159,18 @@ impl Fields {
         if on {
             self.field(name, |writer| writer.bool(true));
         }
+    }
+
+    /// True or false, left out where it is not said.
+    pub fn bool_if(&mut self, name: &str, value: Option<bool>) {
+        if let Some(value) = value {
+            self.field(name, |writer| writer.bool(value));
+        }
+    }
+
+    /// Nothing, where that says something.
+    pub fn nil(&mut self, name: &str) {
+        self.field(name, |writer| writer.nil());
     }
 
     /// A list of texts.

@@ -1,17 +1,17 @@
-//! Server-sent events, read with a socket of the standard library: a GET whose answer goes on. Knows
+//! Server-sent events, read from a wire: a GET whose answer goes on. Knows
 //! the framing, not what an event says.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use corq_io::dial::{Place, Wire};
 
-use super::client;
 use super::failure::Failure;
 use super::input;
-use super::target::{self, Target};
+use super::target::Target;
 use super::value::Value;
 
 /// A server that has said nothing for so long is gone: it says something every 15 s.
@@ -35,12 +35,15 @@ pub struct HttpPort {
         help_heading = "Server"
     )]
     pub http_port: u16,
+    /// The server's socket for HTTP, instead of that
+    #[arg(long, env = "CORQ_HTTP_SOCKET", value_name = "PATH", help_heading = "Server")]
+    pub http_socket: Option<PathBuf>,
 }
 
 /// An open stream of events.
 #[derive(Debug)]
 pub struct Stream {
-    socket: TcpStream,
+    socket: Wire,
     address: String,
     /// Bytes as they came.
     raw: Vec<u8>,
@@ -62,13 +65,17 @@ enum Body {
 
 impl Stream {
     /// Subscribes, to all queues or to one, and waits until the subscription stands.
-    pub fn open(target: &Target, port: u16, queue: Option<&str>) -> Result<Self, Failure> {
-        let address = target::address(&target.host, port);
-        let socket = client::open(&target.host, port).map_err(|error| {
-            Failure::Failed(format!(
+    pub fn open(target: &Target, port: &HttpPort, queue: Option<&str>) -> Result<Self, Failure> {
+        let place = match &port.http_socket {
+            Some(path) => Place::Path(path.clone()),
+            None => Place::Port(target.host.clone(), port.http_port),
+        };
+        let address = place.to_string();
+        let socket = target.dial(&place, SILENCE, |error| {
+            format!(
                 "cannot reach the events of a server at {address} ({error}): say which port its \
-                 HTTP_PORT is with --http-port (CORQ_HTTP_PORT)"
-            ))
+                 HTTP_PORT is with --http-port (CORQ_HTTP_PORT), or which path with --http-socket"
+            )
         })?;
         let mut stream =
             Self { socket, address, raw: Vec::new(), body: Body::Plain, text: Vec::new() };
@@ -80,16 +87,16 @@ impl Stream {
 
     fn request(&mut self, target: &Target, queue: Option<&str>) -> Result<(), Failure> {
         let lost = |error: std::io::Error| Failure::failed("the events were lost", &error);
-        self.socket.set_read_timeout(Some(SILENCE)).map_err(lost)?;
         let path = match queue {
             Some(queue) => format!("/events/queues/{}", escaped(queue)),
             None => "/events".to_owned(),
         };
         let token = target.token.as_ref();
         let token = token.map(|it| format!("Authorization: Bearer {it}\r\n")).unwrap_or_default();
+        // A path is no host.
+        let host = if self.address.contains('/') { "localhost" } else { &*self.address };
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/event-stream\r\n{token}\r\n",
-            self.address
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n{token}\r\n",
         );
         self.socket.write_all(request.as_bytes()).map_err(lost)?;
         loop {
@@ -126,7 +133,7 @@ impl Stream {
     /// What the server said instead of events.
     fn refusal(&mut self, status: u16) -> Failure {
         // The body may come behind the head; a second without it has to do.
-        let patience = self.socket.set_read_timeout(Some(Duration::from_secs(1)));
+        let patience = self.socket.set_silence(Duration::from_secs(1));
         while patience.is_ok() && !self.text.ends_with(b"}") && self.text.len() < HEAD_BYTES_MAX {
             self.unpack();
             if self.text.ends_with(b"}") || !self.read().unwrap_or(false) {

@@ -1,13 +1,25 @@
-//! Where the server is and how its answers are shown: `--host`, `--port`, `--token` and `--json`, which
-//! every command takes, before its name or behind it.
+//! Where the server is, how it is spoken to and how its answers are shown: `--host`, `--port`, `--socket`,
+//! `--tls` and its files, `--token` and `--json`, which every command takes, before its name or behind it.
 
+use clap::builder::FalseyValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use corq_io::dial::{Place, Wire};
+use corq_io::tls::{ClientFiles, client_config};
 use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::failure::Failure;
 
 const HOST: &str = "server-host";
 const PORT: &str = "server-port";
 const TOKEN: &str = "server-token";
+const SOCKET: &str = "server-socket";
+const TLS: &str = "server-tls";
+const TLS_CA: &str = "server-tls-ca";
+const TLS_CERT: &str = "server-tls-cert";
+const TLS_KEY: &str = "server-tls-key";
 const JSON: &str = "json";
 
 /// Commands that speak to no server, or are one.
@@ -15,13 +27,26 @@ const WITHOUT_SERVER: &[&str] = &["serve", "completions", "man"];
 /// Commands that speak to no server either, and have answers of their own.
 const ON_FILES: &[&str] = &["log", "restore"];
 
+/// How long a server may take to accept a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// The server that a command is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Target {
     /// Its name or address.
     pub host: String,
     /// Its port for frames.
     pub port: u16,
+    /// Its socket for frames, which is taken instead of the port.
+    pub socket: Option<PathBuf>,
+    /// Whether its ports speak TLS.
+    pub tls: bool,
+    /// Whom to believe there, and what to show.
+    pub tls_ca: Option<PathBuf>,
+    /// The certificate of the client.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
     /// One of its tokens.
     pub token: Option<String>,
     /// Whether the raw answer is wanted.
@@ -29,14 +54,56 @@ pub struct Target {
 }
 
 impl Target {
+    /// Where frames are spoken.
+    pub fn place(&self) -> Place {
+        match &self.socket {
+            Some(path) => Place::Path(path.clone()),
+            None => Place::Port(self.host.clone(), self.port),
+        }
+    }
+
     /// As people write it.
     pub fn address(&self) -> String {
-        address(&self.host, self.port)
+        self.place().to_string()
+    }
+
+    /// Connects to a place of the server. What is wrong with files is an error of its own; `lost` says what it
+    /// means that the place cannot be reached.
+    pub fn dial(
+        &self,
+        place: &Place,
+        silence: Duration,
+        lost: impl FnOnce(&std::io::Error) -> String,
+    ) -> Result<Wire, Failure> {
+        let secure = self.tls && matches!(place, Place::Port(..));
+        let config = secure.then(|| self.client_config()).transpose()?;
+        Wire::open(place, config.as_ref(), CONNECT_PATIENCE, silence).map_err(|error| {
+            let advice = tls_advice(&error).filter(|_| secure);
+            let advice = advice.map(|advice| format!("{place}: {error}: {advice}"));
+            Failure::Failed(advice.unwrap_or_else(|| lost(&error)))
+        })
+    }
+
+    fn client_config(&self) -> Result<std::sync::Arc<corq_io::dial::ClientConfig>, Failure> {
+        let identity = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(Failure::Usage("--tls-cert wants its key: --tls-key".to_owned()));
+            }
+            (None, Some(_)) => {
+                return Err(Failure::Usage(
+                    "--tls-key wants its certificate: --tls-cert".to_owned(),
+                ));
+            }
+        };
+        let files = ClientFiles { authorities: self.tls_ca.clone(), identity };
+        client_config(&files).map_err(Failure::Failed)
     }
 
     /// What was said before the command or behind it; the latter counts where both were.
     pub fn of(matches: &ArgMatches) -> Self {
-        let mut target = Self { host: String::new(), port: 0, token: None, json: false };
+        let mut target = Self::default();
         target.take(matches, |_| true);
         let mut level = matches;
         while let Some((name, below)) = level.subcommand() {
@@ -65,22 +132,65 @@ impl Target {
             let token: Option<&String> = matches.get_one(TOKEN);
             self.token = token.filter(|token| !token.is_empty()).cloned();
         }
+        let path = |place: &mut Option<PathBuf>, name: &str| {
+            if given(name) {
+                *place = matches.get_one(name).cloned();
+            }
+        };
+        path(&mut self.socket, SOCKET);
+        path(&mut self.tls_ca, TLS_CA);
+        path(&mut self.tls_cert, TLS_CERT);
+        path(&mut self.tls_key, TLS_KEY);
+        // Nobody names those files for a server without.
+        let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
+        self.tls |= matches.get_flag(TLS) || files.iter().any(|file| file.is_some());
         self.json |= matches.get_flag(JSON);
     }
 }
 
-/// Host and port as people write them.
-pub fn address(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+/// What to do about an error of TLS, if that is what it is.
+pub fn tls_advice(error: &std::io::Error) -> Option<&'static str> {
+    let text = error.get_ref()?.to_string();
+    Some(if text.contains("CaUsedAsEndEntity") {
+        "its certificate says that it is an authority: give the server one that does not"
+    } else if text.contains("UnknownIssuer") || text.contains("BadSignature") {
+        "name the file with its authority by --tls-ca (CORQ_TLS_CA)"
+    } else if text.contains("not valid for name") || text.contains("NotValidForName") {
+        "its certificate is for other names: see --host"
+    } else if text.contains("xpired") {
+        "its certificate has expired"
+    } else if text.contains("CertificateRequired") || text.contains("certificate required") {
+        "it wants a certificate of this client: --tls-cert and --tls-key"
+    } else if text.contains("corrupt message") || text.contains("InvalidContentType") {
+        "it does not speak TLS there: leave --tls out"
+    } else {
+        return None;
+    })
 }
 
-fn arguments() -> [Arg; 4] {
+fn arguments() -> [Arg; 9] {
     let option = |name: &'static str, long: &'static str, value: &'static str| {
         Arg::new(name).long(long).value_name(value).help_heading("Server")
     };
     [
         option(HOST, "host", "HOST").help("Name or address of the server"),
         option(PORT, "port", "PORT").value_parser(value_parser!(u16)).help("Its TCP_PORT"),
+        option(SOCKET, "socket", "PATH")
+            .value_parser(value_parser!(PathBuf))
+            .help("Its TCP_SOCKET_PATH, instead of host and port"),
+        option(TLS, "tls", "TLS")
+            .action(ArgAction::SetTrue)
+            .value_parser(FalseyValueParser::new())
+            .help("Speak TLS with it; the options below say so, too"),
+        option(TLS_CA, "tls-ca", "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Authorities to believe, as PEM, instead of those of the system"),
+        option(TLS_CERT, "tls-cert", "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Certificate to show, as PEM, to a server that asks for one"),
+        option(TLS_KEY, "tls-key", "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Its key, as PEM"),
         option(TOKEN, "token", "TOKEN").help("One of its AUTH_TOKENS"),
         option(JSON, "json", "JSON")
             .action(ArgAction::SetTrue)
@@ -90,10 +200,15 @@ fn arguments() -> [Arg; 4] {
 
 /// Gives the options to the program, with their environment variables, and to every command.
 pub fn add_to(program: Command) -> Command {
-    let [host, port, token, json] = arguments();
+    let [host, port, socket, tls, ca, certificate, key, token, json] = arguments();
     let program = program.args([
         host.env("CORQ_HOST").default_value("127.0.0.1"),
         port.env("CORQ_PORT").default_value("6789"),
+        socket.env("CORQ_SOCKET"),
+        tls.env("CORQ_TLS"),
+        ca.env("CORQ_TLS_CA"),
+        certificate.env("CORQ_TLS_CERT"),
+        key.env("CORQ_TLS_KEY"),
         token.env("CORQ_TOKEN").hide_env_values(true),
         json,
     ]);
@@ -125,14 +240,22 @@ fn add_below(command: Command) -> Command {
     })
 }
 
+/// The options that take a value.
+const WITH_VALUE: &[&str] =
+    &["--host", "--port", "--socket", "--tls-ca", "--tls-cert", "--tls-key", "--token"];
+
+fn is_given(word: &str, option: &str) -> bool {
+    word.strip_prefix(option).is_some_and(|rest| rest.starts_with('='))
+}
+
 /// Where the first word stands that is neither one of these options nor the value of one.
 pub fn first_word(words: &[OsString]) -> usize {
     let mut at = 0;
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
         at += match word {
-            "--json" => 1,
-            "--host" | "--port" | "--token" => 2,
-            _ if ["--host=", "--port=", "--token="].iter().any(|it| word.starts_with(it)) => 1,
+            "--json" | "--tls" => 1,
+            _ if WITH_VALUE.contains(&word) => 2,
+            _ if WITH_VALUE.iter().any(|it| is_given(word, it)) => 1,
             _ => break,
         };
     }
@@ -151,14 +274,18 @@ mod tests {
         };
         assert_eq!(at("stats"), 0);
         assert_eq!(at("--json --host push --port=3 queue list"), 4);
+        assert_eq!(at("--tls --tls-ca a --socket=b --tls-cert-file c"), 4);
         assert_eq!(at("--memory"), 0);
         assert_eq!(at("--host"), 1);
         assert_eq!(at(""), 0);
     }
 
     #[test]
-    fn addresses_of_six_bytes_groups_are_bracketed() {
-        assert_eq!(address("::1", 6789), "[::1]:6789");
-        assert_eq!(address("localhost", 1), "localhost:1");
+    fn addresses_are_written_as_people_do() {
+        let at = |host: &str, port| Target { host: host.into(), port, ..Target::default() };
+        assert_eq!(at("::1", 6789).address(), "[::1]:6789");
+        assert_eq!(at("localhost", 1).address(), "localhost:1");
+        let path = Target { socket: Some("/run/corq".into()), ..at("localhost", 1) };
+        assert_eq!(path.address(), "/run/corq");
     }
 }

@@ -6,12 +6,14 @@
 
 use corq_shards::changed::Level;
 use corq_shards::command::{GroupLimit, NewJob};
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::group::GroupRate;
+use corq_shards::kin::{CHILD_BYTES, NewKin, Policy};
 
 use crate::api::UNKNOWN_COMMAND;
-use crate::api::limits::{GROUP_PRIORITY_MAX, OPTIONS_BYTES_MAX, PRIORITY_MAX};
+use crate::api::limits::{FAMILY_BYTES_MAX, GROUP_PRIORITY_MAX, OPTIONS_BYTES_MAX, PRIORITY_MAX};
 use crate::api::request::{
     Ack, AddWebhook, Answer, Batch, Body, Cadence, Cron, Fail, GroupAsk, Pull, Refused,
     RegisterWorker, Request, StateFilter,
@@ -161,6 +163,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             Body::Pull(take_pull(f, &mut aside, queue, 1))
         }
         Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: aside.jobs },
+        Op::PushFlow => Body::PushFlow(aside.flow),
         Op::PullBatch => {
             let (queue, count) = (f.text("queue"), f.integer("count"));
             Body::PullBatch(take_pull(f, &mut aside, queue, count as u32))
@@ -227,7 +230,8 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::Cancel => Body::Cancel(f.job("id")),
         Op::Update => Body::Update { job: f.job("id"), data: f.raw("data") },
         Op::ChangePriority => {
-            Body::ChangePriority { job: f.job("id"), priority: f.integer("priority") as i32 }
+            let (job, priority) = (f.job("id"), f.integer("priority") as i32);
+            Body::ChangePriority { job, priority, lifo: f.flag_or_none("lifo") }
         }
         Op::Promote => Body::Promote(f.job("id")),
         Op::MoveToDelayed => {
@@ -250,6 +254,17 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             Body::ChangeDelay { job, delay_ms, token: f.token("token") }
         }
         Op::ClearLogs => Body::ClearLogs { job: f.job("id"), keep: f.integer("keepLogs") as u32 },
+        Op::GetChildrenValues => Body::GetChildrenValues(f.job("id")),
+        Op::GetFailedChildrenValues => Body::GetFailedChildrenValues(f.job("id")),
+        Op::GetIgnoredChildrenFailures => Body::GetIgnoredChildrenFailures(f.job("id")),
+        Op::RemoveChildDependency => Body::RemoveChildDependency(f.job("id")),
+        Op::RemoveUnprocessedChildren => Body::RemoveUnprocessedChildren(f.job("id")),
+        Op::MoveToWaitingChildren => {
+            Body::MoveToWaitingChildren { job: f.job("id"), token: f.token("token") }
+        }
+        Op::UpdateParent => {
+            Body::UpdateParent { child: f.job("childId"), parent: f.job("parentId") }
+        }
         Op::RemoveJobDeduplicationKey => Body::RemoveJobDeduplicationKey(f.job("id")),
         Op::GetDeduplicationJobId => {
             Body::GetDeduplicationJobId { queue: f.text("queue"), key: f.text("deduplicationId") }
@@ -272,20 +287,35 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
             limit: f.integer("limit") as u32,
         },
         Op::ListQueues => Body::ListQueues,
-        Op::Dlq => Body::Dlq { queue: f.text("queue"), count: f.integer("count") as u32 },
-        Op::RetryDlq => Body::RetryDlq {
-            queue: f.text("queue"),
-            job: f.job_or_none("jobId"),
-            count: f.integer_or_none("count"),
-        },
+        Op::Dlq => {
+            let (queue, count) = (f.text("queue"), f.integer("count") as u32);
+            let named = aside.rare.filter(|rare| rare.filter_is_named);
+            let filter = named.map(|rare| rare.filter.unwrap_or_default());
+            Body::Dlq { queue, count, filter }
+        }
+        Op::RetryDlq => {
+            let (queue, job) = (f.text("queue"), f.job_or_none("jobId"));
+            let filter = aside.rare.and_then(|rare| rare.filter);
+            if job.is_some() && filter.is_some() {
+                return Err("jobId and filter must not both be given".into());
+            }
+            Body::RetryDlq { queue, job, count: f.integer_or_none("count"), filter }
+        }
         Op::PurgeDlq => Body::PurgeDlq(f.text("queue")),
+        Op::GetDlqStats => Body::GetDlqStats(f.text("queue")),
+        Op::GetDlqConfig => Body::GetDlqConfig(f.text("queue")),
+        Op::GetStallConfig => Body::GetStallConfig(f.text("queue")),
+        Op::SetDlqConfig | Op::SetStallConfig => {
+            let patch = aside.rare.and_then(|rare| rare.patch);
+            Body::SetRule { queue: f.text("queue"), patch: patch.ok_or("config is required")? }
+        }
         Op::RetryCompleted => {
             let (queue, job) = (f.text("queue"), f.job_or_none("id"));
             let (count, until_ms) = (f.integer_or_none("count"), f.integer_or_none("timestamp"));
             Body::RetryCompleted { queue, job, count, until_ms }
         }
         Op::RemoveDlqJob => Body::RemoveDlqJob { queue: f.text("queue"), job: f.job("jobId") },
-        Op::Cron => Body::Cron(take_cron(f)?),
+        Op::Cron => Body::Cron(take_cron(f, &mut aside)?),
         Op::CronDelete => Body::CronDelete(f.text("name")),
         Op::CronGet => Body::CronGet(f.text("name")),
         Op::CronList => Body::CronList,
@@ -426,6 +456,7 @@ pub(super) fn take_job<'a>(
         unmet: Unmet::default(),
         repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
         extras: None,
+        kin: None,
     };
     let job = take_extras(f, aside, backoff, job)?;
     if let Some(own) = job.custom_id
@@ -436,7 +467,7 @@ pub(super) fn take_job<'a>(
     let texts = [job.name, job.unique_key, job.custom_id, job.group_id];
     let options_bytes = texts.iter().map(|text| text.map_or(0, str::len)).sum::<usize>()
         + job.tags.len()
-        + job.depends_on.len();
+        + dependencies_bytes(&job);
     if options_bytes > OPTIONS_BYTES_MAX {
         return Err(
             format!("job options must be at most {OPTIONS_BYTES_MAX} bytes together").into()
@@ -455,6 +486,44 @@ fn check_priority(priority: i32, grouped: bool) -> Result<(), Complaint> {
     }
     let of = if grouped { " in a group" } else { "" };
     Err(format!("priority must be between {least} and {most}{of}").into())
+}
+
+/// Bytes of the list of dependencies, where it is not that of the children.
+fn dependencies_bytes(job: &NewJob<'_>) -> usize {
+    let children = job.kin.as_deref().map_or(&[][..], |kin| kin.children);
+    if job.depends_on == children { 0 } else { job.depends_on.len() }
+}
+
+/// Takes what a job says of its parent and its children.
+fn take_kin<'a>(
+    f: &mut Fields<'a>,
+    job: &NewJob<'a>,
+) -> Result<Option<Box<NewKin<'a>>>, Complaint> {
+    if f.rest_is_absent() {
+        return Ok(None);
+    }
+    let (parent, children) = (f.text_or_none("parentId"), f.raw("childrenIds"));
+    let policies = [
+        ("failParentOnFailure", Policy::Fail),
+        ("continueParentOnFailure", Policy::Continue),
+        ("ignoreDependencyOnFailure", Policy::Ignore),
+        ("removeDependencyOnFailure", Policy::Remove),
+    ];
+    let mut policy = None;
+    for (name, given) in policies {
+        if f.flag(name) {
+            policy = policy.or(Some(given));
+        }
+    }
+    if parent.is_none() && children.is_empty() && policy.is_none() {
+        return Ok(None);
+    }
+    let family_bytes = 2 * children.len() + CHILD_BYTES * Texts::new(children).len() / 2;
+    if family_bytes > 0 && job.data.len() + family_bytes > FAMILY_BYTES_MAX {
+        let most = FAMILY_BYTES_MAX.saturating_sub(family_bytes);
+        return Err(format!("data must be at most {most} bytes beside so many childrenIds").into());
+    }
+    Ok(Some(Box::new(NewKin { parent, policy, children, ..NewKin::default() })))
 }
 
 /// Takes the rules that few jobs have.
@@ -508,6 +577,7 @@ fn take_all_extras<'a>(
     if extras != Extras::default() {
         job.extras = Some(Box::new(extras));
     }
+    job.kin = take_kin(f, &job)?;
     Ok(job)
 }
 
@@ -551,7 +621,7 @@ fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {
     Ok(Batch::new(ids, tokens, results).with(flags, integers))
 }
 
-fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
+fn take_cron<'a>(f: &mut Fields<'a>, aside: &mut Aside<'a>) -> Result<Cron<'a>, Complaint> {
     let (name, queue, data) = (f.text("name"), f.text("queue"), f.raw("data"));
     let every = match (f.text_or_none("schedule"), f.integer_or_none("repeatEvery")) {
         (Some(expression), None) => Cadence::Expression(expression),
@@ -563,6 +633,25 @@ fn take_cron<'a>(f: &mut Fields<'a>) -> Result<Cron<'a>, Complaint> {
     };
     let (priority, runs_max) = (f.integer("priority") as i32, f.integer_or_none("maxLimit"));
     let (timezone, job_name) = (f.text_or_none("timezone"), f.text_or_none("jobName"));
-    let job = job_name.map(|name| Box::new(NewJob { name: Some(name), ..NewJob::default() }));
-    Ok(Cron { name, queue, data, every, priority, runs_max, timezone, job })
+    let unique_key = f.text_or_none("uniqueKey");
+    let dedup = if f.aside("dedup") { aside.dedup.take() } else { None };
+    let dedup = dedup.filter(|dedup| *dedup != Dedup::default());
+    let rules = CronRules {
+        immediately: f.flag("immediately"),
+        skip_if_no_worker: f.flag("skipIfNoWorker"),
+        catch_up: f.flag_or_none("skipMissedOnRestart") == Some(false),
+        prevent_overlap: f.flag("preventOverlap"),
+    };
+    let job = aside.rare.as_deref_mut().and_then(|rare| rare.job.take());
+    // Without a key there is nothing that the other fields could be about.
+    let dedup = dedup.filter(|_| unique_key.is_some() || rules.prevent_overlap);
+    let plain = job_name.is_none() && unique_key.is_none() && dedup.is_none();
+    let job = (job.is_some() || !plain).then(|| {
+        let mut job = NewJob { name: job_name, unique_key, ..job.unwrap_or_default() };
+        if dedup.is_some() {
+            job.extras.get_or_insert_default().dedup = dedup;
+        }
+        Box::new(job)
+    });
+    Ok(Cron { name, queue, data, every, priority, runs_max, timezone, job, rules })
 }

@@ -7,14 +7,17 @@ use corq_shards::command::{GroupPull, NewJob, Repeat, Stack, Token};
 use corq_shards::extras::{Dedup, Growth};
 use corq_shards::group::GroupRate;
 
+use crate::api::flow::FlowJob;
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::msgpack::{Malformed, Number, Reader};
 use super::objects::{
-    read_backoff, read_dedup, read_group_pull, read_group_rate, read_jobs, read_repeat,
+    read_backoff, read_dedup, read_flow, read_flow_job, read_group_pull, read_group_rate,
+    read_jobs, read_repeat,
 };
+use super::settings::{Rare, read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
 
 /// The text for a client. Only made when something is wrong.
 pub(super) type Complaint = Box<str>;
@@ -44,6 +47,8 @@ pub(super) enum Value<'a> {
 #[derive(Default)]
 pub(super) struct Aside<'a> {
     pub(super) jobs: Vec<NewJob<'a>>,
+    pub(super) flow: Vec<FlowJob<'a>>,
+    pub(super) flow_job: Option<NewJob<'a>>,
     pub(super) ids: Vec<JobRef<'a>>,
     pub(super) tokens: Vec<Option<Token>>,
     pub(super) results: Vec<&'a [u8]>,
@@ -56,6 +61,8 @@ pub(super) struct Aside<'a> {
     pub(super) flags: Vec<bool>,
     pub(super) integers: Vec<i64>,
     pub(super) stack: Stack<'a>,
+    /// What few commands bring.
+    pub(super) rare: Option<Box<Rare<'a>>>,
 }
 
 /// Fields of a table for which there is always room. Those behind are rare, and get theirs with the first.
@@ -131,10 +138,13 @@ impl<'a> Fields<'a> {
             reader.skip()?;
             return Ok(());
         };
+        let spec = &self.specs[index];
         if reader.absent()? {
+            if matches!(spec.kind, Kind::DlqFilter) {
+                aside.rare.get_or_insert_default().filter_is_named = true;
+            }
             return Ok(());
         }
-        let spec = &self.specs[index];
         if self.present & (1 << index) != 0 {
             return Err(spec.repeated());
         }
@@ -353,6 +363,10 @@ fn read_value<'a>(
         Kind::Backoff => read_backoff(spec, reader, aside),
         Kind::Repeat => read_repeat(spec, reader, aside),
         Kind::Dedup => read_dedup(spec, reader, aside),
+        Kind::CronJob => read_cron_job(spec, reader, aside),
+        Kind::DlqConfig => read_dlq_config(spec, reader, aside),
+        Kind::StallConfig => read_stall_config(spec, reader, aside),
+        Kind::DlqFilter => read_dlq_filter(spec, reader, aside),
         Kind::Flags => {
             let count = batch(spec, reader)?;
             aside.flags = Vec::with_capacity(count);
@@ -378,6 +392,8 @@ fn read_value<'a>(
         Kind::GroupPull => read_group_pull(spec, reader, aside),
         Kind::GroupRate => read_group_rate(spec, reader, aside),
         Kind::Jobs => read_jobs(spec, reader, aside),
+        Kind::Flow => read_flow(spec, reader, aside),
+        Kind::FlowJob => read_flow_job(spec, reader, aside),
         Kind::JobIds => {
             let count = batch(spec, reader)?;
             aside.ids = Vec::with_capacity(count);

@@ -7,10 +7,11 @@ use corq_shards::command::{GroupPull, Only, Repeat};
 use corq_shards::extras::{Dedup, Growth};
 use corq_shards::group::GroupRate;
 
+use crate::api::flow::FlowJob;
 use crate::api::spec::{
-    BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FieldSpec, GROUP_PULL_FIELDS,
-    GROUP_PULL_REQUIRED, GROUP_RATE_FIELDS, GROUP_RATE_REQUIRED, JOB_FIELDS, JOB_REQUIRED, Kind,
-    REPEAT_FIELDS, REPEAT_REQUIRED,
+    BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FLOW_FIELDS, FLOW_JOB_FIELDS,
+    FLOW_REQUIRED, FieldSpec, GROUP_PULL_FIELDS, GROUP_PULL_REQUIRED, GROUP_RATE_FIELDS,
+    GROUP_RATE_REQUIRED, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
 };
 
 use super::decode::take_job;
@@ -19,7 +20,7 @@ use super::msgpack::Reader;
 
 /// Reads an object within a field into `fields`; `false` if another type stands here.
 #[inline]
-fn object<'a>(
+pub(super) fn object<'a>(
     fields: &mut Fields<'a>,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -35,7 +36,7 @@ fn object<'a>(
 
 /// Puts the name of the field that holds an object in front of what is wrong inside it.
 #[cold]
-fn inside(path: &str, complaint: &str) -> Complaint {
+pub(super) fn inside(path: &str, complaint: &str) -> Complaint {
     if complaint.starts_with("Invalid frame") {
         return complaint.into();
     }
@@ -160,5 +161,43 @@ pub(super) fn read_jobs<'a>(
         }
     }
     aside.jobs = jobs;
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_flow_job<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(FLOW_JOB_FIELDS, JOB_REQUIRED);
+    let job = match object(&mut fields, reader, aside) {
+        Ok(true) => take_job(&mut fields, aside, true),
+        Ok(false) => return Err(spec.wrong_type()),
+        Err(complaint) => Err(complaint),
+    };
+    aside.flow_job = Some(job.map_err(|complaint| inside("input.", &complaint))?);
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_flow<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let count = batch(spec, reader)?;
+    let mut jobs = Vec::with_capacity(count);
+    let mut fields = Fields::new(FLOW_FIELDS, FLOW_REQUIRED);
+    for index in 0..count {
+        fields.reset();
+        match object(&mut fields, reader, aside) {
+            Ok(true) => {}
+            Ok(false) => return Err(spec.wrong_item(index)),
+            Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
+        }
+        let (id, queue) = (fields.text("id"), fields.text("queue"));
+        let job = aside.flow_job.take().unwrap_or_default();
+        jobs.push(FlowJob { id, queue, job });
+    }
+    aside.flow = jobs;
     Ok(Value::Aside)
 }

@@ -74,7 +74,12 @@ impl Core {
             }
             _ => Census::default(),
         };
-        let batch = self.post.tell(usize::from(step.shard));
+        let dest = usize::from(step.shard);
+        // Whether it is ready tells nothing of any job, and must be told when nothing can be recorded.
+        let batch = match question {
+            Question::Ready => self.post.ask(dest),
+            _ => self.post.tell(dest),
+        };
         let start = batch.bytes.len();
         let mut count = 0;
         match question {
@@ -132,11 +137,12 @@ impl Core {
         let Some(Task::All(all)) = self.tasks.end(step) else { return };
         let now_ms = self.now_ms;
         let uptime_ms = self.now_ms - self.started_at_ms;
+        let tls = self.keeper.as_ref().map(|keeper| keeper.standing());
         let shards = self.slots.shards();
         let log_id = self.engine.book.0.id();
         let req_id = all.req_id.as_deref();
         if all.figures.are_there() {
-            let of_server = OfServer { census: &all.census, uptime_ms, shards };
+            let of_server = OfServer { census: &all.census, uptime_ms, shards, tls };
             self.respond(conns, all.origin, |_, pen| {
                 framed(pen, req_id, |pen| all.figures.write(pen.out, all.question, &of_server));
             });
@@ -159,7 +165,7 @@ impl Core {
                         writer.str("data");
                         writer.map(1);
                         writer.str("metrics");
-                        writer.str(&all.metrics.text(shards, resident_bytes(), uptime_ms));
+                        writer.str(&all.metrics.text(shards, resident_bytes(), uptime_ms, tls));
                     }
                     Question::Crons => {
                         writer.str("crons");

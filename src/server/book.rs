@@ -1,24 +1,166 @@
-//! The shard's log as the engine's journal.
-//!
-//! On a full disk room is given in this order: what comes must leave all that is reserved; what ends
-//! jobs must leave one segment, in which the oldest one's live records can be written again; what is
-//! brought by time asks for nothing, and waits in memory for its room if there is none at all.
+//! The shard's log as the engine's journal, which takes only what it has room for: see [`super::room`].
 
+use super::reclaim::SLICE_BYTES;
+use super::room::Room;
 use corq_io::log::{Disk, Log};
 use corq_io::store::Store;
+use corq_shards::Shard;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
+use corq_shards::upkeep::Upkeep;
 
 /// A log without this much room for what comes, and none to be had, is full.
 const ROOM_BYTES: u64 = 1 << 20;
+/// By how much the needs may rise, and the room fall, with each byte that is appended: a job of 60 bytes
+/// may come to take ten times as much ([`corq_shards::upkeep`]).
+const NEEDS_PER_BYTE: u64 = 16;
 
-/// See the module.
-pub struct Book<D = Store>(pub Log<D>);
+/// The log, and what its lack of room has come to.
+pub struct Book<D = Store>(pub Log<D>, pub Lack);
+
+/// See [`Book`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lack {
+    /// Everybody waits for room to be brought back.
+    pub strained: bool,
+    /// What was written has not been paid for with reclaiming as much as it must be.
+    pub behind: bool,
+    /// The most that was asked for in vain since something came last.
+    pub wanted_bytes: u64,
+    /// What a walk through the whole log has left over: no other one brings it back.
+    pub residue_bytes: u64,
+    /// Reclaiming has ended: see its reason in the log.
+    pub stopped: bool,
+    /// There was no room to write the oldest segment again, which has been said. Nobody waits for that.
+    pub stuck: bool,
+    /// Up to this address of the head, there is room for whatever is not larger than `ample_bytes`.
+    ample_until: u64,
+    ample_bytes: u64,
+}
 
 impl<D: Disk> Book<D> {
+    /// A log that lacks nothing yet.
+    pub fn new(log: Log<D>) -> Self {
+        Self(log, Lack::default())
+    }
+
+    /// The log in numbers.
+    pub fn room(&self) -> Room {
+        let log = &self.0;
+        Room {
+            segment: log.segment_bytes(),
+            free: log.room_bytes(),
+            filled: log.filled_bytes(),
+            loose: log.loose_bytes(),
+            block: log.block_overhead_bytes(),
+            slice: SLICE_BYTES,
+        }
+    }
+
+    /// Once per turn: what room there must be from now on, and how far nobody need ask for it.
+    pub fn note_needs(&mut self, upkeep: &Upkeep) {
+        let room = self.room();
+        let reserve = room.for_more(0, upkeep);
+        self.0.reserve(reserve);
+        // What is not written and yet changes the needs, pulls without locks and ends of retention, does
+        // so by less than this in a turn.
+        let spared = room.free.saturating_sub(reserve + room.segment / 16);
+        self.1.ample_until = self.0.head().0 + spared / NEEDS_PER_BYTE;
+        self.1.ample_bytes = upkeep.largest;
+        if !self.0.lacks_space() {
+            self.1.wanted_bytes = 0;
+        }
+    }
+
+    /// Whether there is plenty of room: most commands need not know how much.
+    #[inline]
+    fn is_ample(&self, bytes: u64) -> bool {
+        let until = self.0.head().0 + bytes;
+        until <= self.1.ample_until && bytes <= self.1.ample_bytes && !self.1.behind
+    }
+
+    /// Whether there is, or can be made, as much room as is `needed` of a log like this.
+    fn makes_room(&mut self, needed: impl Fn(&Room) -> u64) -> bool {
+        let room = self.room();
+        // A disk that gives no more says how little it has, and with that less may be needed.
+        room.free >= needed(&room)
+            || self.0.make_room(needed(&room))
+            || self.0.has_room(needed(&self.room()))
+    }
+
+    #[cold]
+    fn finds_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        let finds = self.makes_room(|room| room.for_more(bytes, upkeep));
+        // For a batch without measure not all that was done is forgotten.
+        let wanted = self.1.wanted_bytes.max(bytes.min(self.0.segment_bytes()));
+        self.1.wanted_bytes = if finds { 0 } else { wanted };
+        finds
+    }
+
+    #[cold]
+    fn finds_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        self.makes_room(|room| room.for_asides(bytes, upkeep))
+    }
+
+    #[cold]
+    fn finds_ends(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
+        if self.1.behind {
+            return false;
+        }
+        if self.makes_room(|room| room.behind_ends(upkeep) + bytes) {
+            return true;
+        }
+        let room = self.room();
+        // With nothing to be gained there is no walk that could need more than this.
+        let least = room.of_segment(room.segment, upkeep) + bytes;
+        !self.has_to_gain(upkeep) && room.free >= least
+    }
+
     /// Whether pushes are refused for want of room: not whether a very large one was.
-    pub fn is_full(&self) -> bool {
-        self.0.lacks_space() && !self.0.has_room(self.0.reserve_bytes() + ROOM_BYTES)
+    pub fn is_full(&self, upkeep: &Upkeep) -> bool {
+        let room = self.room();
+        self.0.lacks_space() && room.free < room.for_more(ROOM_BYTES, upkeep)
+    }
+
+    /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
+    /// make some more, so that the next job needs no other walk.
+    pub fn is_crowded(&mut self, upkeep: &Upkeep, already: bool) -> bool {
+        // What gives way to a log that is reclaimed no more is lost for nothing.
+        if !self.0.lacks_space() || self.1.stopped {
+            return false;
+        }
+        let room = self.room();
+        let least = ROOM_BYTES.max(self.1.wanted_bytes);
+        let least = if already { least + room.segment / 2 } else { least };
+        // Some of what is dead stays so until more is.
+        let stays = room.free < room.for_more(least, upkeep) && !self.has_to_gain(upkeep);
+        stays || room.left_to_come(upkeep) < least as i64
+    }
+
+    /// Whether a walk through the log would bring back room worth the while.
+    pub fn has_to_gain(&mut self, upkeep: &Upkeep) -> bool {
+        let room = self.room();
+        let dead = room.dead(upkeep);
+        self.1.residue_bytes = self.1.residue_bytes.min(dead);
+        let gain = dead > self.1.residue_bytes + room.segment / 8;
+        gain && self.0.has_older() && !self.1.stopped && !self.1.stuck
+    }
+
+    /// Whether nothing more may be begun until there is room: what is under way still has some.
+    #[inline]
+    pub fn is_strained(&mut self, shard: &Shard) -> bool {
+        // A debt stays one when a file has just come back: who is let in must not be refused for it.
+        self.1.strained = self.1.behind || self.0.lacks_space() && self.is_strained_by(shard);
+        self.1.strained
+    }
+
+    #[cold]
+    fn is_strained_by(&mut self, shard: &Shard) -> bool {
+        let upkeep = shard.upkeep();
+        // Completed jobs that are there make room as well, which takes some turns.
+        let waits_for =
+            self.has_to_gain(&upkeep) || shard.has_history() && self.is_crowded(&upkeep, false);
+        waits_for && self.room().is_strained(&upkeep, self.1.strained)
     }
 }
 
@@ -38,11 +180,18 @@ impl<D: Disk> Journal for Book<D> {
         self.0.require_sync();
     }
 
-    fn takes_more(&mut self, bytes: u64) -> bool {
-        bytes == 0 || self.0.make_room(self.0.reserve_bytes() + bytes)
+    #[inline]
+    fn takes_more(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
+        bytes == 0 || self.is_ample(bytes) || self.finds_more(bytes, &upkeep())
     }
 
-    fn takes_ends(&mut self, bytes: u64) -> bool {
-        self.0.make_room(self.0.segment_bytes() + bytes)
+    #[inline]
+    fn takes_asides(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
+        bytes == 0 || self.is_ample(bytes) || self.finds_asides(bytes, &upkeep())
+    }
+
+    #[inline]
+    fn takes_ends(&mut self, bytes: u64, upkeep: impl Fn() -> Upkeep) -> bool {
+        self.is_ample(bytes) || self.finds_ends(bytes, &upkeep())
     }
 }

@@ -16,7 +16,9 @@ use corq_shards::effect::Refusal;
 fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
     Some(match body {
         Body::Cancel(job) => (*job, Change::Cancel),
-        Body::ChangePriority { job, priority } => (*job, Change::Prioritize(*priority)),
+        Body::ChangePriority { job, priority, lifo } => {
+            (*job, Change::Prioritize { priority: *priority, lifo: *lifo })
+        }
         Body::Promote(job) => (*job, Change::Promote),
         Body::MoveToDelayed { job, delay_ms } => (*job, Change::PutOff(*delay_ms)),
         Body::Discard(job) => (*job, Change::Discard),
@@ -24,6 +26,7 @@ fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
         Body::ChangeDelay { job, delay_ms, token } => {
             (*job, Change::Delay { delay_ms: *delay_ms, token: *token })
         }
+        Body::MoveToWaitingChildren { job, token } => (*job, Change::Block { token: *token }),
         Body::RemoveJobDeduplicationKey(job) => (*job, Change::FreeKey),
         Body::ClearLogs { job, keep } => (*job, Change::CutLog(*keep)),
         Body::Progress { job, progress, message } => {

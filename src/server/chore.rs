@@ -3,17 +3,20 @@
 
 use super::core::{Core, Shape};
 use super::dispatch::Asked;
-use super::execute::{BUSY, framed};
+use super::execute::{BUSY, framed, write_data};
+use super::letters::write_dlq_stats;
 use super::message::Origin;
-use crate::api::request::{Body, JobRef, StateFilter};
+use super::show::{Show, Wanted};
+use crate::api::request::{Body, DlqFilter, JobRef, StateFilter};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Clean, Command};
+use corq_shards::command::{Clean, Command, Sifting};
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
+use corq_shards::sift::SiftFor;
 
 /// What Clean is about if it names no states: everything but the jobs that workers have.
 const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
@@ -27,9 +30,22 @@ impl Core {
         {
             return;
         }
-        let states;
+        let (states, sifting);
         let command = match body {
-            Body::RetryDlq { queue, job, count } => {
+            Body::Dlq { queue, count, filter } => {
+                sifting = sifting_of(queue, *filter, Some(u64::from(*count)), SiftFor::Listing);
+                Some(Command::Sift(&sifting))
+            }
+            Body::GetDlqStats(queue) => {
+                sifting = sifting_of(queue, None, None, SiftFor::Stats);
+                Some(Command::Sift(&sifting))
+            }
+            Body::SetRule { queue, patch } => Some(Command::Rule { queue, patch: *patch }),
+            Body::RetryDlq { queue, count, filter: Some(filter), .. } => {
+                sifting = sifting_of(queue, Some(*filter), *count, SiftFor::Retry);
+                Some(Command::Sift(&sifting))
+            }
+            Body::RetryDlq { queue, job, count, .. } => {
                 let count = count.unwrap_or(u64::MAX);
                 Self::on_one(&asked, *job).map(|job| Command::RetryFailed { queue, job, count })
             }
@@ -93,11 +109,30 @@ impl Core {
                     ids.iter().for_each(|id| write_known_as(&mut writer, id));
                 });
             }),
+            Reply::Found(jobs) => {
+                let (jobs, wanted) = (jobs.to_vec(), Wanted::DeadLetters);
+                let show = Show { req_id: req_id.map(Into::into), jobs, wanted };
+                self.show(conns, origin, show, Vec::new());
+            }
+            Reply::FailedStats(stats) => self.respond(conns, origin, |_, pen| {
+                write_data(pen, req_id, "stats", |writer| write_dlq_stats(writer, stats));
+            }),
             // The only refusal of a long command.
             Reply::Refused { .. } => self.refuse(conns, origin, req_id, BUSY),
             _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
         }
     }
+}
+
+/// A look through a dead-letter queue for some of its jobs, and at most `count`.
+fn sifting_of<'a>(
+    queue: &'a str,
+    filter: Option<DlqFilter>,
+    count: Option<u64>,
+    purpose: SiftFor,
+) -> Sifting<'a> {
+    let DlqFilter { filter, offset, limit } = filter.unwrap_or_default();
+    Sifting { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
 }
 
 fn states_of(filter: StateFilter) -> Vec<State> {

@@ -3,9 +3,11 @@
 
 use super::auth::Guard;
 use super::backup::Cuts;
+use super::certificate;
 use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
+use super::flow::OpenFlows;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase};
 use super::list::Lookings;
@@ -20,6 +22,7 @@ use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
 };
+use super::strain::PutOff;
 use super::streams::Streams;
 use super::task::Tasks;
 use super::webhooks::Webhooks;
@@ -28,6 +31,7 @@ use super::workers::Workers;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
+use corq_io::tls::Keeper;
 use corq_shards::command::{ClientId, Command, RequestId};
 use corq_shards::directory::Directory;
 use corq_shards::effect::{Effects, Reply};
@@ -86,6 +90,7 @@ pub struct Core {
     pub(super) sessions: Sessions,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
+    pub(super) open_flows: OpenFlows,
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
     pub(super) post: Post,
@@ -93,6 +98,10 @@ pub struct Core {
     pub(super) rates: Rates,
     pub(super) durations: Durations,
     pub(super) reclaim: Reclaim,
+    /// Whether there is no room for what is to be written, which has been said.
+    pub(super) exhausted: bool,
+    /// Mail that waits for room in the log.
+    pub(super) put_off: PutOff,
     pub(super) cuts: Cuts,
     pub(super) http: Desk,
     /// Frames and messages that are not there yet.
@@ -105,6 +114,8 @@ pub struct Core {
     pub(super) net: Counters,
     /// Connections with new output in this turn.
     pub(super) touched: Vec<ConnId>,
+    /// Output that tells nothing of any job, and how far it goes: it waits for no record.
+    pub(super) unrecorded: Vec<(ConnId, u64)>,
     /// Connections to close once their output of this turn is released.
     pub(super) finishing: Vec<ConnId>,
     /// Connections whose waiting input may go on.
@@ -119,6 +130,7 @@ pub struct Core {
     pub(super) saturated: bool,
     /// How far it may be: what a slow disk may cost in memory.
     unwritten_bytes_max: u64,
+    pub(super) keeper: Option<Arc<Keeper>>,
     /// Shards that have not said [`Message::Open`] yet.
     pub(super) closed_shards: usize,
     /// Whether the others know that everybody here has an answer.
@@ -145,12 +157,14 @@ pub struct Fittings {
     pub http: Desk,
     /// Bytes of records that may wait for the disk before no more commands are taken.
     pub unwritten_bytes_max: u64,
+    /// The certificate, where TLS is spoken.
+    pub keeper: Option<Arc<Keeper>>,
 }
 
 impl Core {
     /// A shard that has recovered and knows nobody yet.
     pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
-        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max } = fittings;
+        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max, keeper } = fittings;
         Self {
             me,
             now_ms,
@@ -166,6 +180,7 @@ impl Core {
             sessions: Sessions::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
+            open_flows: OpenFlows::default(),
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
             post,
@@ -173,6 +188,8 @@ impl Core {
             rates: Rates::default(),
             durations: Durations::default(),
             reclaim: Reclaim::default(),
+            exhausted: false,
+            put_off: PutOff::default(),
             cuts: Cuts::default(),
             http,
             frames: Partials::new(FRAMES_BYTES_MAX),
@@ -182,6 +199,7 @@ impl Core {
             scratch: Scratch::default(),
             net: Counters::default(),
             touched: Vec::new(),
+            unrecorded: Vec::new(),
             finishing: Vec::new(),
             unblocked: Vec::new(),
             leaving: Leaving::default(),
@@ -190,6 +208,7 @@ impl Core {
             stopping: false,
             saturated: false,
             unwritten_bytes_max,
+            keeper,
             counted_quiet: false,
         }
     }
@@ -205,17 +224,18 @@ impl Core {
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()
             || !self.deaf.is_empty()
-            || self.saturated && !self.is_disk_behind()
+            || self.saturated && !self.is_disk_behind() && !self.engine.book.1.strained
+            || !self.put_off.is_empty() && !self.engine.book.1.strained
     }
 
     fn is_disk_behind(&self) -> bool {
         self.engine.book.0.unwritten_bytes() > self.unwritten_bytes_max
     }
 
-    /// Looks how far the disk is behind. Once it has caught up, everybody goes on.
+    /// Looks how far the disk is behind, and whether there is room. Once there is, everybody goes on.
     pub fn note_saturation(&mut self) {
         let was = self.saturated;
-        self.saturated = self.is_disk_behind();
+        self.saturated = self.is_strained() || self.is_disk_behind();
         if was && !self.saturated {
             let blocked = self.sessions.iter().filter(|session| session.blocked);
             self.unblocked.extend(blocked.map(|session| session.conn));
@@ -303,8 +323,8 @@ impl Core {
     fn handle_frames(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> usize {
         let mut left = bytes;
         loop {
+            let busy = self.is_busy();
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            let busy = self.stopping || self.saturated;
             session.choked = conns.unsent(conn) > CHOKING_BYTES;
             session.blocked = session.in_flight >= IN_FLIGHT_MAX
                 || session.choked
@@ -329,7 +349,10 @@ impl Core {
                 Split::Incomplete { .. } => return bytes.len() - left.len(),
                 Split::TooLarge(_) => {
                     let origin = self.origin(conn);
-                    self.refuse(conns, origin, None, "Frame exceeds 64 MB");
+                    let knocks = certificate::is_handshake(left);
+                    self.http.counters.handshakes += u64::from(knocks);
+                    let text = if knocks { certificate::NO_TLS } else { "Frame exceeds 64 MB" };
+                    self.refuse(conns, origin, None, text);
                     self.finish_connection(conns, conn);
                     return bytes.len();
                 }
@@ -416,6 +439,7 @@ impl Core {
 
     pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId) {
         self.workers.leave(client);
+        self.tell_attendance();
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
     }
 
@@ -441,7 +465,7 @@ impl Core {
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.follow_up(conns);
-        let next_ms = next_ms.min(self.end_patience(conns));
+        let next_ms = next_ms.min(self.yield_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
@@ -449,13 +473,14 @@ impl Core {
     }
 
     /// What a command or the time has brought about goes where it belongs.
-    fn follow_up(&mut self, conns: &mut Connections) {
+    pub(super) fn follow_up(&mut self, conns: &mut Connections) {
         self.trigger_webhooks();
         self.tell_events();
         self.answer_parked(conns);
         self.tell_names();
         self.tell_cron_ends();
         self.tell_notices();
+        self.tell_reports();
     }
 
     fn answer_parked(&mut self, conns: &mut Connections) {

@@ -15,13 +15,15 @@ use super::execute::{FULL, framed};
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;
 use crate::api::request::{Body, Cadence, Cron, Request};
+use crate::api::spec::GROWTHS;
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Command, SetCron};
+use corq_shards::command::{Command, NewJob, SetCron};
 use corq_shards::effect::Reply;
+use corq_shards::extras::Extras;
 use corq_shards::schedule::{BadPlan, Plan};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -507,6 +509,7 @@ impl Core {
             priority: cron.priority,
             runs_max: cron.runs_max,
             job: cron.job.as_deref(),
+            rules: cron.rules,
             plan,
             moved,
         };
@@ -549,7 +552,8 @@ pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &corq_shards::cron::Cron
     let limited = listed && cron.runs_max.is_some();
     let job = cron.job();
     let given = [listed, limited, cron.timezone.is_some(), job.name.is_some()];
-    writer.map(5 + given.into_iter().map(usize::from).sum::<usize>());
+    let options = if listed { options_of(cron, &job) } else { Options::default() };
+    writer.map(5 + given.into_iter().map(usize::from).sum::<usize>() + options.entries);
     writer.str("name");
     writer.str(&cron.name);
     writer.str("queue");
@@ -576,6 +580,102 @@ pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &corq_shards::cron::Cron
         writer.str("jobName");
         writer.str(name);
     }
+    writer.raw(&options.bytes);
+}
+
+/// Entries of a map, written before it is known how many the map has.
+#[derive(Default)]
+struct Options {
+    entries: usize,
+    bytes: Vec<u8>,
+}
+
+impl Options {
+    fn key(&mut self, name: &str) -> Writer<'_> {
+        self.entries += 1;
+        let mut writer = Writer::new(&mut self.bytes);
+        writer.str(name);
+        writer
+    }
+
+    fn flag(&mut self, name: &str, set: bool) {
+        if set {
+            self.key(name).bool(true);
+        }
+    }
+
+    fn number(&mut self, name: &str, number: Option<u64>) {
+        if let Some(number) = number {
+            self.key(name).uint(number);
+        }
+    }
+}
+
+/// What a schedule has been set with beside the usual, under the names of the command.
+fn options_of(cron: &corq_shards::cron::Cron, job: &NewJob<'_>) -> Options {
+    let mut options = Options::default();
+    if cron.priority != 0 {
+        options.key("priority").int(i64::from(cron.priority));
+    }
+    let rules = cron.rules;
+    options.flag("immediately", rules.immediately);
+    options.flag("skipIfNoWorker", rules.skip_if_no_worker);
+    options.flag("preventOverlap", rules.prevent_overlap);
+    if rules.catch_up {
+        options.key("skipMissedOnRestart").bool(false);
+    }
+    if let Some(key) = job.unique_key {
+        options.key("uniqueKey").str(key);
+    }
+    let extras = job.extras.as_deref().copied().unwrap_or_default();
+    if let Some(dedup) = extras.dedup {
+        let mut writer = options.key("dedup");
+        writer.map(3);
+        writer.str("ttl");
+        writer.uint(dedup.ttl_ms);
+        writer.str("extend");
+        writer.bool(dedup.extend);
+        writer.str("replace");
+        writer.bool(dedup.replace);
+    }
+    let of_jobs = job_options_of(job, &extras);
+    if of_jobs.entries > 0 {
+        let mut writer = options.key("jobOptions");
+        writer.map(of_jobs.entries);
+        writer.raw(&of_jobs.bytes);
+    }
+    options
+}
+
+/// What the jobs of a schedule are pushed with beside the usual.
+fn job_options_of(job: &NewJob<'_>, extras: &Extras) -> Options {
+    let (mut options, usual) = (Options::default(), NewJob::default());
+    options.number("delay", Some(job.delay_ms).filter(|&delay_ms| delay_ms > 0));
+    let attempts = Some(job.max_attempts).filter(|&most| most != usual.max_attempts);
+    options.number("maxAttempts", attempts.map(u64::from));
+    match extras.backoff {
+        Some(growth) => {
+            let mut writer = options.key("backoff");
+            writer.map(2 + usize::from(extras.backoff_max_ms.is_some()));
+            writer.str("type");
+            writer.str(GROWTHS[growth as usize]);
+            writer.str("delay");
+            writer.uint(u64::from(job.backoff_ms));
+            if let Some(max_ms) = extras.backoff_max_ms {
+                writer.str("maxDelay");
+                writer.uint(u64::from(max_ms));
+            }
+        }
+        None if job.backoff_ms != usual.backoff_ms => {
+            options.number("backoff", Some(u64::from(job.backoff_ms)));
+        }
+        None => {}
+    }
+    options.number("timeout", job.timeout_ms.map(u64::from));
+    options.number("stallTimeout", extras.stall_timeout_ms.map(u64::from));
+    options.flag("removeOnComplete", job.remove_on_complete);
+    options.flag("removeOnFail", job.remove_on_fail);
+    options
 }
 
 #[cfg(test)]

@@ -97,6 +97,8 @@ impl Core {
                 self.dispatch_job(conns, asked, body, job, Some(queue));
             }
             Route::Prepared => self.begin_push(conns, asked, body),
+            Route::Flow(jobs) => self.dispatch_flow(conns, asked, jobs),
+            Route::Kin(child, parent) => self.begin_kin(conns, asked, child, parent),
             Route::Jobs(jobs) => self.dispatch_jobs(conns, asked, body, jobs),
             Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
             Route::Keeper => self.hand_over(conns, asked, body, KEEPER),

@@ -9,7 +9,9 @@
 //! has one connection for long, sends its first command and waits for the answer, whenever it comes;
 //! refused, it would have to try again at times of its own.
 
+use super::certificate;
 use super::http::date_of;
+use super::ports::{Entrance, Port};
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::head::{self, Head, Method};
 use crate::protocol::http1::target::Target;
@@ -17,7 +19,6 @@ use crate::protocol::http1::{HEAD_BYTES_MAX, Problem};
 use corq_io::net::{self, ConnId, Connections, Event, Reactor};
 use std::collections::HashMap;
 use std::io;
-use std::net::TcpListener;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -51,14 +52,14 @@ pub struct Door {
 }
 
 impl Door {
-    /// Answers all who come to `sockets`. `origin` is whose pages may read answers.
-    pub fn open(sockets: Vec<TcpListener>, origin: &str) -> io::Result<Self> {
+    /// Answers all who come to `entrances`. `origin` is whose pages may read answers.
+    pub fn open(entrances: Vec<Entrance>, origin: &str) -> io::Result<Self> {
         let told = Arc::new(Told::default());
         let keeper = Arc::clone(&told);
         let standing = Standing::new(origin);
         let (goes, gone) = channel();
         thread::Builder::new().name("corq-door".into()).spawn(move || {
-            let outcome = Keeper::new(keeper, standing).and_then(|it| it.run(sockets, &goes));
+            let outcome = Keeper::new(keeper, standing).and_then(|it| it.run(entrances, &goes));
             // Nobody waits for the end of what follows the leave.
             let _ = goes.send(outcome);
         })?;
@@ -105,9 +106,9 @@ impl Keeper {
         Ok(Self { told, standing, reactor, visitors: HashMap::new() })
     }
 
-    fn run(mut self, sockets: Vec<TcpListener>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
-        for socket in sockets {
-            self.reactor.add_listener(socket, 0);
+    fn run(mut self, entrances: Vec<Entrance>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
+        for entrance in entrances {
+            entrance.open(&mut self.reactor);
         }
         let mut events = Vec::new();
         let mut leaving = false;
@@ -173,12 +174,29 @@ impl Keeper {
                 self.reactor.buffers.recycle(chunk);
                 self.hear(conn);
             }
+            Event::Deciphered { conn, bytes } => {
+                if let Some(visitor) = self.visitors.get_mut(&conn) {
+                    visitor.said.extend_from_slice(&bytes);
+                }
+                self.reactor.conns.give_back(bytes);
+                self.hear(conn);
+            }
+            Event::NotSecure { conn, listener } => {
+                let conns = &mut self.reactor.conns;
+                if let Some(out) = conns.output(conn) {
+                    let port = Port::of(listener);
+                    certificate::refuse_plain(out, port, &self.standing, &date_now());
+                }
+                conns.allow(conn, conns.appended(conn));
+                conns.close(conn);
+            }
             Event::Ended { conn, .. } => {
                 if self.visitors.remove(&conn).is_some() {
                     self.reactor.conns.abort(conn);
                 }
             }
-            Event::GivenAway { .. }
+            Event::Unsettled { .. }
+            | Event::GivenAway { .. }
             | Event::Drained { .. }
             | Event::Closed { .. }
             | Event::Woken
@@ -240,14 +258,18 @@ fn reply_to(head: &Head<'_>, told: &Told) -> Reply {
     Reply { status, kind, body, bodiless }
 }
 
+fn date_now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    date_of(now.as_secs())
+}
+
 fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Reply) {
     let Some(out) = conns.output(conn) else { return };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let extra = if reply.status == 503 { "Retry-After: 1\r\n" } else { "" };
     let body = reply.body.as_bytes();
     let answer = Answer { status: reply.status, kind: reply.kind, extra, body };
     let manner = Manner { bodiless: reply.bodiless, stay: false };
-    answer::write(out, standing, &date_of(now.as_secs()), &answer, manner);
+    answer::write(out, standing, &date_now(), &answer, manner);
     conns.allow(conn, conns.appended(conn));
     conns.close(conn);
 }
@@ -255,9 +277,15 @@ fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Repl
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::session::Speech;
     use super::*;
     use std::io::{Read, Write};
     use std::net::TcpStream;
+
+    fn entrance(socket: std::net::TcpListener) -> Entrance {
+        let port = Port { speech: Speech::Http, seats: false };
+        Entrance { socket: socket.into(), port, acceptor: None }
+    }
 
     fn ask(address: std::net::SocketAddr, request: &str) -> String {
         let mut socket = TcpStream::connect(address).unwrap();
@@ -275,7 +303,7 @@ mod tests {
     fn it_lives_is_not_ready_and_puts_off_all_else() {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
-        let door = Door::open(vec![socket], "*").unwrap();
+        let door = Door::open(vec![entrance(socket)], "*").unwrap();
         door.tell("5 of 9 MB read".into());
         assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
         assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
@@ -310,7 +338,7 @@ mod tests {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
         let next = socket.try_clone().unwrap();
-        let door = Door::open(vec![socket], "*").unwrap();
+        let door = Door::open(vec![entrance(socket)], "*").unwrap();
         let (enough, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let askers: Vec<_> = (0..4)
             .map(|_| {

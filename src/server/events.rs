@@ -31,7 +31,7 @@ const LATE_MAX: usize = 10_000;
 const LATE_BYTES_MAX: usize = 16 << 20;
 
 /// A connection that there never is: nobody waits for the answer.
-const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
+pub(super) const NOBODY: ConnId = ConnId { index: u32::MAX, generation: u32::MAX };
 
 /// What the shards tell each other about events.
 #[derive(Debug)]

@@ -78,8 +78,12 @@ impl Core {
             | Body::ChangeDelay { .. }
             | Body::ClearLogs { .. }
             | Body::RemoveJobDeduplicationKey(_)
+            | Body::MoveToWaitingChildren { .. }
             | Body::Progress { .. }
             | Body::AddLog { .. } => self.change_job(conns, asked, body),
+            Body::RemoveUnprocessedChildren(job) => {
+                self.abandon_children(conns, asked, body, *job);
+            }
             Body::WaitJob { job, timeout_ms } => {
                 self.wait_job(conns, asked, body, *job, *timeout_ms);
             }
@@ -112,6 +116,9 @@ impl Core {
             | Body::RetryCompleted { .. }
             | Body::PromoteJobs { .. }
             | Body::PurgeDlq(_)
+            | Body::GetDlqStats(_)
+            | Body::SetRule { .. }
+            | Body::Dlq { filter: Some(_), .. }
             | Body::Drain(_)
             | Body::Clean { .. }
             | Body::Obliterate(_) => self.do_chore(conns, asked, body),
@@ -160,7 +167,7 @@ impl Core {
         let pushed = match self.own_reply() {
             Some(Reply::Pushed(pushed)) => pushed,
             Some(Reply::Refused { place, refusal: Refusal::GroupFull }) => {
-                let text = group_full(jobs, place, many);
+                let text = group_full(jobs.get(place), many.then_some(place));
                 self.refuse(conns, asked.origin, asked.req_id, &text);
                 return;
             }
@@ -326,7 +333,10 @@ impl Core {
             }
             _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, asked),
             Some(Reply::Count(count)) => self.respond(conns, asked.origin, |_, pen| {
-                write_data(pen, asked.req_id, "removed", |writer| writer.bool(count > 0));
+                let moves = matches!(body, Body::MoveToWaitingChildren { .. });
+                write_data(pen, asked.req_id, if moves { "moved" } else { "removed" }, |writer| {
+                    writer.bool(count > 0);
+                });
             }),
             _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
         }
@@ -334,12 +344,22 @@ impl Core {
 
     fn limit(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, limit: Limit) {
         self.apply(conns, Self::caller(&asked), &Command::Limit { queue, limit });
-        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+        self.answer_on_setting(conns, asked);
     }
 
     fn pause(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, paused: bool) {
         self.apply(conns, Self::caller(&asked), &Command::Pause { queue, paused });
-        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+        self.answer_on_setting(conns, asked);
+    }
+
+    fn answer_on_setting(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+        match self.own_reply() {
+            Some(Reply::Refused { refusal, .. }) => {
+                let text = refusal_text(refusal, JobRef::Custom(""));
+                self.refuse(conns, asked.origin, asked.req_id, &text);
+            }
+            _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! shard adds its figures, the one that was asked writes the sum.
 
 use super::all::write_stats;
+use super::certificate;
 use super::core::Core;
 use super::execute::FULL;
 use super::http::{Limiter, megabytes};
@@ -10,6 +11,7 @@ use super::session::Speech;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::memory::{self, Memory};
+use corq_io::tls::Standing;
 use corq_shards::stats::Census;
 
 /// The most types of objects that are listed.
@@ -91,6 +93,8 @@ pub struct OfServer<'a> {
     pub uptime_ms: u64,
     /// Shards there are.
     pub shards: usize,
+    /// How TLS stands, where it is spoken.
+    pub tls: Option<Standing>,
 }
 
 impl Core {
@@ -122,8 +126,8 @@ impl Core {
         ];
         let troubles = [
             (self.stopping, Trouble::Stopping),
-            (self.saturated, Trouble::DiskBehind),
-            (self.engine.book.is_full(), Trouble::DiskFull),
+            (self.saturated && !self.engine.book.1.strained, Trouble::DiskBehind),
+            (self.engine.book.is_full(&self.engine.shard.upkeep()), Trouble::DiskFull),
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
         let objects = objects.map(|count| count as u64);
@@ -167,7 +171,8 @@ impl Figures {
     }
 
     fn write_health(&self, out: &mut Vec<u8>, of_server: &OfServer<'_>) {
-        let mut writer = reply::head(out, true, None, 6 + usize::from(self.trouble.is_some()));
+        let more = usize::from(self.trouble.is_some()) + usize::from(of_server.tls.is_some());
+        let mut writer = reply::head(out, true, None, 6 + more);
         writer.str("status");
         writer.str(self.trouble.map_or("healthy", Trouble::status));
         if let Some(trouble) = self.trouble {
@@ -193,6 +198,9 @@ impl Figures {
             ("sse", self.count("EventStream")),
         ];
         write_counts(&mut writer, "connections", &connections);
+        if let Some(standing) = of_server.tls {
+            certificate::write_health(&mut writer, standing);
+        }
         self.write_memory(&mut writer, false);
     }
 

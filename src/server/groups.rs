@@ -155,10 +155,9 @@ fn write_rate(writer: &mut Writer<'_>, rate: Option<GroupRate>) {
     writer.uint(rate.span_ms);
 }
 
-/// The refusal of a push for a group that is full; in a batch with the job's place.
-pub(super) fn group_full(jobs: &[NewJob<'_>], place: usize, many: bool) -> String {
-    let (group, max) =
-        jobs.get(place).map_or(("", 0), |job| (job.group_id.unwrap_or_default(), job.group_max));
-    let path = if many { format!("jobs[{place}]: ") } else { String::new() };
+/// The refusal of a push for a group that is full; of one of many with its place.
+pub(super) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> String {
+    let (group, max) = job.map_or(("", 0), |job| (job.group_id.unwrap_or_default(), job.group_max));
+    let path = place.map_or_else(String::new, |place| format!("jobs[{place}]: "));
     format!("{path}Group {group} has reached its maximum size of {max}")
 }

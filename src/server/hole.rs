@@ -4,9 +4,11 @@
 
 use super::dispatch::Lookup;
 use super::engine::Fetched;
-use super::message::Origin;
+use super::kin::Link;
+use super::message::{Origin, Step};
 use super::show::Show;
 use corq_shards::job::Stored;
+use corq_shards::kin::Report;
 use slab::Slab;
 
 /// A payload that is missing in a reply.
@@ -41,6 +43,15 @@ pub enum Then {
     Trigger {
         /// See [`super::triggers`].
         place: u64,
+    },
+    /// Tell a parent.
+    Report(Box<Report>),
+    /// Write a parent into the data of a child.
+    Kin {
+        /// Who waits.
+        step: Step,
+        /// Which.
+        link: Link,
     },
     /// Tell of the event at this place.
     Tell {

@@ -2,7 +2,8 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::message::{Batch, Message, Question};
+use super::message::{Batch, Message, Question, Span};
+use super::needs::UnmetOf;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -10,14 +11,33 @@ use corq_shards::command::Command;
 impl Core {
     /// Reads one batch. True if there was one.
     pub fn read_mail(&mut self, conns: &mut Connections) -> bool {
-        let Some(mut batch) = self.post.receive() else { return false };
+        let Some(batch) = self.post.receive() else { return false };
+        let others_wait = !self.put_off.is_empty();
+        if let Some(rest) = self.read_batch(conns, batch, others_wait) {
+            self.put_off.push_back(rest);
+        }
+        true
+    }
+
+    /// Reads a batch; what of it has to wait is returned.
+    pub(super) fn read_batch(
+        &mut self,
+        conns: &mut Connections,
+        mut batch: Batch,
+        others_wait: bool,
+    ) -> Option<Batch> {
+        let mut rest = Vec::new();
         for message in std::mem::take(&mut batch.messages) {
             match message {
                 Message::Adopt(moved) => self.adopt(conns, *moved),
+                message if self.puts_off(&message, others_wait || !rest.is_empty()) => {
+                    rest.push(message);
+                }
                 message => self.read_message(conns, &batch, &message),
             }
         }
-        true
+        batch.messages = rest;
+        (!batch.messages.is_empty()).then_some(batch)
     }
 
     fn read_message(&mut self, conns: &mut Connections, batch: &Batch, message: &Message) {
@@ -27,11 +47,14 @@ impl Core {
                 let asked = Asked { origin: *origin, req_id: None, frame, lookup: *lookup };
                 self.requested(conns, asked);
             }
-            Message::Push { origin, frame, taken, unmet } => {
+            Message::Push { origin, frame, taken, unmet, open } => {
                 let frame = &batch.bytes[frame.clone()];
+                let of = |list: &UnmetOf<Span>, place: usize| {
+                    let found = list.binary_search_by_key(&place, |(job, _)| *job).ok()?;
+                    Some(&batch.bytes[list[found].1.clone()])
+                };
                 self.push_prepared(conns, *origin, frame, taken, |place| {
-                    let found = unmet.binary_search_by_key(&place, |(job, _)| *job).ok()?;
-                    Some(&batch.bytes[unmet[found].1.clone()])
+                    (of(unmet, place).unwrap_or_default(), of(open, place).unwrap_or_default())
                 });
             }
             Message::Reply { origin, frame } => {
@@ -49,6 +72,10 @@ impl Core {
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);
             }
+            Message::Attend { queue, came } => {
+                let command = Command::Attend { queue: batch.text(queue), came: *came };
+                self.apply(conns, Caller::default(), &command);
+            }
             Message::Resolve { step, names } => self.resolve(batch, *step, names),
             Message::Resolved { step, jobs } => self.resolved(conns, *step, jobs),
             Message::Stand { step, jobs } => self.stand(*step, jobs),
@@ -56,6 +83,12 @@ impl Core {
             Message::Notice(notice) => {
                 self.apply(conns, Caller::default(), &Command::Notice(*notice));
             }
+            Message::Report { report, value } => {
+                let value = &batch.bytes[value.clone()];
+                self.take_report(conns, report, value);
+            }
+            Message::Flow(mail) => self.read_flow_mail(conns, batch, mail),
+            Message::Kin(mail) => self.read_kin_mail(conns, batch, mail),
             Message::Part { step, origin, kind, items } => {
                 self.part(conns, batch, *step, *origin, *kind, items);
             }
@@ -76,6 +109,7 @@ impl Core {
             Message::Open => {
                 self.closed_shards -= 1;
                 if self.closed_shards == 0 {
+                    self.drop_uncommitted_flows(conns);
                     self.all_crons_are_known();
                 }
             }

@@ -6,9 +6,10 @@ use crate::api::spec::GROWTHS;
 use crate::protocol::write::Writer;
 use corq_shards::extras::Extras;
 use corq_shards::job::{State, Stored, flags};
+use corq_shards::kin::{Kin, Policy};
 use corq_shards::notes::Notes;
 use corq_shards::query::JobView;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::record::{Buried, Pushed, Record};
 
 /// The id of a job as its clients know it.
 pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
@@ -24,7 +25,9 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     let view = engine.shard.view(job);
     let extras = extras_of(&view);
     let stack_lines_max = extras.and_then(|extras| extras.stack_lines_max);
-    writer.map(11 + usize::from(view.name.is_some()) + usize::from(stack_lines_max.is_some()));
+    let kin = view.options.and_then(|options| options.kin.as_deref());
+    let shown = usize::from(view.name.is_some()) + usize::from(stack_lines_max.is_some());
+    writer.map(11 + shown + kin.map_or(0, kin_fields));
     writer.str("id");
     write_id(writer, &view);
     if let Some(name) = view.name {
@@ -61,6 +64,30 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
         writer.str("stackTraceLimit");
         writer.uint(u64::from(lines));
     }
+    if let Some(kin) = kin {
+        write_kin(writer, kin);
+    }
+}
+
+/// How many fields the short form has for a parent and children.
+fn kin_fields(kin: &Kin) -> usize {
+    usize::from(kin.parent.is_some()) + usize::from(!kin.children.is_empty())
+}
+
+fn write_kin(writer: &mut Writer<'_>, kin: &Kin) {
+    if let Some(parent) = &kin.parent {
+        writer.str("parentId");
+        writer.str(parent);
+    }
+    if !kin.children.is_empty() {
+        writer.str("childrenIds");
+        write_children(writer, kin);
+    }
+}
+
+fn write_children(writer: &mut Writer<'_>, kin: &Kin) {
+    writer.array(kin.children.len());
+    writer.raw(kin.children.bytes());
 }
 
 fn extras_of<'a>(view: &JobView<'a>) -> Option<&'a Extras> {
@@ -114,6 +141,14 @@ pub fn write_job(
 pub fn pushed_of(record: &[u8]) -> Result<Pushed<'_>, Absent> {
     let record = Record::decode_original(record).ok();
     record.and_then(Record::into_pushed).ok_or(Absent::Damaged)
+}
+
+/// The failure, in the record that holds it.
+pub fn buried_of(record: &[u8]) -> Result<Buried<'_>, Absent> {
+    match Record::decode_original(record) {
+        Ok(Record::Buried(buried)) => Ok(buried),
+        _ => Err(Absent::Damaged),
+    }
 }
 
 /// A map that counts its entries as they are written.
@@ -196,6 +231,7 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
     fields.raw("tags", if given.tags.is_empty() { NO_TEXTS } else { given.tags });
     fields.raw("dependsOn", if given.depends_on.is_empty() { NO_TEXTS } else { given.depends_on });
     fields.key("groupId").str_or_nil(given.group_id);
+    write_family(fields, view);
     fields.key("ttl").uint_or_nil(given.ttl_ms);
     fields.key("timeout").uint_or_nil(given.timeout_ms.map(u64::from));
     fields.bool("durable", given.durable);
@@ -216,6 +252,22 @@ fn write_options(fields: &mut Fields<'_, '_>, view: &JobView<'_>, pushed: &Pushe
             writer.str("limit");
             writer.uint(limit);
         }
+    }
+}
+
+fn write_family(fields: &mut Fields<'_, '_>, view: &JobView<'_>) {
+    let none = Kin::default();
+    let kin = view.options.and_then(|has| has.kin.as_deref()).unwrap_or(&none);
+    fields.key("parentId").str_or_nil(kin.parent.as_deref());
+    write_children(fields.key("childrenIds"), kin);
+    fields.uint("childrenCompleted", kin.completed() as u64);
+    for (name, policy) in [
+        ("failParentOnFailure", Policy::Fail),
+        ("continueParentOnFailure", Policy::Continue),
+        ("ignoreDependencyOnFailure", Policy::Ignore),
+        ("removeDependencyOnFailure", Policy::Remove),
+    ] {
+        fields.bool(name, kin.policy == Some(policy));
     }
 }
 
@@ -290,10 +342,7 @@ fn write_end(
         fields.key("returnvalue").raw_or_nil(result);
         return Ok(());
     }
-    let record = Record::decode_original(records.record(&outcome.stored)?);
-    let Ok(Record::Buried(buried)) = record else {
-        return Err(Absent::Damaged);
-    };
+    let buried = buried_of(records.record(&outcome.stored)?)?;
     fields.text("failedReason", buried.error);
     fields.uint("failedAt", outcome.finished_at_ms);
     let writer = fields.key("stacktrace");

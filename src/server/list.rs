@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::message::Origin;
-use super::show::Show;
+use super::show::{Show, Wanted};
 use crate::api::request::StateFilter;
 use crate::api::spec::STATES;
 use corq_io::net::Connections;
@@ -48,7 +48,8 @@ impl Core {
             return Some(looking);
         }
         let Looking { origin, req_id, listing } = looking;
-        self.show(conns, origin, Show { req_id, jobs: listing.found(), many: true }, Vec::new());
+        let show = Show { req_id, jobs: listing.found(), wanted: Wanted::Jobs };
+        self.show(conns, origin, show, Vec::new());
         None
     }
 }

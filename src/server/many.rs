@@ -210,6 +210,10 @@ impl Core {
             self.dependencies_named(conns, step, found);
             return;
         }
+        if let Some(Task::Kin(_)) = self.tasks.get(step) {
+            self.kin_named(conns, step, found);
+            return;
+        }
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
         for &(place, id) in found {
             task.names[place] = Lookup::Done(id);

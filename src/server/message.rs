@@ -5,7 +5,9 @@ use super::crons::CronMail;
 use super::dispatch::Lookup;
 use super::events::EventMail;
 use super::figures::Figures;
+use super::flow::FlowMail;
 use super::http::TooMany;
+use super::kin::KinMail;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
@@ -16,6 +18,7 @@ use corq_shards::command::{ClientId, Token};
 use corq_shards::dependency::{Notice, Standing};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
+use corq_shards::kin::Report;
 use corq_shards::stats::Census;
 use std::ops::Range;
 
@@ -101,6 +104,8 @@ pub enum Message {
         taken: Box<[bool]>,
         /// What jobs of it wait for.
         unmet: UnmetOf<Span>,
+        /// Which children they wait for.
+        open: UnmetOf<Span>,
     },
     /// An answer for one of the receiver's connections, ready to be sent.
     Reply {
@@ -144,6 +149,13 @@ pub enum Message {
         /// From now on, or no longer.
         known: bool,
     },
+    /// A worker has registered that works on a queue of the receiver, or has gone.
+    Attend {
+        /// The queue.
+        queue: Span,
+        /// Whether it has come.
+        came: bool,
+    },
     /// Asks the directory which jobs bear custom ids.
     Resolve {
         /// Who waits.
@@ -174,6 +186,17 @@ pub enum Message {
     },
     /// News of a job of the receiver and one that depends on it, or that it depends on.
     Notice(Notice),
+    /// How a child of a job of the receiver ended.
+    Report {
+        /// What is told, but for the value.
+        report: Box<Report>,
+        /// The value.
+        value: Span,
+    },
+    /// About parents and children.
+    Kin(KinMail),
+    /// About flows.
+    Flow(FlowMail),
     /// A part of a command on many jobs.
     Part {
         /// Who waits.

@@ -11,6 +11,7 @@ use super::message::Share;
 use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
+use corq_io::tls::Standing;
 use corq_shards::job::State;
 use corq_shards::latency::{Buckets, EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
@@ -18,6 +19,9 @@ use std::fmt::Write;
 
 /// Queues that are listed one by one. The others count in all sums.
 pub const QUEUES_SHOWN_MAX: usize = 10_000;
+
+/// When the certificate ends.
+const CERTIFICATE_EXPIRES: &str = "tls_certificate_expires_timestamp_seconds";
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +36,16 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("jobs_pulled_total", Kind::Counter, "Jobs delivered since the start"),
     ("jobs_completed_total", Kind::Counter, "Jobs completed since the start"),
     ("jobs_failed_total", Kind::Counter, "Attempts failed since the start"),
+    (
+        "dlq_retried_total",
+        Kind::Counter,
+        "Jobs that the rules of their queues took out of the dead-letter queue to try them anew",
+    ),
+    (
+        "dlq_dropped_total",
+        Kind::Counter,
+        "Jobs that the rules of their queues removed from the dead-letter queue",
+    ),
     ("jobs", Kind::Gauge, "Jobs in any state"),
     ("queues", Kind::Gauge, "Queues, idle ones included"),
     ("leases", Kind::Gauge, "Active jobs"),
@@ -44,7 +58,19 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
         "Groups of jobs that have a job, a setting or a pull that waits for one",
     ),
     ("group_settings", Kind::Gauge, "Groups of jobs for which something is set"),
+    (
+        "children_unheard",
+        Kind::Gauge,
+        "Children that are forgotten while their parents have yet to hear of their end",
+    ),
+    (
+        "children_dropped_total",
+        Kind::Counter,
+        "Children of which too many were unheard, so that the oldest were given up",
+    ),
+    ("flows_open", Kind::Gauge, "Flows that are committed and have yet to come on other shards"),
     ("crons", Kind::Gauge, "Schedules"),
+    ("attended_queues", Kind::Gauge, "Queues that registered workers work on"),
     ("workers", Kind::Gauge, "Registered workers"),
     ("webhooks", Kind::Gauge, "Webhooks"),
     ("webhook_delivered_total", Kind::Counter, "Events taken by their webhooks"),
@@ -58,6 +84,19 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
     ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
     ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
+    (
+        "tls_connections",
+        Kind::Gauge,
+        "Connections over TLS, those whose keys are being agreed on included",
+    ),
+    ("tls_handshakes_total", Kind::Counter, "Handshakes of TLS that were done"),
+    ("tls_resumptions_total", Kind::Counter, "Of those, by showing keys of an earlier connection"),
+    ("tls_handshake_failures_total", Kind::Counter, "Handshakes of TLS that failed or were left"),
+    ("tls_handshake_timeouts_total", Kind::Counter, "Handshakes of TLS that took too long"),
+    ("tls_plain_clients_total", Kind::Counter, "Clients that spoke no TLS at a port for it"),
+    ("tls_misplaced_clients_total", Kind::Counter, "Clients that spoke TLS at a port without"),
+    ("tls_truncated_total", Kind::Counter, "Connections over TLS that ended without saying so"),
+    ("tls_corrupt_total", Kind::Counter, "Connections over TLS that broke its rules"),
     ("accept_pauses_total", Kind::Counter, "Times the system lacked something for a connection"),
     ("connections_cut_total", Kind::Counter, "Closed connections cut because they did not read"),
     ("http_connections", Kind::Gauge, "Connections that speak HTTP"),
@@ -107,6 +146,17 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("log_rewritten_bytes_total", Kind::Counter, "Bytes written again, so that segments could go"),
     ("log_full", Kind::Gauge, "Shards whose log got no more room when it asked last"),
     ("pushes_refused_total", Kind::Counter, "Jobs refused because the disk is full"),
+    (
+        "history_yielded_total",
+        Kind::Counter,
+        "Completed jobs forgotten early because the disk is full",
+    ),
+    (
+        "log_strained",
+        Kind::Gauge,
+        "Shards where commands wait for room that reclaiming brings back",
+    ),
+    ("mail_put_off_batches", Kind::Gauge, "Batches from other shards that wait for it as well"),
     ("log_disk_bytes", Kind::Gauge, "Size of the log on disk"),
     ("log_unwritten_bytes", Kind::Gauge, "Bytes that wait to be written"),
     ("log_memory_bytes", Kind::Gauge, "Memory of the newest blocks"),
@@ -240,7 +290,13 @@ impl Metrics {
     }
 
     /// The text exposition of Prometheus, version 0.0.4.
-    pub fn text(&self, shards: usize, memory_bytes: u64, uptime_ms: u64) -> String {
+    pub fn text(
+        &self,
+        shards: usize,
+        memory_bytes: u64,
+        uptime_ms: u64,
+        tls: Option<Standing>,
+    ) -> String {
         let mut text = String::new();
         let of_process = [
             ("shards", "Shards of the process", shards.to_string()),
@@ -250,6 +306,32 @@ impl Metrics {
         for (name, help, value) in of_process {
             head(&mut text, name, "gauge", help);
             sample(&mut text, name, "", &value);
+        }
+        if let Some(standing) = tls {
+            let (reloads, failed) = (standing.reloads, standing.failed_reloads);
+            for (name, kind, help, value) in [
+                (
+                    CERTIFICATE_EXPIRES,
+                    "gauge",
+                    "End of the certificate, since 1970",
+                    standing.expires_s,
+                ),
+                (
+                    "tls_reloads_total",
+                    "counter",
+                    "Times the certificate was read again",
+                    reloads.cast_signed(),
+                ),
+                (
+                    "tls_reload_failures_total",
+                    "counter",
+                    "Times the certificate could not be read again, and the old one stayed",
+                    failed.cast_signed(),
+                ),
+            ] {
+                head(&mut text, name, kind, help);
+                sample(&mut text, name, "", &value.to_string());
+            }
         }
         for ((name, kind, help), number) in FAMILIES.iter().zip(self.numbers) {
             let kind = if *kind == Kind::Counter { "counter" } else { "gauge" };
@@ -318,6 +400,8 @@ impl Core {
             totals.pulled,
             totals.completed,
             totals.failed,
+            totals.dlq_retried,
+            totals.dlq_dropped,
             held.jobs as u64,
             held.queues as u64,
             held.leases as u64,
@@ -326,7 +410,11 @@ impl Core {
             held.unique_keys as u64,
             held.groups as u64,
             held.group_settings,
+            held.remains as u64,
+            held.remains_dropped,
+            self.open_flows.len() as u64,
             held.crons as u64,
+            held.attended as u64,
             self.workers.len() as u64,
             shard.webhooks().len() as u64,
             of_webhooks[0],
@@ -338,8 +426,17 @@ impl Core {
             of_webhooks[6],
             conns.len() as u64,
             net.accepted,
-            net.rejected,
-            net.given_away,
+            net.rejected + conns.turned_away(),
+            net.given_away - self.leaving.seated(),
+            conns.secure() as u64,
+            net.handshakes,
+            net.resumptions,
+            net.handshakes_failed,
+            net.handshakes_late,
+            net.not_secure,
+            self.http.counters.handshakes,
+            net.truncated,
+            net.corrupt,
             net.accept_pauses,
             net.drains_cut,
             self.sessions.count(Speech::Http) as u64,
@@ -375,8 +472,11 @@ impl Core {
             log.forgotten,
             log.forgotten_bytes,
             self.reclaim.rewritten_bytes,
-            u64::from(self.engine.book.is_full()),
+            u64::from(self.engine.book.is_full(&shard.upkeep())),
             self.reclaim.refused_pushes,
+            self.reclaim.yielded_jobs,
+            u64::from(self.engine.book.1.strained),
+            self.put_off.len() as u64,
             log.disk_bytes,
             self.engine.book.0.unwritten_bytes(),
             self.engine.book.0.memory_bytes() as u64,
@@ -422,7 +522,7 @@ mod tests {
 
     #[test]
     fn the_text_is_what_prometheus_reads() {
-        let text = metrics().text(2, 4096, 1_500);
+        let text = metrics().text(2, 4096, 1_500, None);
         for line in [
             "# HELP corq_jobs_pushed_total Jobs pushed since the start.",
             "# TYPE corq_jobs_pushed_total counter",

@@ -7,18 +7,22 @@
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
 //! groups   groups of jobs: what is set for them and what they have
 //! limited  what limits a queue and what it has done
+//! letters  dead letters, and the rules of queues
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
-//! needs    what jobs of a push depend on
-//! door     who answers over HTTP before the shards do
+//! needs    what jobs of a push depend on     family  what parents learn of their children
+//! flow     jobs of several queues that come together
+//! kin      a parent for a child that is there
+//! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
+//! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! partial  what requests take in memory before they are whole
-//! moving   connections that follow their queue
+//! moving   connections that follow their queue, or are seated     ports    where they come from
 //! http     the HTTP port     figures   what only HTTP asks for
 //! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
@@ -29,6 +33,7 @@ mod all;
 mod auth;
 mod backup;
 mod book;
+mod certificate;
 mod change;
 mod chore;
 mod core;
@@ -36,18 +41,25 @@ mod crons;
 mod deliveries;
 mod dispatch;
 mod door;
+mod ears;
 mod end;
 mod engine;
 mod events;
 mod execute;
+mod family;
 mod figures;
+mod flow;
+#[cfg(test)]
+mod full_life;
 mod groups;
 mod here;
 mod hole;
 mod http;
 mod inbox;
 mod job_map;
+mod kin;
 mod lane;
+mod letters;
 mod limited;
 mod list;
 mod many;
@@ -59,16 +71,19 @@ mod needs;
 mod notes;
 mod pace;
 mod partial;
+mod ports;
 mod post;
 mod query;
 mod reclaim;
 mod recover;
 mod reshard;
 mod respond;
+mod room;
 mod route;
 mod session;
 mod show;
 mod start;
+mod strain;
 mod streams;
 mod task;
 mod triggers;

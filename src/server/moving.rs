@@ -1,5 +1,6 @@
 //! Connections that follow their queue: one whose commands nearly all belong to one other shard is
-//! handed to that shard, socket and all, so that a command no longer costs two wake-ups of a core.
+//! handed to that shard, socket and all, so that a command no longer costs two wake-ups of a core. The same way
+//! those who come through a path are seated: one shard accepts them for all.
 //!
 //! A connection moves while none of its commands is unanswered and everything it was sent is gone.
 //! It keeps its name with the engine, so its leases stay its own. What the commands mean is not known here.
@@ -7,8 +8,7 @@
 use super::core::Core;
 use super::message::Message;
 use super::session::Session;
-use corq_io::net::{ConnId, Connections};
-use std::os::fd::OwnedFd;
+use corq_io::net::{ConnId, Connections, Socket};
 
 /// Commands for another shard after which a connection moves there for the first time. Each move
 /// doubles the number, so that a connection that changes its mind all the time does not travel all the time.
@@ -30,6 +30,8 @@ pub struct Habit {
     /// Moves done or tried.
     doublings: u32,
     leaving: bool,
+    /// Whether it is on its way to its first shard.
+    seating: bool,
 }
 
 impl Habit {
@@ -78,18 +80,32 @@ impl Habit {
 /// A connection on its way.
 #[derive(Debug)]
 pub struct Moved {
-    socket: OwnedFd,
+    socket: Socket,
     session: Session,
 }
 
-/// Connections that take no commands because they are about to move, and until when.
+/// Connections that take no commands because they are about to move.
 #[derive(Debug, Default)]
-pub struct Leaving(Vec<(ConnId, u64)>);
+pub struct Leaving {
+    /// Which, and until when.
+    conns: Vec<(ConnId, u64)>,
+    /// The shard of the next one that is seated.
+    seat: usize,
+    /// How many have been given away to be seated.
+    seated: u64,
+    /// How many of them are still here.
+    passing: usize,
+}
 
 impl Leaving {
     /// When patience with the first of them ends.
     pub fn next_ms(&self) -> u64 {
-        self.0.first().map_or(u64::MAX, |&(_, until_ms)| until_ms)
+        self.conns.first().map_or(u64::MAX, |&(_, until_ms)| until_ms)
+    }
+
+    /// How many have been given away to their first shard.
+    pub fn seated(&self) -> u64 {
+        self.seated
     }
 }
 
@@ -107,15 +123,15 @@ impl Session {
 impl Core {
     /// A connection is to move as soon as its commands are answered.
     pub(super) fn note_leaving(&mut self, conn: ConnId) {
-        self.leaving.0.push((conn, self.now_ms + PATIENCE_MS));
+        self.leaving.conns.push((conn, self.now_ms + PATIENCE_MS));
     }
 
     /// Sends off the connections that have their answers.
     pub fn move_connections(&mut self, conns: &mut Connections) {
-        if self.leaving.0.is_empty() {
+        if self.leaving.conns.is_empty() {
             return;
         }
-        let mut leaving = std::mem::take(&mut self.leaving.0);
+        let mut leaving = std::mem::take(&mut self.leaving.conns);
         leaving.retain(|&(conn, until_ms)| {
             let Some(session) = self.sessions.get(conn) else { return false };
             if !session.habit.leaving {
@@ -132,7 +148,25 @@ impl Core {
             }
             !over
         });
-        self.leaving.0 = leaving;
+        self.leaving.conns = leaving;
+    }
+
+    /// Gives a connection that has just come the next shard in turn.
+    pub fn seat(&mut self, conns: &mut Connections, conn: ConnId) {
+        let dest = self.leaving.seat;
+        self.leaving.seat = (dest + 1) % self.slots.shards();
+        if dest == self.me {
+            if !conns.settle(conn, self.leaving.passing) {
+                self.sessions.close(conn);
+            }
+            return;
+        }
+        if let Some(session) = self.sessions.get(conn) {
+            let dest = dest as u16;
+            session.habit = Habit { dest, leaving: true, seating: true, ..Habit::default() };
+            self.leaving.passing += 1;
+            conns.give_away(conn);
+        }
     }
 
     /// A connection that was to move stays: its peer has ended.
@@ -140,17 +174,23 @@ impl Core {
         if let Some(session) = self.sessions.get(conn)
             && session.habit.leaving
         {
+            let passes = usize::from(session.habit.seating);
+            self.leaving.passing = self.leaving.passing.saturating_sub(passes);
             session.habit.settle();
             self.unblocked.push(conn);
         }
     }
 
     /// The socket of a connection that leaves is free to go.
-    pub fn given_away(&mut self, conn: ConnId, socket: OwnedFd) {
+    pub fn given_away(&mut self, conn: ConnId, socket: Socket) {
         self.drop_partial(conn);
         // Whoever forgets a session closes its connection, which calls the move off.
         let Some(session) = self.sessions.close(conn) else { return };
         let dest = usize::from(session.habit.dest);
+        if session.habit.seating {
+            self.leaving.seated += 1;
+            self.leaving.passing = self.leaving.passing.saturating_sub(1);
+        }
         let moved = Box::new(Moved { socket, session });
         self.post.ask(dest).messages.push(Message::Adopt(moved));
     }
@@ -158,10 +198,17 @@ impl Core {
     /// A connection of another shard comes here.
     pub(super) fn adopt(&mut self, conns: &mut Connections, moved: Moved) {
         let Moved { socket, mut session } = moved;
-        let conn = conns.adopt(socket);
+        let conn = if session.habit.seating {
+            // Nothing of it is anywhere yet.
+            session.habit = Habit::default();
+            let Some(conn) = conns.seat(socket) else { return };
+            conn
+        } else {
+            session.habit.settle();
+            session.seen_elsewhere = true;
+            conns.adopt(socket)
+        };
         session.conn = conn;
-        session.habit.settle();
-        session.seen_elsewhere = true;
         session.paused = false;
         self.sessions.take_in(session);
         self.set_alarm_again(conn);

@@ -5,7 +5,7 @@ use super::execute::framed;
 use super::groups::group_full;
 use super::job_map::write_id;
 use super::message::{Batch, Message, Origin, Span, Step};
-use super::needs::Needed;
+use super::needs::{Needed, UnmetOf};
 use super::task::{Claims, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
@@ -113,6 +113,10 @@ impl Core {
 
     /// A keeper has answered.
     pub(super) fn claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
+        if let Some(Task::Flow(_)) = self.tasks.get(step) {
+            self.flow_claimed(conns, step, taken);
+            return;
+        }
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
         for (&place, &taken) in claims.keepers[claims.answered].1.iter().zip(taken) {
             claims.taken[place] = taken;
@@ -144,10 +148,12 @@ impl Core {
         }
         let batch = self.post.ask(claims.owner);
         let frame = batch.keep(&claims.frame);
-        let unmet =
-            claims.needed.unmet.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect();
+        let mut keep = |lists: &UnmetOf<Vec<u8>>| {
+            lists.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect()
+        };
+        let (unmet, open) = (keep(&claims.needed.unmet), keep(&claims.needed.open));
         let (origin, taken) = (claims.origin, claims.taken.into());
-        batch.messages.push(Message::Push { origin, frame, taken, unmet });
+        batch.messages.push(Message::Push { origin, frame, taken, unmet, open });
     }
 
     /// Frees the names that were granted to a push which is refused after all.
@@ -166,24 +172,28 @@ impl Core {
         batch.messages.push(Message::Unclaim { name });
     }
 
-    /// The owner's part: pushes the jobs whose names were granted. `unmet` gives what the job at a
-    /// place waits for.
+    /// The owner's part: pushes the jobs whose names were granted. `waits` gives what the job at a
+    /// place waits for: other jobs, and children.
     pub(super) fn push_prepared<'a>(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
         frame: &'a [u8],
         taken: &[bool],
-        unmet: impl Fn(usize) -> Option<&'a [u8]>,
+        waits: impl Fn(usize) -> (&'a [u8], &'a [u8]),
     ) {
         let Ok(Request { req_id, body }) = decode(frame) else { return };
         let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = &body else { return };
         let many = matches!(body, Body::PushBatch { .. });
         let all = jobs_of(&body);
         let granted = all.iter().enumerate().zip(taken).filter(|(_, taken)| !**taken);
-        let granted = granted.map(|((place, job), _)| NewJob {
-            unmet: Unmet::new(unmet(place).unwrap_or_default()),
-            ..job.clone()
+        let granted = granted.map(|((place, job), _)| {
+            let (unmet, open) = waits(place);
+            let mut job = NewJob { unmet: Unmet::new(unmet), ..job.clone() };
+            if let Some(kin) = job.kin.as_deref_mut() {
+                kin.open = Unmet::new(open);
+            }
+            job
         });
         let granted: Vec<NewJob<'_>> = granted.collect();
         let caller = Caller { client: origin.client, request: CURRENT };
@@ -201,7 +211,7 @@ impl Core {
                     // Its place among all, not among those whose names were granted.
                     let places = taken.iter().enumerate().filter(|(_, taken)| !**taken);
                     let place = places.map(|(place, _)| place).nth(place).unwrap_or(place);
-                    let text = group_full(all, place, many);
+                    let text = group_full(all.get(place), many.then_some(place));
                     self.refuse(conns, origin, req_id, &text);
                 } else {
                     self.refuse_push(conns, origin, req_id, refusal, granted.len());

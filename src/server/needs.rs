@@ -17,6 +17,7 @@ use corq_io::net::Connections;
 use corq_shards::command::NewJob;
 use corq_shards::dependency::{Standing, Unmet};
 use corq_shards::id::JobId;
+use std::collections::HashSet;
 
 /// A push that has to learn about the jobs it names.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ enum Need {
     /// Its shard has to be asked how it stands.
     Job { id: JobId, by_name: bool },
     /// It is completed.
-    Met,
+    Met { id: JobId },
     /// It is not completed.
     Open { id: JobId, by_name: bool },
     /// There is no such job.
@@ -52,9 +53,52 @@ pub type UnmetOf<T> = Vec<(usize, T)>;
 pub struct Needed {
     /// What its jobs wait for.
     pub unmet: UnmetOf<Vec<u8>>,
+    /// Which children of theirs they wait for.
+    pub open: UnmetOf<Vec<u8>>,
     /// Jobs, by place, that name a job nobody knows, and the error that says so: the push is refused
     /// unless their custom ids are taken.
     pub refusals: Vec<(usize, Box<str>)>,
+}
+
+/// Children whose names are kept while they are waited for, for what may be told of them.
+const NAMED_CHILDREN_MAX: usize = 1000;
+
+/// The children of one job of a push after the other.
+#[derive(Default)]
+struct Children<'a> {
+    of: Option<usize>,
+    names: HashSet<&'a str>,
+    /// It depends on its children, and on nothing else.
+    are_all: bool,
+    count: usize,
+}
+
+impl<'a> Children<'a> {
+    /// Whether a dependency of a job is one of its children.
+    fn has(&mut self, jobs: &[NewJob<'a>], job: usize, text: &str) -> bool {
+        if self.of != Some(job) {
+            let kin = jobs[job].kin.as_deref();
+            let children = kin.map_or(&[][..], |kin| kin.children);
+            let are_all = children == jobs[job].depends_on;
+            let all = Texts::new(children);
+            let names = if are_all { HashSet::new() } else { all.iter().collect() };
+            *self = Self { of: Some(job), names, are_all, count: all.len() };
+        }
+        self.are_all || self.names.contains(text)
+    }
+
+    fn are_few(&self) -> bool {
+        self.count <= NAMED_CHILDREN_MAX
+    }
+}
+
+/// The bytes for a job, at the end of a row that is in the order of the jobs.
+fn entry(lists: &mut UnmetOf<Vec<u8>>, job: usize) -> &mut Vec<u8> {
+    if lists.last().is_none_or(|(last, _)| *last != job) {
+        lists.push((job, Vec::new()));
+    }
+    let last = lists.len() - 1;
+    &mut lists[last].1
 }
 
 fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a str)> + 'b {
@@ -174,7 +218,7 @@ impl Core {
         for &(place, standing) in jobs {
             let Need::Job { id, by_name } = task.found[place] else { continue };
             task.found[place] = match standing {
-                Standing::Completed => Need::Met,
+                Standing::Completed => Need::Met { id },
                 Standing::Open => Need::Open { id, by_name },
                 Standing::Unknown if by_name => Need::Unknown,
                 // A client may have chosen a text of the server's own form as its custom id.
@@ -191,19 +235,21 @@ impl Core {
             return;
         };
         let Ok(Request { req_id, body }) = decode(&frame) else { return };
-        let mut unmet: UnmetOf<Vec<u8>> = Vec::new();
-        let mut refusals = Vec::new();
+        let mut needed = Needed::default();
+        let mut children = Children::default();
         for (need, (job, text)) in found.iter().zip(texts(jobs_of(&body))) {
+            let is_child = children.has(jobs_of(&body), job, text);
             match *need {
-                Need::Open { id, by_name } => {
-                    if unmet.last().is_none_or(|(last, _)| *last != job) {
-                        unmet.push((job, Vec::new()));
-                    }
-                    if let Some((_, bytes)) = unmet.last_mut() {
-                        Unmet::push(bytes, id, if by_name { text } else { "" });
-                    }
+                // One that is completed has still to say with what.
+                Need::Open { id, .. } | Need::Met { id } if is_child => {
+                    let name = if children.are_few() { text } else { "" };
+                    Unmet::push(entry(&mut needed.open, job), id, name);
                 }
-                Need::Met => {}
+                Need::Open { id, by_name } => {
+                    let name = if by_name { text } else { "" };
+                    Unmet::push(entry(&mut needed.unmet, job), id, name);
+                }
+                Need::Met { .. } => {}
                 Need::Name | Need::Job { .. } | Need::Unknown => {
                     let mut error = format!("Dependency job not found: {text}");
                     if matches!(body, Body::PushBatch { .. }) {
@@ -215,11 +261,10 @@ impl Core {
                         return;
                     }
                     // If a job bears its custom id, this push makes none and depends on nothing.
-                    refusals.push((job, error.into()));
+                    needed.refusals.push((job, error.into()));
                 }
             }
         }
-        let needed = Needed { unmet, refusals };
         self.claim_names(conns, origin, frame.clone(), &body, needed);
     }
 

@@ -9,7 +9,7 @@ use super::hole::{Then, Waiting};
 use super::job_map::write_id;
 use super::list::states_of;
 use super::message::Origin;
-use super::show::Show;
+use super::show::{Show, Wanted};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;
@@ -43,10 +43,17 @@ impl Core {
             Body::GetLogs { job, start, end } => {
                 self.get_logs(conns, asked, body, (*job, *start, *end), fetched);
             }
+            Body::GetChildrenValues(_)
+            | Body::GetFailedChildrenValues(_)
+            | Body::GetIgnoredChildrenFailures(_) => {
+                self.children_values(conns, asked, body, fetched);
+            }
             Body::GetCountsPerPriority(queue) => self.priority_counts(conns, asked, queue),
             Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
             Body::GetState(job) => self.get_state(conns, asked, body, *job),
-            Body::Dlq { queue, count } => self.dead_letters(conns, asked, queue, *count),
+            Body::Dlq { queue, count, .. } => self.dead_letters(conns, asked, queue, *count),
+            Body::GetDlqConfig(queue) => self.dlq_config(conns, asked, queue),
+            Body::GetStallConfig(queue) => self.stall_config(conns, asked, queue),
             Body::GetGroupsJobsCount(queue) => self.jobs_in_groups(conns, asked, queue),
             Body::GetGroups { queue, limit, after } => {
                 self.list_groups(conns, asked, queue, *limit, *after);
@@ -137,6 +144,8 @@ impl Core {
             }
             Then::Show(show) => self.show(conns, origin, show, fetched),
             Then::Trigger { place } => self.trigger_record_arrived(place, &fetched),
+            Then::Report(report) => self.report_record_arrived(report, &fetched),
+            Then::Kin { step, link } => self.patch_child(conns, step, link, &fetched),
             Then::Tell { place } => self.told_record_arrived(place, &fetched),
         }
     }
@@ -158,14 +167,8 @@ impl Core {
             return;
         }
         let jobs = asked.id_of(job).into_iter().collect();
-        let show = Show { req_id: asked.req_id.map(Into::into), jobs, many: false };
-        self.show(conns, asked.origin, show, Vec::new());
-    }
-
-    fn dead_letters(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, count: u32) {
-        let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
-        let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
-        let show = Show { req_id: asked.req_id.map(Into::into), jobs, many: true };
+        let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Job);
+        let show = Show { req_id, jobs, wanted };
         self.show(conns, asked.origin, show, Vec::new());
     }
 

@@ -1,6 +1,5 @@
 //! The beginning of a shard: its log is opened, and replayed into it.
 
-use super::reclaim::reserve_bytes;
 use crate::config::{Config, Durability};
 use corq_io::log::{
     DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery,
@@ -113,7 +112,8 @@ pub fn open_log(
         cache_bytes: config.cache_bytes(shards),
         fsync_interval_ms: config.fsync_interval_ms,
         bytes_max: config.data_bytes_max(shards),
-        reserve_bytes: reserve_bytes(segment_bytes(config), 0),
+        // What the jobs need is known once they are.
+        reserve_bytes: 2 * segment_bytes(config),
         ..LogConfig::new(index as u16, mode)
     };
     let began = Instant::now();

@@ -159,6 +159,7 @@ impl Change<'_> {
         let began = Instant::now();
         for index in 0..self.data.shards() {
             let mut shard = self.read(index)?;
+            self.settle_flows(index, &mut shard)?;
             self.check_space(index, &shard)?;
             self.deal_out(index, &mut shard, &mut change, &mut logs, began)?;
             change.end_shard(&shard).map_err(|why| failed(format!("shard {index}"), why))?;
@@ -175,6 +176,22 @@ impl Change<'_> {
             )));
         }
         Ok(expected)
+    }
+
+    /// Ends the flows that a crash has left under way: those that a shard has given its word on come, the
+    /// others do not. Few logs have any, so the others are read once more for that.
+    fn settle_flows(&mut self, index: u16, shard: &mut Shard) -> Result<(), Halt> {
+        let staged = shard.staged_flows();
+        let mut committed = shard.open_flows();
+        if !staged.is_empty() {
+            for other in (0..self.data.shards()).filter(|&other| other != index) {
+                committed.extend(self.read(other)?.open_flows());
+            }
+        }
+        for flow in staged.iter().chain(&shard.open_flows()) {
+            shard.settle_flow(*flow, committed.contains(flow));
+        }
+        Ok(())
     }
 
     fn log_config(&self, log_id: u64, shard: u16, first_segment: u64) -> LogConfig {
@@ -216,7 +233,7 @@ impl Change<'_> {
                 let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
                 let (log, _) = Log::open(&config, disk, nothing)
                     .map_err(|error| failed(format!("new shard {shard}"), error))?;
-                Ok(Book(log))
+                Ok(Book::new(log))
             })
             .collect()
     }

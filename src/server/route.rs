@@ -1,5 +1,6 @@
 //! Which shard a command belongs to. Knows names and ids, nothing of what the command does.
 
+use crate::api::flow::FlowJob;
 use crate::api::request::{Body, JobRef, RegisterWorker};
 use corq_shards::command::NewJob;
 use corq_shards::id::{JobId, SLOTS, Slot, fnv1a};
@@ -65,8 +66,12 @@ pub enum Route<'a> {
     JobInQueue(&'a str, JobRef<'a>),
     /// The owner of a queue, once the dependencies are found and the custom ids claimed.
     Prepared,
+    /// The owners of the queues of a flow.
+    Flow(&'a [FlowJob<'a>]),
     /// The owners of several jobs.
     Jobs(&'a [JobRef<'a>]),
+    /// The owners of a parent and a child.
+    Kin(JobRef<'a>, Option<JobRef<'a>>),
     /// The shard that keeps a worker's registration.
     Worker(&'a str),
     /// The shard that keeps the names of schedules, and webhooks.
@@ -92,6 +97,7 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         Body::RegisterWorker(RegisterWorker { worker_id: Some(id), .. })
         | Body::UnregisterWorker(id)
         | Body::Heartbeat { worker_id: id } => Route::Worker(id),
+        Body::PushFlow(jobs) => Route::Flow(jobs),
         Body::Push { job, .. } if names_jobs(job) => Route::Prepared,
         Body::PushBatch { jobs, .. } if jobs.iter().any(names_jobs) => Route::Prepared,
         Body::Push { queue, .. }
@@ -114,6 +120,10 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::SetConcurrency { queue, .. }
         | Body::ClearConcurrency(queue)
         | Body::PurgeDlq(queue)
+        | Body::GetDlqStats(queue)
+        | Body::SetRule { queue, .. }
+        | Body::GetDlqConfig(queue)
+        | Body::GetStallConfig(queue)
         | Body::Drain(queue)
         | Body::Clean { queue, .. }
         | Body::Obliterate(queue)
@@ -140,6 +150,11 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::ChangeDelay { job, .. }
         | Body::ClearLogs { job, .. }
         | Body::RemoveJobDeduplicationKey(job)
+        | Body::GetChildrenValues(job)
+        | Body::RemoveUnprocessedChildren(job)
+        | Body::MoveToWaitingChildren { job, .. }
+        | Body::GetFailedChildrenValues(job)
+        | Body::GetIgnoredChildrenFailures(job)
         | Body::Cancel(job)
         | Body::Update { job, .. }
         | Body::ChangePriority { job, .. }
@@ -149,6 +164,8 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::Progress { job, .. }
         | Body::AddLog { job, .. }
         | Body::WaitJob { job, .. } => Route::Job(*job),
+        Body::UpdateParent { child, parent } => Route::Kin(*child, Some(*parent)),
+        Body::RemoveChildDependency(child) => Route::Kin(*child, None),
         Body::GetJobByCustomId(name) => Route::Job(JobRef::Custom(name)),
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
             Route::Jobs(&batch.ids)

@@ -5,6 +5,7 @@ use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
 use super::hole::Then;
 use super::job_map::{records_of, write_job};
+use super::letters::write_letter;
 use super::message::Origin;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply;
@@ -19,8 +20,19 @@ pub struct Show {
     pub req_id: Option<Box<[u8]>>,
     /// Which; those that are gone by now are left out.
     pub jobs: Vec<JobId>,
-    /// Whether the answer is a list.
-    pub many: bool,
+    /// In which form.
+    pub wanted: Wanted,
+}
+
+/// The form in which jobs are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// One.
+    Job,
+    /// A list.
+    Jobs,
+    /// A list, and what there is to say of each as one of a dead-letter queue beside it.
+    DeadLetters,
 }
 
 impl Core {
@@ -36,12 +48,14 @@ impl Core {
         let jobs: Vec<u32> = show.jobs.iter().filter_map(|&id| shard.find(id)).collect();
         let needed = self.needed(&jobs);
         let bytes: u64 = needed.iter().map(|stored| u64::from(stored.record_bytes)).sum();
+        // Each is written twice.
+        let bytes = if show.wanted == Wanted::DeadLetters { 2 * bytes } else { bytes };
         let req_id = show.req_id.as_deref();
         if bytes > FRAME_BYTES_MAX as u64 {
             self.refuse(conns, origin, req_id, TOO_LARGE);
             return;
         }
-        if jobs.is_empty() && !show.many {
+        if jobs.is_empty() && show.wanted == Wanted::Job {
             self.refuse(conns, origin, req_id, NOT_FOUND);
             return;
         }
@@ -57,14 +71,25 @@ impl Core {
             let start = pen.out.len();
             let mut written = Ok(());
             framed(pen, req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, req_id, 1);
-                writer.str(if show.many { "jobs" } else { "job" });
-                if show.many {
+                let letters = show.wanted == Wanted::DeadLetters;
+                let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(letters));
+                if show.wanted == Wanted::Job {
+                    writer.str("job");
+                } else {
+                    writer.str("jobs");
                     writer.array(jobs.len());
                 }
+                let shard = &engine.shard;
                 written = jobs
                     .iter()
-                    .try_for_each(|&job| write_job(&mut writer, &engine.shard.view(job), &records));
+                    .try_for_each(|&job| write_job(&mut writer, &shard.view(job), &records));
+                if written.is_ok() && letters {
+                    writer.str("entries");
+                    writer.array(jobs.len());
+                    written = jobs
+                        .iter()
+                        .try_for_each(|&job| write_letter(&mut writer, shard, job, &records));
+                }
             });
             if written.is_err() {
                 pen.out.truncate(start);

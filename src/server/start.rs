@@ -2,13 +2,16 @@
 
 use super::auth::Guard;
 use super::book::Book;
+use super::certificate;
 use super::core::{Core, Fittings};
 use super::deliveries;
 use super::door::Door;
+use super::ears::Ears;
 use super::engine::Engine;
 use super::http::{Desk, Rule, Settings};
 use super::message::Batch;
 use super::pace::Pace;
+use super::ports::{Entrance, Ports};
 use super::post::Post;
 use super::recover::{Ascent, open_log, shard_config};
 use super::reshard::{Halt, Progress, reshard};
@@ -23,12 +26,11 @@ use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{self, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signal, Signals};
+use corq_io::tls::Keeper;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -61,18 +63,13 @@ fn other(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
     StartError::Other(format!("{what}: {error}"))
 }
 
-/// How long a start waits for a port that is in use.
-const PORT_PATIENCE: Duration = Duration::from_secs(3);
-/// How often it tries.
-const PORT_PAUSE: Duration = Duration::from_millis(20);
-
 /// How often the start looks whether a shard has failed.
 const READY_PAUSE: Duration = Duration::from_millis(50);
 
 /// What one shard is given.
 struct Seed {
     endpoint: Endpoint<Batch>,
-    sockets: (TcpListener, TcpListener),
+    entrances: Vec<Entrance>,
     chance: u64,
     ready: Sender<()>,
 }
@@ -89,6 +86,7 @@ struct Common {
     is_begun: bool,
     webhooks: Feed,
     ascent: Ascent,
+    keeper: Option<Arc<Keeper>>,
 }
 
 /// How the beginning of the shards went.
@@ -108,15 +106,17 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let host = host::probe().map_err(StartError::Host)?;
     let shards = config.shards.map_or(host.cpus.len(), usize::from);
     config.check(shards).map_err(StartError::Other)?;
+    let keeper = certificate::open(&config).map_err(StartError::Other)?;
+    let ears = Ears::new(signals, keeper.clone());
     let mut data = match config.data_path() {
         None => None,
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
-    let (sockets, addresses) = bind(&config, shards)?;
-    let door = open_door(&config, &sockets).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
+    let ports = Ports::bind(&config, shards, keeper.as_ref())?;
+    let door = open_door(&config, &ports).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
-        && let Err(halt) = fit(&config, data, &slots, &signals, &door)
+        && let Err(halt) = fit(&config, data, &slots, &ears, &door)
     {
         return match halt {
             Halt::Stopped => Ok(()),
@@ -137,10 +137,12 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         is_begun: data.as_ref().is_some_and(DataDir::is_begun),
         webhooks: pool.feed(),
         ascent: Ascent::new(data.as_ref().map(DataDir::path), shards),
+        keeper,
         config,
     });
-    let (running, ready) = spawn(&host, &common, mesh, sockets)?;
-    match await_shards(&common, &ready, &signals, &door) {
+    let Ports { entrances, shown, files, .. } = ports;
+    let (running, ready) = spawn(&host, &common, mesh, entrances)?;
+    match await_shards(&common, &ready, &ears, &door) {
         Begun::Ready => {
             if let Some(data) = &mut data {
                 data.set_begun(true).map_err(|error| other("data path", error))?;
@@ -148,9 +150,9 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
-            announce(&common, addresses);
+            announce(&common, &shown);
             // An error here would mean that the set of signals is not one.
-            let signal = signals.wait().map_err(|error| other("cannot wait for signals", error))?;
+            let signal = ears.wait().map_err(|error| other("cannot wait for signals", error))?;
             tracing::info!("stopping on {signal:?}");
         }
         Begun::Failed => {}
@@ -165,6 +167,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     let outcome = running.join().map_err(StartError::Other);
+    drop(files);
     drop(data);
     deliveries::stop(pool, give_up);
     if outcome.is_ok() {
@@ -174,9 +177,8 @@ pub fn serve(config: Config) -> Result<(), StartError> {
 }
 
 /// Puts somebody at the HTTP port until the shards are there.
-fn open_door(config: &Config, sockets: &[(TcpListener, TcpListener)]) -> std::io::Result<Door> {
-    let https: Result<Vec<_>, _> = sockets.iter().map(|(_, http)| http.try_clone()).collect();
-    let door = Door::open(https?, &config.cors_allow_origin)?;
+fn open_door(config: &Config, ports: &Ports) -> std::io::Result<Door> {
+    let door = Door::open(ports.https()?, &config.cors_allow_origin)?;
     door.tell("at the beginning".into());
     Ok(door)
 }
@@ -186,7 +188,7 @@ fn fit(
     config: &Config,
     data: &mut DataDir,
     slots: &Slots,
-    signals: &Signals,
+    ears: &Ears,
     door: &Door,
 ) -> Result<(), Halt> {
     match data.leftover() {
@@ -214,16 +216,15 @@ fn fit(
         if pace.tells() {
             tracing::info!("changing from {before} shards to {after}: {progress}");
         }
-        match signals.wait_for(Duration::ZERO) {
-            Ok(Some(signal)) => {
+        match ears.wants_end() {
+            Some(signal) => {
                 tracing::info!(
                     "stopping on {signal:?} in the middle of the change, which the next start begins anew \
                      or ends"
                 );
                 false
             }
-            // An error here would mean that the set of signals is not one.
-            Ok(None) | Err(_) => true,
+            None => true,
         }
     };
     let contents = reshard(config, data, slots, &mut watch)?;
@@ -235,58 +236,20 @@ fn fit(
     Ok(())
 }
 
-/// Sockets of every shard on both ports.
-#[allow(clippy::type_complexity, reason = "a pair of sockets per shard and the two addresses")]
-fn bind(
-    config: &Config,
-    shards: usize,
-) -> Result<(Vec<(TcpListener, TcpListener)>, (SocketAddr, SocketAddr)), StartError> {
-    let bind_all = |port: u16, setting: &str| {
-        let wished = SocketAddr::new(config.listen_host(), port);
-        let fail =
-            |error: std::io::Error| other(format!("{setting}: cannot listen on {wished}"), error);
-        // Shards share a port by SO_REUSEPORT, which would let a second server share it as well:
-        // a socket without it finds out first.
-        let probe = listen_patiently(wished).map_err(fail)?;
-        let address = probe.local_addr().map_err(fail)?;
-        drop(probe);
-        let sockets: Result<Vec<_>, _> =
-            (0..shards).map(|_| net::listen(address, true).map_err(fail)).collect();
-        Ok::<_, StartError>((sockets?, address))
-    };
-    let (frames, tcp) = bind_all(config.tcp_port, "TCP_PORT")?;
-    let (https, http) = bind_all(config.http_port, "HTTP_PORT")?;
-    Ok((frames.into_iter().zip(https).collect(), (tcp, http)))
-}
-
-/// Listens once the address is free. A server that was just killed keeps its port until the kernel
-/// has taken down its ring, some milliseconds after the process is gone.
-fn listen_patiently(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let give_up = Instant::now() + PORT_PATIENCE;
-    loop {
-        match net::listen(address, false) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up => {
-                std::thread::sleep(PORT_PAUSE);
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
 fn spawn(
     host: &Host,
     common: &Arc<Common>,
     mesh: Vec<Endpoint<Batch>>,
-    sockets: Vec<(TcpListener, TcpListener)>,
+    entrances: Vec<Vec<Entrance>>,
 ) -> Result<(Shards<String>, Receiver<()>), StartError> {
     let (ready, is_ready) = channel();
     let random = SystemRandom::new();
     let mut seeds = Vec::with_capacity(mesh.len());
-    for (endpoint, sockets) in mesh.into_iter().zip(sockets) {
+    for (endpoint, entrances) in mesh.into_iter().zip(entrances) {
         let mut chance = [0; 8];
         random.fill(&mut chance).map_err(|_| other("randomness", "the system gives none"))?;
         let chance = u64::from_le_bytes(chance);
-        seeds.push(Seed { endpoint, sockets, chance, ready: ready.clone() });
+        seeds.push(Seed { endpoint, entrances, chance, ready: ready.clone() });
     }
     let common = Arc::clone(common);
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
@@ -303,7 +266,7 @@ fn spawn(
 }
 
 /// Waits until all shards have read their logs and know of each other.
-fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: &Door) -> Begun {
+fn await_shards(common: &Common, ready: &Receiver<()>, ears: &Ears, door: &Door) -> Begun {
     let mut waiting = common.slots.shards();
     let mut pace = Pace::default();
     while waiting > 0 {
@@ -312,8 +275,7 @@ fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Begun::Failed,
         }
-        // An error here would mean that the set of signals is not one.
-        let signal = signals.wait_for(Duration::ZERO).ok().flatten();
+        let signal = ears.wants_end();
         // A shard that fails at its start is waited for by the others, who are never ready then.
         if common.ending.failed.load(Ordering::Acquire) {
             return Begun::Failed;
@@ -330,7 +292,7 @@ fn await_shards(common: &Common, ready: &Receiver<()>, signals: &Signals, door: 
 }
 
 /// Says where the server listens.
-fn announce(common: &Common, (tcp, http): (SocketAddr, SocketAddr)) {
+fn announce(common: &Common, shown: &str) {
     let config = &common.config;
     if config.is_open_to_strangers() {
         tracing::warn!(
@@ -346,10 +308,13 @@ fn announce(common: &Common, (tcp, http): (SocketAddr, SocketAddr)) {
         }
         (Some(_), Durability::Synced) => "synced".to_string(),
     };
+    if let Some(keeper) = &common.keeper {
+        tracing::info!("TLS with the certificate of {}", certificate::shown(&keeper.identity()));
+    }
     let data = config.data_path().map_or("none".into(), |path| path.display().to_string());
     let shards = common.slots.shards();
     tracing::info!(
-        "corq {} serves tcp {tcp}, http {http}; {shards} shards; durability {durability}; data {data}",
+        "corq {} serves {shown}; {shards} shards; durability {durability}; data {data}",
         env!("CARGO_PKG_VERSION"),
     );
 }
@@ -367,11 +332,12 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
+        greet_ms: config.tls_handshake_timeout_ms,
         ..net::Config::default()
     })
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
     reactor.watch(seed.endpoint.alarm());
-    let engine = Engine { shard, book: Book(log) };
+    let engine = Engine { shard, book: Book::new(log) };
     let post = Post::new(seed.endpoint, shards);
     let fittings = Fittings {
         slots: common.slots.clone(),
@@ -379,12 +345,13 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         webhooks: Webhooks::new(common.webhooks.clone(), config.webhook_allow_private),
         http: Desk::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
+        keeper: common.keeper.clone(),
     };
     let mut core = Core::new(engine, post, fittings, index, clock.now_ms());
     core.streams.keep_alive(config.stream_keep_alive_ms);
     let ending = Arc::clone(&common.ending);
     let timeout_ms = config.shutdown_timeout_ms;
-    let turn = Turn::new(core, reactor, clock, seed.sockets, seed.ready, ending, timeout_ms);
+    let turn = Turn::new(core, reactor, clock, seed.entrances, seed.ready, ending, timeout_ms);
     Box::pin(turn.run()).await.map_err(|fatal: Fatal| fatal.to_string())
 }
 

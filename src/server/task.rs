@@ -3,6 +3,8 @@
 use super::crons::CronTask;
 use super::dispatch::Lookup;
 use super::figures::Figures;
+use super::flow::FlowTask;
+use super::kin::KinTask;
 use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
@@ -21,6 +23,10 @@ pub enum Task {
     Claims(Claims),
     /// A command on many jobs.
     Jobs(Jobs),
+    /// A flow that is pushed.
+    Flow(FlowTask),
+    /// A command on a parent and a child.
+    Kin(KinTask),
     /// A question to all shards.
     All(All),
     /// A command on a schedule.

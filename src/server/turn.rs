@@ -2,9 +2,8 @@
 //! learns of it, and sleep.
 
 use super::core::Core;
-use super::engine::Engine;
 use super::message::{Batch, Message};
-use super::session::Speech;
+use super::ports::{Entrance, Port};
 use corq_io::clock::Clock;
 use corq_io::log::{LogError, Position};
 use corq_io::net::{ConnId, EndReason, Event, Reactor};
@@ -12,16 +11,10 @@ use corq_io::store::Pump;
 use corq_shards::stats::Totals;
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
-
-/// Tag of the listener for MessagePack frames.
-const FRAMES: u32 = 0;
-/// Tag of the listener for HTTP.
-const HTTP: u32 = 1;
 
 /// How often a shard that ends looks whether it may.
 const ENDING_PAUSE_MS: u64 = 5;
@@ -103,7 +96,7 @@ pub struct Turn {
     /// Whether this turn follows the last one without sleep.
     restless: bool,
     /// Listeners that wait until all shards have recovered.
-    listeners: Vec<(TcpListener, u32)>,
+    entrances: Vec<Entrance>,
     ready: Option<Sender<()>>,
     ending: Arc<Ending>,
     shutdown_timeout_ms: u64,
@@ -115,7 +108,7 @@ impl Turn {
         core: Core,
         reactor: Reactor,
         clock: Clock,
-        sockets: (TcpListener, TcpListener),
+        entrances: Vec<Entrance>,
         ready: Sender<()>,
         ending: Arc<Ending>,
         shutdown_timeout_ms: u64,
@@ -129,7 +122,7 @@ impl Turn {
             held: VecDeque::new(),
             done: Totals::default(),
             restless: false,
-            listeners: vec![(sockets.0, FRAMES), (sockets.1, HTTP)],
+            entrances,
             ready: Some(ready),
             ending,
             shutdown_timeout_ms,
@@ -141,6 +134,7 @@ impl Turn {
         self.core.tell_all_names();
         self.core.tell_all_crons();
         self.core.tell_all_webhooks();
+        self.core.resume_flows();
         self.core.renew_watches();
         for dest in 0..self.core.slots.shards() {
             self.core.post.tell(dest).messages.push(Message::Open);
@@ -189,6 +183,7 @@ impl Turn {
         self.core.note_rates();
         self.take_events()?;
         self.core.note_saturation();
+        self.core.read_put_off(&mut self.reactor.conns);
         let mut mail_left = BATCHES_PER_TURN;
         while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
             mail_left -= 1;
@@ -205,6 +200,7 @@ impl Turn {
         while self.take_cold_reads() {
             self.flush_log()?;
         }
+        self.core.note_exhaustion();
         self.hold_back();
         self.release();
         let stuck = self.core.post.flush();
@@ -224,10 +220,25 @@ impl Turn {
                     buffers.recycle(chunk);
                 }
                 Event::Accepted { conn, listener } => {
-                    let speech = if listener == FRAMES { Speech::Frames } else { Speech::Http };
-                    self.core.accepted(conn, speech);
+                    let port = Port::of(listener);
+                    self.core.accepted(conn, port.speech);
+                    if port.seats {
+                        self.core.seat(conns, conn);
+                    }
                 }
-                Event::Ended { conn, reason: EndReason::HalfClosed } => {
+                Event::Deciphered { conn, bytes } => {
+                    self.core.received(conns, conn, &bytes);
+                    conns.give_back(bytes);
+                }
+                Event::NotSecure { conn, listener } => {
+                    self.core.not_secure(conns, conn, Port::of(listener));
+                }
+                Event::Unsettled { listener, reason } => {
+                    let speech = Port::of(listener).speech;
+                    tracing::debug!("a handshake at the port for {speech:?} failed: {reason}");
+                }
+                // What came is its own, and what it asked for is whole or left out.
+                Event::Ended { conn, reason: EndReason::HalfClosed | EndReason::Truncated } => {
                     self.core.stays(conn);
                     self.core.half_closed(conns, conn);
                 }
@@ -277,6 +288,7 @@ impl Turn {
         let done = core.engine.shard.totals();
         let of_turn = done - std::mem::replace(&mut self.done, done);
         let log = &core.engine.book.0;
+        core.unrecorded.drain(..).for_each(|(conn, upto)| conns.allow(conn, upto));
         if self.held.is_empty() && log.released() >= log.head() {
             // Nothing to wait for, which is the rule with `written`: no need to keep anything.
             core.touched.drain(..).for_each(|conn| conns.allow(conn, conns.appended(conn)));
@@ -341,13 +353,13 @@ impl Turn {
 
     /// Takes connections.
     fn open_doors(&mut self) {
-        for (socket, tag) in self.listeners.drain(..) {
-            self.reactor.add_listener(socket, tag);
+        for entrance in self.entrances.drain(..) {
+            entrance.open(&mut self.reactor);
         }
     }
 
     fn begin_to_end(&mut self) {
-        self.listeners.clear();
+        self.entrances.clear();
         self.reactor.stop_accepting();
         self.core.begin_to_end(&mut self.reactor.conns);
     }
@@ -365,18 +377,27 @@ impl Turn {
     }
 
     async fn close_log(mut self) -> Result<(), Fatal> {
-        let Engine { book, .. } = &mut self.core.engine;
-        while !book.0.close(self.clock.read())? {
-            self.pump.submit(&mut book.0, &mut self.reactor);
-            self.events.clear();
+        self.reactor.conns.say_goodbye();
+        self.reactor.poll(&mut self.events)?;
+        self.take_last_events()?;
+        while !self.core.engine.book.0.close(self.clock.read())? {
+            self.pump.submit(&mut self.core.engine.book.0, &mut self.reactor);
             let soon = self.clock.instant_of(self.clock.now_ms() + 10);
             self.reactor.wait(soon, &mut self.events).await?;
-            for event in self.events.drain(..) {
-                match event {
-                    Event::Disk { tag, result } => Pump::complete(&mut book.0, tag, &result)?,
-                    Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
-                    _ => {}
+            self.take_last_events()?;
+        }
+        Ok(())
+    }
+
+    /// Only the log is of interest by now.
+    fn take_last_events(&mut self) -> Result<(), Fatal> {
+        for event in self.events.drain(..) {
+            match event {
+                Event::Disk { tag, result } => {
+                    Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
                 }
+                Event::Received { chunk, .. } => self.reactor.buffers.recycle(chunk),
+                _ => {}
             }
         }
         Ok(())

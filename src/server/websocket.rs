@@ -73,7 +73,7 @@ impl Core {
 
     /// Whether the next command of a connection has to wait.
     fn is_blocked(&mut self, conns: &Connections, conn: ConnId) -> bool {
-        let busy = self.stopping || self.saturated;
+        let busy = self.is_busy();
         let Some(session) = self.sessions.get(conn) else { return false };
         session.choked = conns.unsent(conn) > CHOKING_BYTES;
         session.blocked = session.in_flight >= IN_FLIGHT_MAX || session.choked || busy;

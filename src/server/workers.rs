@@ -8,7 +8,9 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::execute::{framed, write_alive};
+use super::message::Message;
 use crate::api::request::{Body, RegisterWorker};
+use crate::protocol::msgpack::Texts;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
@@ -44,6 +46,8 @@ pub struct Worker {
 pub struct Workers {
     by_id: BTreeMap<Box<str>, Worker>,
     by_client: BTreeSet<(u64, Box<str>)>,
+    /// Queues that have one worker more or less than before, as MessagePack arrays; their owners are to know.
+    moves: Vec<(Box<[u8]>, bool)>,
 }
 
 impl Workers {
@@ -57,6 +61,7 @@ impl Workers {
             self.unregister(&silent);
         }
         self.by_client.insert((worker.client.0, id.into()));
+        self.moves.push((worker.queues.clone(), true));
         self.by_id.insert(id.into(), worker);
     }
 
@@ -74,6 +79,7 @@ impl Workers {
     pub fn unregister(&mut self, id: &str) -> bool {
         let Some((id, worker)) = self.by_id.remove_entry(id) else { return false };
         self.by_client.remove(&(worker.client.0, id));
+        self.moves.push((worker.queues, false));
         true
     }
 
@@ -176,6 +182,17 @@ fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activi
 }
 
 impl Core {
+    /// Tells the owners of queues of workers that have come or gone.
+    pub(super) fn tell_attendance(&mut self) {
+        for (queues, came) in std::mem::take(&mut self.workers.moves) {
+            for queue in Texts::new(&queues).iter() {
+                let batch = self.post.tell(self.slots.of_queue(queue));
+                let queue = batch.keep(queue.as_bytes());
+                batch.messages.push(Message::Attend { queue, came });
+            }
+        }
+    }
+
     /// Registers a worker that brings no id, under one that belongs to this shard.
     pub(super) fn register_anonymous(
         &mut self,
@@ -204,6 +221,7 @@ impl Core {
             Body::UnregisterWorker(id) => self.workers.unregister(id),
             _ => false,
         };
+        self.tell_attendance();
         if !known {
             self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
             return;
@@ -240,6 +258,7 @@ impl Core {
             last_seen_ms: now_ms,
         };
         self.workers.register(id, registration);
+        self.tell_attendance();
         self.respond(conns, asked.origin, |_, pen| {
             framed(pen, asked.req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, asked.req_id, 1);

@@ -7,11 +7,15 @@ use corq_shards::changed::Changed;
 use corq_shards::command::{Limit, NewJob, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
 use corq_shards::extras::{Extras, Growth};
+use corq_shards::flow::Fate;
 use corq_shards::group_record::Grouped;
 use corq_shards::id::JobId;
-use corq_shards::job::{Stored, flags};
+use corq_shards::job::{State, Stored, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
+use corq_shards::kin::{ChildEnded, End, How, NewKin, Policy};
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
+use corq_shards::remains::KeptRemains;
+use corq_shards::rules::Rule;
 use corq_shards::webhook_record::WebhookAdded;
 use corq_shards::wire::Malformed;
 
@@ -55,11 +59,42 @@ pub fn describe(place: Whereabouts<'_>, bytes: &[u8], out: &mut Vec<u8>) {
     map.close(&mut pen.writer, pen.entries);
 }
 
+fn policy_name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Fail => "failParent",
+        Policy::Continue => "continueParent",
+        Policy::Ignore => "ignoreDependency",
+        Policy::Remove => "removeDependency",
+    }
+}
+
+fn fate_name(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Committed => "committed",
+        Fate::CommittedHere => "committed-here",
+        Fate::Released => "released",
+        Fate::Dropped => "dropped",
+        Fate::Done => "done",
+    }
+}
+
+fn how_name(how: How) -> &'static str {
+    match how {
+        How::Completed => "completed",
+        How::Failed => "failed",
+        How::Ignored => "ignored",
+        How::Dropped => "dropped",
+        How::Detached => "detached",
+    }
+}
+
 /// The queue that a record names, if it names one.
 pub fn queue_of<'a>(record: &'a Record<'_>) -> Option<&'a str> {
     match record {
         Record::Pushed(pushed) => Some(pushed.queue),
+        Record::Staged(staged) => Some(staged.pushed.queue),
         Record::Limited { queue, .. }
+        | Record::Ruled { queue, .. }
         | Record::Paused { queue, .. }
         | Record::Grouped(Grouped { queue, .. })
         | Record::GroupsCleared { queue }
@@ -93,13 +128,21 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         | Record::Released { id }
         | Record::Revived { id, .. }
         | Record::Removed { id }
+        | Record::Blocked { id }
+        | Record::Settled { child: id }
         | Record::Met { id, .. } => vec![*id],
+        Record::ChildEnded(ended) => vec![ended.parent, ended.child],
+        Record::Adopted(adopted) => vec![adopted.parent, adopted.child],
+        Record::Staged(staged) => vec![staged.pushed.id],
+        Record::Flow { flow, .. } => vec![*flow],
+        Record::Kept(Kept::Remains(left)) => vec![left.child],
         Record::Changed(changed) => vec![changed.id()],
         Record::CronRan(ran) => vec![ran.pushed.id],
         Record::Repeated(repeated) => vec![repeated.ended.id, repeated.next.pushed.id],
         Record::Kept(Kept::Job(kept)) => vec![kept.pushed.id],
         Record::Kept(Kept::Moved(moved)) => vec![moved.id],
         Record::Limited { .. }
+        | Record::Ruled { .. }
         | Record::Paused { .. }
         | Record::Grouped(_)
         | Record::GroupsCleared { .. }
@@ -202,7 +245,7 @@ impl<'o> Pen<'o> {
             Record::Stalled { id } | Record::Released { id } | Record::Removed { id } => {
                 self.id("id", *id);
             }
-            Record::Revived { id, run_at_ms } => {
+            Record::Revived { id, run_at_ms, .. } => {
                 self.id("id", *id);
                 self.uint("runAt", *run_at_ms);
             }
@@ -217,6 +260,10 @@ impl<'o> Pen<'o> {
                     self.uint("duration", u64::from(rate.span_ms));
                     self.some_uint("until", Some(rate.until_ms).filter(|&until_ms| until_ms > 0));
                 }
+            }
+            Record::Ruled { queue, rule } => {
+                self.text("queue", queue);
+                self.rule(rule);
             }
             Record::Paused { queue, paused } => {
                 self.text("queue", queue);
@@ -252,6 +299,22 @@ impl<'o> Pen<'o> {
                 self.id("dependency", *dependency);
                 self.uint("at", *at_ms);
             }
+            Record::ChildEnded(ended) => self.child_ended(ended),
+            Record::Blocked { id } | Record::Settled { child: id } => self.id("id", *id),
+            Record::Staged(staged) => {
+                self.id("flow", staged.flow);
+                self.pushed(&staged.pushed);
+            }
+            Record::Flow { flow, fate } => {
+                self.id("flow", *flow);
+                self.text("fate", fate_name(*fate));
+            }
+            Record::Adopted(adopted) => {
+                self.id("id", adopted.parent);
+                self.id("child", adopted.child);
+                self.text("name", adopted.name);
+                self.flag("waits", adopted.waits);
+            }
             Record::Repeated(repeated) => {
                 self.ended(&repeated.ended);
                 self.nested("next", |pen| pen.kept_job(&repeated.next));
@@ -259,6 +322,24 @@ impl<'o> Pen<'o> {
             Record::WebhookAdded(added) => self.webhook(added),
             Record::WebhookRemoved { id } => self.id("id", JobId(*id)),
             Record::Kept(kept) => self.kept(kept),
+        }
+    }
+
+    fn rule(&mut self, rule: &Rule) {
+        match rule {
+            Rule::Dlq(rule) => {
+                self.key("autoRetry").bool(rule.auto_retry);
+                self.uint("autoRetryInterval", rule.retry_interval_ms);
+                self.uint("maxAutoRetries", u64::from(rule.retries_max));
+                self.some_uint("maxAge", rule.age_max_ms);
+                self.some_uint("maxEntries", rule.entries_max.map(u64::from));
+            }
+            Rule::Stall(rule) => {
+                self.key("enabled").bool(rule.enabled);
+                self.some_uint("stallInterval", rule.interval_ms.map(u64::from));
+                self.uint("maxStalls", u64::from(rule.stalls_max));
+                self.uint("gracePeriod", u64::from(rule.grace_ms));
+            }
         }
     }
 
@@ -302,6 +383,9 @@ impl<'o> Pen<'o> {
                 writer.uuid(id.0);
             }
         }
+        if let Some(kin) = &job.kin {
+            self.kin(kin);
+        }
         if let Some(repeat) = job.repeat {
             let writer = self.key("repeat");
             writer.map(3);
@@ -320,6 +404,53 @@ impl<'o> Pen<'o> {
             self.extras(extras);
         }
         self.value("data", job.data);
+    }
+
+    fn kin(&mut self, kin: &NewKin<'_>) {
+        self.some_text("parentId", kin.parent);
+        self.value("childrenIds", kin.children);
+        if let Some(policy) = kin.policy {
+            self.text("onFailure", policy_name(policy));
+        }
+        let open: Vec<JobId> = kin.open.iter().map(|(id, _)| id).collect();
+        if !open.is_empty() {
+            let writer = self.key("open");
+            writer.array(open.len());
+            for id in open {
+                writer.uuid(id.0);
+            }
+        }
+    }
+
+    fn child_ended(&mut self, ended: &ChildEnded<'_>) {
+        self.id("id", ended.parent);
+        self.id("child", ended.child);
+        self.uint("at", ended.at_ms);
+        self.text("how", how_name(ended.how));
+        if ended.how != How::Dropped {
+            self.text("queue", ended.queue);
+            self.text("childId", ended.known_as);
+        }
+        match ended.how {
+            How::Completed => self.value("result", ended.value),
+            How::Failed | How::Ignored => {
+                self.text("error", std::str::from_utf8(ended.value).unwrap_or_default());
+            }
+            How::Dropped | How::Detached => {}
+        }
+    }
+
+    fn remains(&mut self, left: &KeptRemains<'_>) {
+        self.id("id", left.child);
+        self.text("queue", left.queue);
+        self.some_text("customId", left.custom_id);
+        match left.end {
+            End::Completed => self.value("result", left.value),
+            End::Failed(policy) => {
+                self.text("onFailure", policy_name(policy));
+                self.text("error", std::str::from_utf8(left.value).unwrap_or_default());
+            }
+        }
     }
 
     fn extras(&mut self, extras: &Extras) {
@@ -353,6 +484,7 @@ impl<'o> Pen<'o> {
         self.uint("startedAt", buried.started_at_ms);
         self.uint("attempts", u64::from(buried.attempts));
         self.uint("stalls", u64::from(buried.stalls));
+        self.text("cause", buried.cause.name());
         let Stack { lines, texts } = buried.stack;
         if lines > 0 {
             let writer = self.key("stacktrace");
@@ -365,8 +497,11 @@ impl<'o> Pen<'o> {
     fn changed(&mut self, changed: &Changed<'_>) {
         self.id("id", changed.id());
         match changed {
-            Changed::Prioritized { priority, .. } => {
+            Changed::Prioritized { priority, lifo, .. } => {
                 self.key("priority").int(i64::from(*priority));
+                if let Some(lifo) = lifo {
+                    self.key("lifo").bool(*lifo);
+                }
             }
             Changed::Promoted { at_ms, .. } => self.uint("at", *at_ms),
             Changed::Flagged { flag, .. } => {
@@ -404,6 +539,10 @@ impl<'o> Pen<'o> {
         self.uint("executions", set.executions);
         self.uint("version", set.version);
         self.uint("nextRun", set.next_run_ms);
+        self.flag("immediately", set.rules.immediately);
+        self.flag("skipIfNoWorker", set.rules.skip_if_no_worker);
+        self.flag("catchesUp", set.rules.catch_up);
+        self.flag("preventOverlap", set.rules.prevent_overlap);
         if !set.template.is_empty() {
             self.nested("job", |pen| pen.asked(&set.job()));
         }
@@ -452,6 +591,7 @@ impl<'o> Pen<'o> {
                     writer.uuid(id.0);
                 }
             }
+            Kept::Remains(left) => self.remains(left),
             Kept::Ids { highest } => self.id("highest", *highest),
         }
     }
@@ -470,6 +610,9 @@ impl<'o> Pen<'o> {
                 self.uint("at", outcome.finished_at_ms);
                 self.uint("startedAt", outcome.started_at_ms);
                 self.uint("order", outcome.order);
+                if *state == State::Failed {
+                    self.text("cause", outcome.cause.name());
+                }
                 self.stored("outcome", &outcome.stored);
             }
         }
@@ -483,6 +626,14 @@ impl<'o> Pen<'o> {
                     self.stored("message", message);
                 }
                 self.uint("logLines", notes.logs.iter().count() as u64);
+            }
+            if let Some(before) = rare.redelivered {
+                self.uint("redelivered", u64::from(before.times));
+                self.uint("redeliveredAt", before.last_at_ms);
+            }
+            if let Some(ends) = rare.kin {
+                self.flag("freed", ends.freed);
+                self.uint("childrenEnded", ends.iter().count() as u64);
             }
             if let Some((due_ms, continued)) = rare.run {
                 self.uint("due", due_ms);

@@ -10,11 +10,11 @@ use crate::streams::judges_by;
 use crate::support::{Server, Start};
 
 /// A directory with the client of this version of the protocol, or `None` where bun is switched off.
-fn home(version: &str) -> Option<PathBuf> {
+pub(crate) fn home(version: &str) -> Option<PathBuf> {
     judges_by(&format!("bun{version}"), "BUN").map(PathBuf::from)
 }
 
-fn suite(home: &Path, port: u16) -> Command {
+pub(crate) fn suite(home: &Path, port: u16) -> Command {
     let mut command = Command::new(home.join("node_modules/.bin/bun"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/bun/suite.mjs");
     command.current_dir(home).arg(script).arg(port.to_string());

@@ -1,4 +1,4 @@
-//! Other people's clients of this protocol, unmodified, against the real server: the crate
+//! Our own client (`ours`), and other people's clients of this protocol, unmodified, against the real server: the crate
 //! `bunqueue-client` here, the package of the same name for Python in `python/`, the one of npm at its last
 //! releases for version 2 and 3 of the protocol in `bun/`, WebSocket and SSE clients in `streams`, a browser, an API tester that goes by the `OpenAPI` document, Prometheus' own tool for
 //! the metrics. The fear: a server that only our own
@@ -8,12 +8,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/tls.rs"]
+mod secure;
+
 mod browser;
 mod bun;
 mod openapi;
+mod ours;
 mod promtool;
 mod python;
 mod streams;
+mod tls;
 mod webhooks;
 
 use std::collections::HashSet;
@@ -23,8 +28,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bunqueue_client::{
-    Backoff, BulkEntry, Connection, ConnectionOptions, Deduplication, Error, JobOptions,
-    ProcessError, Queue, SchedulerRepeat, SchedulerTemplate, Value, Worker, WorkerOptions,
+    Backoff, BulkEntry, ChainStep, Connection, ConnectionOptions, Deduplication, Error, FlowJob,
+    FlowProducer, JobOptions, ProcessError, Queue, SchedulerRepeat, SchedulerTemplate, Value,
+    Worker, WorkerOptions,
 };
 
 use support::{Server, Start, until};
@@ -292,6 +298,53 @@ fn workers_survive_a_kill_of_the_server_and_no_job_is_missing() {
 }
 
 #[test]
+fn a_flow_runs_from_its_leaves_to_its_root() {
+    let server = Server::start_default();
+    let flows = FlowProducer::new(options(&server));
+    let job = |n: u64, queue: &str, children: Vec<FlowJob>| FlowJob {
+        name: "part".into(),
+        queue_name: queue.into(),
+        data: number(n),
+        options: JobOptions::default(),
+        children,
+    };
+    let leaves = (1..4).map(|n| job(n, &format!("leaf-{n}"), Vec::new())).collect();
+    let node = flows.add(job(0, "root", leaves)).unwrap();
+    let (root, children) = (node.job.id(), node.children.len());
+    assert_eq!(children, 3);
+    let roots = Queue::new("root", options(&server));
+    assert_eq!(roots.get_state(&root).unwrap(), "waiting-children");
+    let chain = (0..3).map(|n| ChainStep {
+        name: "step".into(),
+        queue_name: format!("leaf-{}", 1 + n % 3),
+        data: number(10 + n),
+        options: JobOptions::default(),
+    });
+    let chain = flows.add_chain(chain.collect()).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let running: Vec<Running> = (1..4)
+        .map(|n| {
+            let seen = seen.clone();
+            let work = move |job: bunqueue_client::Job| {
+                let n = read(&job.data(), "n").unwrap();
+                seen.lock().unwrap().push(n);
+                Ok(number(n))
+            };
+            Running::start(Worker::new(format!("leaf-{n}"), work, worker_options(&server)))
+        })
+        .collect();
+    until("the root to wait", || (roots.get_state(&root).ok()? == "waiting").then_some(()));
+    until("the chain", || (roots.get_state(&chain[2]).ok()? == "completed").then_some(()));
+    drop(running);
+    let steps: Vec<u64> = seen.lock().unwrap().iter().copied().filter(|n| *n >= 10).collect();
+    assert_eq!(steps, [10, 11, 12]);
+    let mut plain = server.client();
+    let values = plain.ok("GetChildrenValues", serde_json::json!({"id": root}));
+    assert_eq!(values["data"]["values"].as_object().unwrap().len(), 3);
+    flows.close();
+}
+
+#[test]
 fn jobs_are_handled_one_by_one() {
     let server = Server::start_default();
     let queue = Queue::new("handled", options(&server));
@@ -377,6 +430,25 @@ fn schedules_bring_jobs_on_their_cadence() {
     assert!(queue.get_job_scheduler("rust-tick").unwrap().is_some());
     queue.remove_job_scheduler("rust-tick").unwrap();
     assert!(queue.get_job_scheduler("rust-tick").unwrap().is_none());
+    // At once, and with what its jobs are pushed with.
+    let repeat = SchedulerRepeat {
+        pattern: Some("0 0 1 1 *".into()),
+        immediately: true,
+        ..Default::default()
+    };
+    let options = JobOptions { attempts: Some(7), ..Default::default() };
+    let template = SchedulerTemplate { name: Some("once".into()), options, ..Default::default() };
+    queue.upsert_job_scheduler("rust-once", repeat, template).unwrap();
+    let job = until("the run at once", || {
+        queue
+            .get_jobs(Value::from("waiting"), 0, 10)
+            .ok()?
+            .into_iter()
+            .find(|job| job.name() == "once")
+    });
+    let most = job.raw().iter().find(|(key, _)| key.as_str() == Some("maxAttempts"));
+    assert_eq!(most.and_then(|(_, most)| most.as_i64()), Some(7));
+    queue.remove_job_scheduler("rust-once").unwrap();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::support::{Server, Start};
 
 /// The interpreter that has the client, or `None` where Python is switched off.
-fn interpreter() -> Option<String> {
+pub(crate) fn interpreter() -> Option<String> {
     if std::env::var("CORQ_TEST_PYTHON").is_ok_and(|value| value == "off") {
         eprintln!("CORQ_TEST_PYTHON=off: the Python client is not tried");
         return None;
@@ -20,7 +20,7 @@ fn interpreter() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn suite(interpreter: &str, port: u16) -> Command {
+pub(crate) fn suite(interpreter: &str, port: u16) -> Command {
     let mut command = Command::new(interpreter);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/python/suite.py");
     command.arg(script).arg(port.to_string());

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use crate::support::{Server, Start};
 
-const TOKEN: &str = "judges-token";
+pub(crate) const TOKEN: &str = "judges-token";
 
 /// What the script prints for a language, or `None` where that is switched off.
-fn judges(language: &str) -> Option<String> {
+pub(crate) fn judges(language: &str) -> Option<String> {
     judges_by(language, &language.to_uppercase())
 }
 

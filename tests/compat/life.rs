@@ -12,13 +12,16 @@ use corq_shards::command::{
     Ack, AddWebhook, ClientId, Command, Fail, Limit, NewJob, PerSpan, Pull, Repeat, RequestId,
     SetCron, Stack, Token,
 };
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
 use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{JobId, Slot};
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
+use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;
+use corq_shards::upkeep::Upkeep;
 use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 
@@ -52,11 +55,15 @@ impl Journal for Book {
         self.0.require_sync();
     }
 
-    fn takes_more(&mut self, _bytes: u64) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 }
@@ -258,6 +265,7 @@ impl Life {
         self.jobs_that_repeat(round);
         self.jobs_with_rules(round);
         self.settings(round);
+        self.rules(round);
         self.schedules(round);
         self.webhooks(round);
     }
@@ -361,7 +369,9 @@ impl Life {
     fn jobs_that_are_changed(&mut self, round: &str) {
         let queue = self.queue(&format!("{round}.changed"));
         let prioritized = self.simple(&queue, b"\x01");
-        self.change(prioritized, Change::Prioritize(-9));
+        self.change(prioritized, Change::Prioritize { priority: -9, lifo: None });
+        let turned = self.simple(&queue, b"\x01");
+        self.change(turned, Change::Prioritize { priority: 2, lifo: Some(true) });
         let delayed = NewJob { data: b"\x02", delay_ms: DAY_MS, ..NewJob::default() };
         let promoted = self.push(&queue, delayed);
         self.change(promoted, Change::Promote);
@@ -458,6 +468,32 @@ impl Life {
         }
     }
 
+    /// Rules of queues, and what they lead to.
+    fn rules(&mut self, round: &str) {
+        let queue = self.queue(&format!("{round}.ruled"));
+        let dlq = DlqPatch {
+            auto_retry: Some(true),
+            retry_interval_ms: Some(1000),
+            retries_max: Some(1),
+            age_max_ms: Some(Some(50 * YEAR_MS)),
+            entries_max: Some(Some(3)),
+        };
+        self.done(&Command::Rule { queue: &queue, patch: RulePatch::Dlq(dlq) });
+        let stall =
+            StallPatch { interval_ms: Some(20_000), stalls_max: Some(7), ..StallPatch::default() };
+        self.done(&Command::Rule { queue: &queue, patch: RulePatch::Stall(stall) });
+        let job = NewJob { data: b"\xa4stub", max_attempts: 1, ..NewJob::default() };
+        self.push(&queue, job);
+        let held = self.pull(1, &queue, 60_000);
+        self.fail(held, "once", Stack::default());
+        self.pass(1000);
+        let held = self.pull(1, &queue, 60_000);
+        self.fail(held, "and again", Stack { lines: 1, texts: b"\xa2at" });
+        let one = self.queue(&format!("{round}.one-rule"));
+        let stall = StallPatch { enabled: Some(false), ..StallPatch::default() };
+        self.done(&Command::Rule { queue: &one, patch: RulePatch::Stall(stall) });
+    }
+
     fn schedules(&mut self, round: &str) {
         let queue = self.queue(&format!("{round}.scheduled"));
         let name = |name: &str, number: u16| format!("{round}.{name}-{number}");
@@ -482,6 +518,11 @@ impl Life {
                 timezone,
                 priority: 4,
                 runs_max,
+                rules: CronRules {
+                    skip_if_no_worker: name.contains("ruled"),
+                    catch_up: name.contains("ruled"),
+                    ..CronRules::default()
+                },
                 job: job.as_ref(),
                 plan: plan.unwrap(),
                 moved: None,
@@ -490,6 +531,7 @@ impl Life {
         };
         set(self, &name("daily", number), DAY_MS, None, Some(400));
         set(self, &name("named", number), 5000, None, Some(400));
+        set(self, &name("ruled", number), 5000, None, Some(400));
         set(self, &name("monthly", number), 0, Some("0 3 1 * *"), None);
         set(self, &name("often", number), 5000, None, None);
         set(self, &name("last", number), 5000, None, Some(1));

@@ -10,6 +10,8 @@ use corq::tools::place::Place;
 use corq::tools::replay::Replay;
 use corq_io::log::Seen;
 use corq_shards::Limits;
+use corq_shards::cause::Cause;
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Standing;
 use corq_shards::extras::Growth;
 use corq_shards::id::JobId;
@@ -105,6 +107,14 @@ impl Seat {
                     "version": cron.version, "nextRun": cron.next_run_ms,
                 });
                 let pushes = cron.job();
+                if cron.rules != CronRules::default() {
+                    facts["rules"] = json!({
+                        "immediately": cron.rules.immediately,
+                        "skipIfNoWorker": cron.rules.skip_if_no_worker,
+                        "catchUp": cron.rules.catch_up,
+                        "preventOverlap": cron.rules.prevent_overlap,
+                    });
+                }
                 if let Some(name) = pushes.name {
                     facts["job"] = json!({"name": name, "maxAttempts": pushes.max_attempts});
                 }
@@ -151,6 +161,18 @@ impl Seat {
             });
             if let Some(rate) = rate.filter(|rate| rate.span_ms != 1000 || rate.until_ms > 0) {
                 facts["rate"] = json!({"duration": rate.span_ms, "until": rate.until_ms});
+            }
+            if let Some(rules) = about.rules.as_deref() {
+                let (dlq, stall) = (rules.dlq, rules.stall);
+                facts["dlq"] = json!({
+                    "autoRetry": dlq.auto_retry, "interval": dlq.retry_interval_ms,
+                    "retries": dlq.retries_max, "age": dlq.age_max_ms,
+                    "entries": dlq.entries_max,
+                });
+                facts["stall"] = json!({
+                    "enabled": stall.enabled, "interval": stall.interval_ms,
+                    "stalls": stall.stalls_max, "grace": stall.grace_ms,
+                });
             }
             queues.push(facts);
         }
@@ -218,7 +240,10 @@ impl Seat {
                 _ => Vec::new(),
             };
             let (at, started) = (outcome.finished_at_ms, outcome.started_at_ms);
-            let ended = json!({"at": at, "startedAt": started, "with": how, "stack": stack});
+            let mut ended = json!({"at": at, "startedAt": started, "with": how, "stack": stack});
+            if outcome.cause != Cause::Unknown {
+                ended["cause"] = outcome.cause.name().into();
+            }
             fields.insert("ended".into(), ended);
         }
         if let Some(options) = view.options {
@@ -263,6 +288,9 @@ impl Seat {
                     "dedup": dedup,
                 }),
             );
+        }
+        if let Some(before) = options.redelivered {
+            put("redelivered", json!({"times": before.times, "at": before.last_at_ms}));
         }
         if let Some(series) = &options.series {
             put(

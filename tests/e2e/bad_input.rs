@@ -245,6 +245,9 @@ fn is_taken(spec: &CommandSpec, field: &FieldSpec, reply: &Json) -> bool {
         Op::RemoveWebhook | Op::SetWebhookEnabled => &["Webhook not found"],
         Op::ExtendLocks => &["durations must have the same length as ids"],
         Op::Push | Op::PushBatch => &["Dependency job not found"],
+        Op::PushFlow => &["Flow job"],
+        Op::UpdateParent => &["Child job", "Parent job", "A job cannot"],
+        Op::RemoveChildDependency => &["Job "],
         Op::Cron | Op::AddWebhook => &[],
         _ => &["Job not found", "Lock token required", "Invalid or expired lock token"],
     };

@@ -3,8 +3,9 @@
 
 use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
 use corq::api::spec::{
-    BACKOFF_FIELDS, DEDUP_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
-    Kind, REPEAT_FIELDS,
+    BACKOFF_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
+    FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
+    Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use rmpv::Value;
 
@@ -103,13 +104,22 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::Results
         | Kind::Flags
         | Kind::Integers { .. }
+        | Kind::Flow
         | Kind::Jobs => of_type == "list",
         Kind::Choices(_) => matches!(of_type, "text" | "list"),
         Kind::Integer { .. } | Kind::Priority => of_type == "integer",
         Kind::Number { .. } => matches!(of_type, "integer" | "fraction"),
         Kind::Flag => of_type == "flag",
         Kind::Backoff => matches!(of_type, "integer" | "map"),
-        Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => of_type == "map",
+        Kind::Repeat
+        | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter
+        | Kind::FlowJob => of_type == "map",
     }
 }
 
@@ -156,7 +166,7 @@ pub(crate) fn wrong(field: &FieldSpec, at: &str) -> Vec<Wrong> {
     let inner = inner_fields(&field.kind);
     for inner_field in inner {
         let path = match field.kind {
-            Kind::Jobs => "jobs[1]: ".to_owned(),
+            Kind::Jobs | Kind::Flow => "jobs[1]: ".to_owned(),
             _ => format!("{}.", field.name),
         };
         for Wrong { value, complaint } in wrong(inner_field, &format!("{at}{path}")) {
@@ -170,19 +180,31 @@ pub(crate) fn wrong(field: &FieldSpec, at: &str) -> Vec<Wrong> {
 fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
     match kind {
         Kind::Jobs => JOB_FIELDS,
+        Kind::Flow => FLOW_FIELDS,
+        Kind::FlowJob => FLOW_JOB_FIELDS,
         Kind::Backoff => BACKOFF_FIELDS,
         Kind::Repeat => REPEAT_FIELDS,
         Kind::Dedup => DEDUP_FIELDS,
         Kind::GroupPull => GROUP_PULL_FIELDS,
         Kind::GroupRate => GROUP_RATE_FIELDS,
+        Kind::CronJob => CRON_JOB_FIELDS,
+        Kind::DlqConfig => DLQ_CONFIG_FIELDS,
+        Kind::StallConfig => STALL_CONFIG_FIELDS,
+        Kind::DlqFilter => DLQ_FILTER_FIELDS,
         _ => &[],
     }
+}
+
+/// A job of a flow with nothing wrong.
+fn flow_entry(id: &str) -> Vec<(&'static str, Bytes)> {
+    let input = object(&[("data", pack(&7.into()))]);
+    vec![("id", text(id)), ("queue", text("witness")), ("input", input)]
 }
 
 /// The object of a field, with `value` in one of its own fields and nothing wrong in the others.
 fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
     let needed: &[(&str, i64)] = match kind {
-        Kind::Jobs => &[("data", 7)],
+        Kind::Jobs | Kind::FlowJob => &[("data", 7)],
         Kind::Repeat => &[("every", 60_000)],
         Kind::GroupRate => &[("max", 5), ("duration", 1000)],
         _ => &[],
@@ -192,8 +214,13 @@ fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
         .filter(|(needed, _)| *needed != name)
         .map(|(needed, number)| (*needed, pack(&(*number).into())))
         .collect();
+    if matches!(kind, Kind::Flow) {
+        let fine = flow_entry("second");
+        entries = fine.into_iter().filter(|(needed, _)| *needed != name).collect();
+    }
     entries.push((name, value));
     match kind {
+        Kind::Flow => list(&[object(&flow_entry("first")), object(&entries)]),
         Kind::Jobs => list(&[object(&[("data", text("fine"))]), object(&entries)]),
         _ => object(&entries),
     }
@@ -306,6 +333,14 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             }
             wrong
         }
+        Kind::Flow => {
+            let one = object(&flow_entry("first"));
+            let mut wrong = outside_of(too_many(&one, BATCH_MAX));
+            for item in [pack(&7.into()), list(&[]), pack(&Value::Nil)] {
+                wrong.push((list(&[one.clone(), item]), field.wrong_item(1)));
+            }
+            wrong
+        }
         Kind::Payload { bytes_max } => vec![
             (serialized(bytes_max + 1), field.out_of_bounds()),
             (nested(DEPTH_MAX as usize + 1), field.too_deep()),
@@ -322,7 +357,16 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             wrong
         }
         Kind::Priority => outside_of(outside(-PRIORITY_MAX, PRIORITY_MAX)),
-        Kind::Flag | Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => Vec::new(),
+        Kind::Flag
+        | Kind::Repeat
+        | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter
+        | Kind::FlowJob => Vec::new(),
     }
 }
 
@@ -361,6 +405,8 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
         }
         Kind::Tokens => vec![list(&[]), list(&[text("")]), list(&[pack(&Value::Nil)])],
         Kind::Results => vec![list(&[nested(127)]), list(&[serialized(PAYLOAD_BYTES_MAX)])],
+        Kind::Flow => vec![list(&[object(&flow_entry("flow"))])],
+        Kind::FlowJob => Vec::new(),
         Kind::Jobs => vec![list(&[object(&[("data", serialized(PAYLOAD_BYTES_MAX))])])],
         Kind::Payload { bytes_max } => {
             vec![serialized(*bytes_max), nested(DEPTH_MAX as usize), pack(&false.into())]
@@ -380,7 +426,14 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
             numbers(*min, *max).into_iter().map(|number| list(&[number])).collect()
         }
         Kind::Priority => numbers(-PRIORITY_MAX, PRIORITY_MAX),
-        Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => inner_fields(&field.kind)
+        Kind::Repeat
+        | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter => inner_fields(&field.kind)
             .iter()
             .flat_map(|inner| right(inner).into_iter().map(|value| (inner.name, value)))
             .map(|(name, value)| holding(&field.kind, name, value))

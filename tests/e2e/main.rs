@@ -5,9 +5,6 @@
 //! Those about settings, restarts and totals start their own.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod auth;
 mod bad_input;
 mod bad_values;
@@ -16,7 +13,10 @@ mod cli;
 mod cron;
 mod dependency;
 mod events;
+mod family;
 mod finish;
+mod flows;
+mod full;
 mod groups;
 mod handling;
 mod hostile;
@@ -46,15 +46,25 @@ mod rows;
 mod rules;
 mod session;
 mod settings;
+mod sockets;
 mod space;
 mod starting;
 mod streams;
 mod subscriptions;
 mod timing;
+mod tls;
+mod tls_hostile;
+mod upkeep;
 mod waits;
 mod webhooks;
 mod websocket;
 mod workers;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../support/tls.rs"]
+mod secure;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

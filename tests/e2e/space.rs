@@ -1,5 +1,5 @@
 //! Room on the disk. The fear: a log that grows for ever, a job that is lost when its part of the log
-//! goes, and a full disk that stops more than it must.
+//! goes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,26 +7,26 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Mount, Server, Start, until};
+use crate::support::{Client, Start, until};
 
-const SEGMENT: u64 = 16 << 20;
+pub(crate) const SEGMENT: u64 = 16 << 20;
 
 /// One shard with the smallest files there are, and hardly any memory for payloads.
-fn small() -> Start {
+pub(crate) fn small() -> Start {
     Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).env("PAYLOAD_CACHE_MB", 4)
 }
 
-fn text(byte: char, length: usize) -> String {
+pub(crate) fn text(byte: char, length: usize) -> String {
     std::iter::repeat_n(byte, length).collect()
 }
 
 /// Bytes of all files of the log.
-fn disk_bytes(data: &Path) -> u64 {
+pub(crate) fn disk_bytes(data: &Path) -> u64 {
     let entries = fs::read_dir(data.join("shard-0000")).unwrap();
     entries.map(|entry| entry.unwrap().metadata().map_or(0, |about| about.len())).sum()
 }
 
-fn metrics(client: &mut Client) -> BTreeMap<String, u64> {
+pub(crate) fn metrics(client: &mut Client) -> BTreeMap<String, u64> {
     let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
     let lines = text.as_str().unwrap().lines().filter(|line| !line.starts_with('#'));
     let pairs = lines.filter_map(|line| line.rsplit_once(' '));
@@ -229,143 +229,4 @@ fn a_log_of_which_nothing_is_needed_goes_by_itself() {
     assert!(disk_bytes(&server.data) > 12 * SEGMENT);
     client.ok("Drain", json!({"queue": "q"}));
     until("the disk is given back", || (disk_bytes(&server.data) <= 6 * SEGMENT).then_some(()));
-}
-
-fn push(client: &mut Client, data: &str) -> Result<String, String> {
-    let reply = client.call("PUSH", json!({"queue": "q", "data": data}));
-    match reply["ok"].as_bool() {
-        Some(true) => Ok(reply["id"].as_str().unwrap().to_owned()),
-        _ => Err(reply["error"].as_str().unwrap().to_owned()),
-    }
-}
-
-/// Fills the disk with jobs; returns their ids.
-fn fill(client: &mut Client) -> Vec<String> {
-    let data = text('f', 300_000);
-    let mut ids = Vec::new();
-    loop {
-        match push(client, &data) {
-            Ok(id) => ids.push(id),
-            Err(error) => {
-                assert_eq!(error, "Disk full");
-                return ids;
-            }
-        }
-        assert!(ids.len() < 2000, "the disk does not fill");
-    }
-}
-
-/// Everything but what brings something new works on a full disk, and room made is used again.
-fn live_on_a_full_disk(server: &mut Server) {
-    let mut client = server.client();
-    let mut ids = fill(&mut client);
-    assert!(ids.len() > 40, "{} jobs fit", ids.len());
-    let named =
-        client.call("PUSH", json!({"queue": "q", "data": text('n', 300_000), "jobId": "n"}));
-    assert_eq!(named["error"], "Disk full");
-    // More than a connection may have unanswered: each of them has its answer.
-    for _ in 0..60 {
-        let again = json!({"queue": "q", "data": text('n', 300_000), "customId": "m"});
-        assert_eq!(client.call("PUSH", again)["error"], "Disk full");
-    }
-    assert_eq!(client.call("GetJobByCustomId", json!({"customId": "n"}))["ok"], false);
-    let cron =
-        json!({"name": "c", "queue": "q", "data": text('c', 300_000), "schedule": "@yearly"});
-    assert_eq!(client.call("Cron", cron)["error"], "Disk full");
-    let url = format!("https://example.com/{}", text('h', 2000));
-    // Of a queue where nothing happens.
-    let hook = json!({"url": url, "events": [], "queue": "no"});
-    let hooks = (0..1000).find_map(|_| {
-        let reply = client.call("AddWebhook", hook.clone());
-        (reply["ok"] == false).then(|| reply["error"].clone())
-    });
-    assert_eq!(hooks, Some(json!("Disk full")));
-    let now = metrics(&mut client);
-    assert_eq!(now["corq_log_full"], 1);
-    assert!(now["corq_pushes_refused_total"] >= 1);
-    let mut web = server.web();
-    let job = json!({"data": text('f', 300_000)});
-    let refused = web.post("/queues/q/jobs", job);
-    assert_eq!(refused.expect(507), json!({"ok": false, "error": "Disk full"}));
-    let ready = json!({"ok": false, "ready": false, "error": "Disk full"});
-    assert_eq!(web.get("/ready").expect(503), ready);
-    let health = web.get("/health").expect(200);
-    assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!("Disk full")));
-
-    let first = client.pull("q");
-    assert_eq!(first["id"], json!(ids.remove(0)));
-    client.ok("ACK", json!({"id": first["id"], "result": "done"}));
-    let (second, token) = client.pull_owned("q", 30_000);
-    assert_eq!(second["id"], json!(ids.remove(0)));
-    client.ok("FAIL", json!({"id": second["id"], "token": token, "error": "why"}));
-    let cancelled = ids.remove(0);
-    client.ok("Cancel", json!({"id": cancelled}));
-
-    server.kill();
-    server.start();
-    let mut client = server.client();
-    for id in &ids {
-        assert_eq!(client.state(id), "waiting", "{id} was acknowledged");
-    }
-    assert_eq!(client.ok("GetResult", json!({"id": first["id"]}))["result"], "done");
-    assert_eq!(client.state(&cancelled), "unknown");
-    // A start cuts the last file behind its last block, so there is a little room.
-    let more = fill(&mut client).len();
-    assert!(more < ids.len(), "{more} jobs more");
-
-    client.ok("Drain", json!({"queue": "q"}));
-    until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
-    assert_eq!(metrics(&mut client)["corq_log_full"], 0);
-    let mut web = server.web();
-    assert_eq!(web.get("/ready").expect(200), json!({"ok": true, "ready": true}));
-    assert_eq!(web.get("/health").expect(200)["status"], "healthy");
-    assert!(fill(&mut client).len() > 30, "there is room for as many again");
-}
-
-#[test]
-fn a_bound_on_the_log_refuses_jobs_and_nothing_else() {
-    for durability in ["written", "synced"] {
-        let start = small().env("DATA_MAX_MB", 96).env("DURABILITY", durability);
-        let mut server = start.start();
-        live_on_a_full_disk(&mut server);
-        assert!(disk_bytes(&server.data) <= 96 << 20);
-    }
-}
-
-#[test]
-fn a_full_file_system_refuses_jobs_and_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let place = dir.path().join("small");
-    let Some(_mount) = Mount::new(&place, 180 << 20) else {
-        eprintln!("not run: this machine lets no test mount a file system");
-        return;
-    };
-    let mut server = small().argument("--data-path").argument(place.to_str().unwrap()).start();
-    live_on_a_full_disk(&mut server);
-
-    // Somebody else takes what is left, and gives it back.
-    let mut client = server.client();
-    client.ok("Drain", json!({"queue": "q"}));
-    until("service resumes by itself", || push(&mut client, "small").ok());
-    let free = until("the log has shrunk", || {
-        let stat = rustix::fs::statvfs(&place).unwrap();
-        Some(stat.f_bavail * stat.f_frsize).filter(|&free| free > 2 * SEGMENT)
-    });
-    let other = place.join("other");
-    let file = fs::File::create(&other).unwrap();
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free).unwrap();
-    let ids = fill(&mut client);
-    assert_eq!(client.state(&ids[0]), "waiting");
-    drop(file);
-    fs::remove_file(&other).unwrap();
-    until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
-}
-
-#[test]
-fn a_bound_that_leaves_no_room_to_work_stops_the_start() {
-    let dir = tempfile::tempdir().unwrap();
-    let start = small().env("DATA_MAX_MB", 64);
-    let (status, output) = start.run_to_its_end(&dir.path().join("d"));
-    assert!(!status.success(), "{output}");
-    assert!(output.contains("DATA_MAX_MB: 64") && output.contains("at least 80"), "{output}");
 }

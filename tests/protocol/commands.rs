@@ -7,6 +7,7 @@ use corq::api::request::{
 use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
 use corq_shards::command::{GroupLimit, GroupPull, NewJob, Only, Stack, Token};
+use corq_shards::cron_record::CronRules;
 use corq_shards::group::GroupRate;
 use corq_shards::id::JobId;
 use rmpv::Value;
@@ -35,7 +36,9 @@ PUSH queue! data! name priority=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3
 backoff=1000 ttl[0..31536000000] timeout[0..86400000] uniqueKey jobId customId tags groupId lifo \
 removeOnComplete removeOnFail durable dependsOn repeat dedup stallTimeout[0..86400000] debounceId \
 debounceTtl[0..31536000000] stackTraceLimit[0..1000000] keepLogs[0..1000000] \
-sizeLimit[0..9007199254740991] timestamp[0..9007199254740991] groupMaxSize[1..9007199254740991]
+sizeLimit[0..9007199254740991] timestamp[0..9007199254740991] groupMaxSize[1..9007199254740991] \
+parentId childrenIds \
+failParentOnFailure continueParentOnFailure ignoreDependencyOnFailure removeDependencyOnFailure
 ACK id! result token removeOnComplete
 PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach group
 PUSHB queue! jobs!
@@ -61,7 +64,7 @@ GetCountsPerPriority queue!
 Count queue!
 Cancel id!
 Update id! data!
-ChangePriority id! priority![-1000000..1000000]
+ChangePriority id! priority![-1000000..1000000] lifo
 Promote id!
 MoveToDelayed id! delay![0..31536000000]
 Discard id!
@@ -69,6 +72,14 @@ ExtendLock id! token duration![1..86400000]
 ExtendLocks ids! tokens durations!
 MoveToWait id! token
 ChangeDelay id! delay![0..31536000000] token
+PUSHF jobs!
+GetChildrenValues id!
+GetFailedChildrenValues id!
+GetIgnoredChildrenFailures id!
+UpdateParent childId! parentId!
+RemoveChildDependency id!
+RemoveUnprocessedChildren id!
+MoveToWaitingChildren id! token
 ClearLogs id! keepLogs[0..1000000]=0
 RemoveJobDeduplicationKey id!
 GetDeduplicationJobId queue! deduplicationId!
@@ -81,13 +92,19 @@ Drain queue!
 Obliterate queue!
 Clean queue! grace![0..9007199254740991] state limit[0..1000000]=1000
 ListQueues
-Dlq queue! count[0..1000]=100
-RetryDlq queue! jobId count[0..9007199254740991]
+Dlq queue! count[0..1000]=100 filter
+RetryDlq queue! jobId count[0..9007199254740991] filter
 PurgeDlq queue!
+GetDlqStats queue!
+SetDlqConfig queue! config!
+GetDlqConfig queue!
+SetStallConfig queue! config!
+GetStallConfig queue!
 RetryCompleted queue! id count[0..9007199254740991] timestamp[0..9007199254740991]
 RemoveDlqJob queue! jobId!
 Cron name! queue! data! schedule repeatEvery[1..9007199254740991] priority[-1000000..1000000]=0 \
-maxLimit[1..9007199254740991] timezone jobName
+maxLimit[1..9007199254740991] timezone jobName uniqueKey dedup immediately skipIfNoWorker \
+skipMissedOnRestart preventOverlap jobOptions
 CronDelete name!
 CronGet name!
 CronList
@@ -154,7 +171,7 @@ Auth token!
 
 #[test]
 fn commands_on_one_queue_carry_its_name() {
-    let expected: [(&str, Body<'_>); 12] = [
+    let expected: [(&str, Body<'_>); 15] = [
         ("GetJobCounts", Body::GetJobCounts("q")),
         ("GetCountsPerPriority", Body::GetCountsPerPriority("q")),
         ("Count", Body::Count("q")),
@@ -166,7 +183,10 @@ fn commands_on_one_queue_carry_its_name() {
         ("PurgeDlq", Body::PurgeDlq("q")),
         ("RateLimitClear", Body::RateLimitClear("q")),
         ("ClearConcurrency", Body::ClearConcurrency("q")),
-        ("Dlq", Body::Dlq { queue: "q", count: 100 }),
+        ("Dlq", Body::Dlq { queue: "q", count: 100, filter: None }),
+        ("GetDlqStats", Body::GetDlqStats("q")),
+        ("GetDlqConfig", Body::GetDlqConfig("q")),
+        ("GetStallConfig", Body::GetStallConfig("q")),
     ];
     for (name, body) in expected {
         means(name, &[("queue", "q".into())], &body);
@@ -466,7 +486,12 @@ fn commands_with_numbers_carry_them() {
     means(
         "ChangePriority",
         &[id.clone(), ("priority", (-5).into())],
-        &Body::ChangePriority { job: JOB, priority: -5 },
+        &Body::ChangePriority { job: JOB, priority: -5, lifo: None },
+    );
+    means(
+        "ChangePriority",
+        &[id.clone(), ("priority", 1.into()), ("lifo", false.into())],
+        &Body::ChangePriority { job: JOB, priority: 1, lifo: Some(false) },
     );
     means(
         "MoveToDelayed",
@@ -486,7 +511,12 @@ fn commands_with_numbers_carry_them() {
     means(
         "RetryDlq",
         &[queue.clone(), ("jobId", "c".into()), ("count", 3.into())],
-        &Body::RetryDlq { queue: "q", job: Some(JobRef::Custom("c")), count: Some(3) },
+        &Body::RetryDlq {
+            queue: "q",
+            job: Some(JobRef::Custom("c")),
+            count: Some(3),
+            filter: None,
+        },
     );
     means(
         "RetryCompleted",
@@ -565,6 +595,7 @@ fn schedules_have_exactly_one_cadence() {
         runs_max: None,
         timezone: None,
         job: None,
+        rules: CronRules::default(),
     };
     let mut fields = base.to_vec();
     fields.push(("schedule", "0 3 * * *".into()));

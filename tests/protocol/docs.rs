@@ -1,9 +1,11 @@
 //! The protocol's page says what the table says: every command, every field, every bound.
 
 use corq::api::spec::{
-    COMMANDS, DEDUP_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
-    REPEAT_FIELDS, STATES, WEBHOOK_EVENTS,
+    COMMANDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_CONFIG_NULLABLE,
+    DLQ_FILTER_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
+    REPEAT_FIELDS, STALL_CONFIG_FIELDS, STATES, WEBHOOK_EVENTS,
 };
+use corq_shards::cause::Cause;
 
 const PAGE: &str = include_str!("../../docs/protocol.md");
 
@@ -109,6 +111,25 @@ fn every_field_of_a_job_has_a_row_with_bounds_and_default() {
             assert_eq!(row[2], expected, "{}", field.name);
         }
     }
+}
+
+#[test]
+fn every_setting_has_a_row_with_its_bounds() {
+    for field in DLQ_CONFIG_FIELDS.iter().chain(STALL_CONFIG_FIELDS) {
+        let nullable = DLQ_CONFIG_NULLABLE.contains(&field.name);
+        let value = format!("{}{}", long(field.kind), if nullable { ", or nil" } else { "" });
+        assert!(
+            PAGE.contains(&format!("\n| {} | {value} |", field.name)),
+            "{}: {value}",
+            field.name
+        );
+    }
+    for field in DLQ_FILTER_FIELDS.iter().chain(CRON_JOB_FIELDS) {
+        let named =
+            ["| {} |", "| {}, ", ", {} |", "`{}`"].map(|form| form.replace("{}", field.name));
+        assert!(named.iter().any(|name| PAGE.contains(name)), "{}", field.name);
+    }
+    assert!(Cause::NAMES.iter().all(|name| PAGE.contains(&format!("`{name}`"))));
 }
 
 #[test]

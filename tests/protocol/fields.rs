@@ -1,8 +1,8 @@
 //! Every field of every command, driven by the table: missing, of another type, at its bounds.
 
 use corq::api::spec::{
-    BACKOFF_FIELDS, COMMANDS, CommandSpec, DEDUP_FIELDS, FIELDS_MAX, FieldSpec, JOB_FIELDS, Kind,
-    REPEAT_FIELDS,
+    BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DEDUP_FIELDS, DLQ_CONFIG_FIELDS,
+    DLQ_FILTER_FIELDS, FIELDS_MAX, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use rmpv::Value;
 
@@ -31,7 +31,17 @@ fn sample(kind: &Kind) -> Value {
         Kind::Priority => 7.into(),
         Kind::GroupPull => map(&[("concurrency", 5.into())]),
         Kind::GroupRate => map(&[("max", 5.into()), ("duration", 1.into())]),
+        Kind::CronJob => map(&[("maxAttempts", 5.into())]),
+        Kind::DlqConfig => map(&[("maxAge", Value::Nil)]),
+        Kind::StallConfig => map(&[("maxStalls", 5.into())]),
+        Kind::DlqFilter => map(&[("reason", "stalled".into())]),
         Kind::Jobs => Value::Array(vec![map(&[("data", 1.into())])]),
+        Kind::FlowJob => map(&[("data", 1.into())]),
+        Kind::Flow => {
+            let input = sample(&Kind::FlowJob);
+            let one = [("id", "a".into()), ("queue", "q".into()), ("input", input)];
+            Value::Array(vec![map(&one)])
+        }
     }
 }
 
@@ -70,7 +80,9 @@ fn most(spec: &CommandSpec) -> Vec<(&'static str, Value)> {
     let mut fields = fewest(spec, "");
     for field in spec.fields {
         let second_cadence = spec.name == "Cron" && field.name == "repeatEvery";
-        if !fields.iter().any(|(name, _)| *name == field.name) && !second_cadence {
+        let second_choice = spec.name == "RetryDlq" && field.name == "filter";
+        let left_out = second_cadence || second_choice;
+        if !fields.iter().any(|(name, _)| *name == field.name) && !left_out {
             fields.push((field.name, sample(&field.kind)));
         }
     }
@@ -135,10 +147,16 @@ fn another_type_is_refused_in_every_field_and_named() {
             }
             Kind::Number { .. } => vec!["1".into(), f64::NAN.into(), true.into()],
             Kind::Backoff => vec!["1".into(), 1.5.into(), true.into()],
-            Kind::Repeat | Kind::Dedup | Kind::GroupPull | Kind::GroupRate => {
-                vec!["1".into(), 1.into(), strings(&["a"])]
-            }
+            Kind::Repeat
+            | Kind::Dedup
+            | Kind::GroupPull
+            | Kind::GroupRate
+            | Kind::CronJob
+            | Kind::DlqConfig
+            | Kind::StallConfig
+            | Kind::DlqFilter => vec!["1".into(), 1.into(), strings(&["a"])],
             Kind::Jobs
+            | Kind::Flow
             | Kind::Results
             | Kind::Flags
             | Kind::Integers { .. }
@@ -228,15 +246,22 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
         Kind::JobIds | Kind::Tokens | Kind::Results | Kind::Flags | Kind::Integers { .. } => {
             (vec![], vec![list(100_001, "a")])
         }
-        Kind::Jobs => (vec![list(0, "")], vec![list(100_001, "a")]),
+        Kind::Jobs | Kind::Flow => (vec![list(0, "")], vec![list(100_001, "a")]),
         Kind::Flag => (vec![true.into(), false.into()], vec![]),
         Kind::Priority => (
             vec![(-1_000_000).into(), 1_000_000.into()],
             vec![(-1_000_001).into(), 1_000_001.into(), u64::MAX.into(), 1e300.into()],
         ),
-        Kind::Repeat | Kind::Dedup | Kind::Token | Kind::GroupPull | Kind::GroupRate => {
-            (vec![], vec![])
-        }
+        Kind::Repeat
+        | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter
+        | Kind::FlowJob
+        | Kind::Token => (vec![], vec![]),
     }
 }
 
@@ -302,7 +327,16 @@ fn the_table_names_each_command_and_field_once_and_fits_the_decoder() {
     for (at, spec) in COMMANDS.iter().enumerate() {
         assert!(COMMANDS[..at].iter().all(|other| other.name != spec.name && other.op != spec.op));
     }
-    let objects = [JOB_FIELDS, BACKOFF_FIELDS, DEDUP_FIELDS, REPEAT_FIELDS];
+    let objects = [
+        JOB_FIELDS,
+        BACKOFF_FIELDS,
+        DEDUP_FIELDS,
+        REPEAT_FIELDS,
+        CRON_JOB_FIELDS,
+        DLQ_CONFIG_FIELDS,
+        STALL_CONFIG_FIELDS,
+        DLQ_FILTER_FIELDS,
+    ];
     for fields in COMMANDS.iter().map(|spec| spec.fields).chain(objects) {
         assert!(fields.len() <= FIELDS_MAX);
         for (at, field) in fields.iter().enumerate() {

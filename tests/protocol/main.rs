@@ -15,6 +15,7 @@ mod json;
 mod openapi;
 mod replies;
 mod rows;
+mod settings;
 
 use corq::api::request::{Body, Refused, Request};
 use corq::protocol::decode::decode;

@@ -4,6 +4,7 @@ use super::settings::Flaw;
 use corq_io::log::{FaultyDisk, Log, Position};
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
+use corq_shards::upkeep::Upkeep;
 
 /// See the module.
 pub struct Book {
@@ -41,11 +42,15 @@ impl Journal for Book {
         }
     }
 
-    fn takes_more(&mut self, _bytes: u64) -> bool {
+    fn takes_more(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        true
+    }
+
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         true
     }
 

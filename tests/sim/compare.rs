@@ -114,7 +114,7 @@ impl Model {
     fn compare_options(&self, job: &Job, view: &JobView<'_>) {
         let options = view.options;
         let unmet: BTreeSet<JobId> =
-            options.map_or(&[][..], |has| &has.unmet[..]).iter().map(|one| one.id).collect();
+            options.into_iter().flat_map(|has| has.unmet.iter()).map(|one| one.id).collect();
         let expected = if job.state == State::WaitingChildren { &job.unmet } else { &NOBODY };
         self.must(Check::Dependency, unmet == *expected, || {
             format!("{job:?}\n  waits for {unmet:?}")

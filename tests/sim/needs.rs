@@ -76,11 +76,11 @@ impl World {
         let keeper = &self.nodes[self.shard_of_job(notice.dependency)].model;
         let dependency = keeper.jobs.get(&notice.dependency);
         let (id, true_news) = match notice.news {
-            Tidings::Watch | Tidings::Unwatch => (notice.dependency, true),
+            Tidings::Watch | Tidings::WatchChild | Tidings::Unwatch => (notice.dependency, true),
             Tidings::Completed => {
                 (notice.dependent, keeper.ever_completed.contains(&notice.dependency))
             }
-            Tidings::Removed => {
+            Tidings::Removed | Tidings::Dropped => {
                 let gone = dependency.is_none_or(|job| job.state == State::Gone && !job.met);
                 (notice.dependent, gone)
             }

@@ -277,6 +277,8 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
         Reply::Ended(ending) => Answer::Ended(*ending),
         Reply::Unended => Answer::Unended,
         Reply::Cleaned(jobs) => Answer::Cleaned(jobs.to_vec()),
+        Reply::Found(jobs) => Answer::Found(jobs.to_vec()),
+        Reply::FailedStats(stats) => Answer::Count(stats.total),
         Reply::Dropped => Answer::Dropped,
         Reply::Cron(index) => Answer::Schedule(index.map(|index| {
             let cron = shard.cron_at(index);

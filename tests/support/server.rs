@@ -65,7 +65,8 @@ impl Start {
 
     fn start_on(self, dir: TempDir, data: PathBuf) -> Server {
         let (tcp, http) = (free_port(), free_port());
-        let mut server = Server { start: self, tcp, http, data, dir, child: None, watchdog: None };
+        let mut server =
+            Server { start: self, tcp, http, data, dir, child: None, watchdog: None, launches: 0 };
         server.start();
         server
     }
@@ -126,6 +127,7 @@ pub(crate) struct Server {
     dir: TempDir,
     child: Option<Child>,
     watchdog: Option<Child>,
+    launches: usize,
 }
 
 impl Server {
@@ -159,6 +161,7 @@ impl Server {
         let log = self.log();
         let child = self.start.spawn(self.tcp, self.http, &self.data, &log);
         self.watchdog = Some(watchdog(child.id(), self.dir.path()));
+        self.launches += 1;
         self.child = Some(child);
     }
 
@@ -224,8 +227,14 @@ impl Server {
 
     pub(crate) fn serves(&self) -> bool {
         // It is not ready on a full disk, either, and yet it serves.
-        get(self.http, "/ready")
-            .is_some_and(|answer| answer.starts_with("HTTP/1.1") && !answer.contains("recovering"))
+        get(self.http, "/ready").is_some_and(|answer| {
+            // Over TLS it is its own word that counts.
+            let speaks_tls = answer.contains("This port speaks TLS");
+            let says_so = || self.output().matches(" serves tcp ").count() == self.launches;
+            answer.starts_with("HTTP/1.1")
+                && !answer.contains("recovering")
+                && (!speaks_tls || says_so())
+        })
     }
 
     fn call_off_watchdog(&mut self) {

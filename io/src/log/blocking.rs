@@ -41,6 +41,12 @@ impl Disk for BlockingDisk {
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.0.set_aside(bytes)
     }
+    fn drop_spare(&mut self) -> io::Result<()> {
+        self.0.drop_spare()
+    }
+    fn free_bytes(&mut self) -> u64 {
+        self.0.free_bytes()
+    }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.0.retire(segment, keep)
     }

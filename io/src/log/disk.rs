@@ -43,6 +43,12 @@ pub trait Disk {
     /// Sets one more file aside, its room taken from the file system.
     fn set_aside(&mut self, bytes: u64) -> io::Result<()>;
 
+    /// Removes the file that was set aside last, if there is one.
+    fn drop_spare(&mut self) -> io::Result<()>;
+
+    /// Bytes that the file system still has; 0 if nobody can tell.
+    fn free_bytes(&mut self) -> u64;
+
     /// The segment is needed no more: its file is closed, and set aside if `keep`, else removed. What
     /// was set aside may be used only after a sync of the directory: before, the segment may come back.
     /// Answers whether it was set aside: a file that somebody else holds on to, a backup, is not.

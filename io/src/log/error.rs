@@ -17,6 +17,13 @@ pub enum OpenError {
         /// How it failed.
         source: io::Error,
     },
+    /// There is no room to go on with.
+    NoRoom {
+        /// What is needed at least.
+        bytes: u64,
+        /// What the file system said.
+        source: io::Error,
+    },
     /// Bytes that had been synced are not what was written, or are not there.
     Damaged {
         /// The segment's file name.
@@ -79,6 +86,11 @@ impl fmt::Display for OpenError {
         match self {
             Self::Config(reason) => write!(f, "log configuration: {reason}"),
             Self::Io { what, source } => write!(f, "{what}: {source}"),
+            Self::NoRoom { bytes, source } => write!(
+                f,
+                "the disk is full: a start needs room for a file of {} MB: {source}",
+                bytes >> 20
+            ),
             Self::Damaged { file, offset, reason } => {
                 write!(f, "{file} is damaged at byte {offset}: {reason}")
             }
@@ -115,7 +127,7 @@ impl fmt::Display for OpenError {
 impl error::Error for OpenError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::NoRoom { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -314,6 +314,15 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
+    fn drop_spare(&mut self) -> io::Result<()> {
+        self.spares.pop_back();
+        Ok(())
+    }
+
+    fn free_bytes(&mut self) -> u64 {
+        0
+    }
+
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         let Some(content) = self.segments.remove(&segment) else { return Self::missing() };
         if content.named {

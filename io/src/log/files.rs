@@ -1,7 +1,7 @@
 //! The real disk: a directory of segment files.
 //!
 //! Knows files and how each durability mode writes them; the ring only as a list of operations.
-#![allow(unsafe_code)] // fallocate has no wrapper in std.
+#![allow(unsafe_code)] // fallocate and fstatvfs have no wrapper in std.
 
 use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
 use super::segment::file_name;
@@ -218,6 +218,21 @@ impl Disk for FileDisk {
         }
         self.spares.push_back(name);
         Ok(())
+    }
+
+    fn drop_spare(&mut self) -> io::Result<()> {
+        let Some(name) = self.spares.pop_back() else { return Ok(()) };
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn free_bytes(&mut self) -> u64 {
+        // SAFETY: all fields are numbers, for which zero is a value.
+        let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: an open descriptor, and room for the answer.
+        if unsafe { libc::fstatvfs(self.directory.as_raw_fd(), &raw mut about) } != 0 {
+            return 0;
+        }
+        about.f_bavail.saturating_mul(about.f_frsize)
     }
 
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {

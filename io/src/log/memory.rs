@@ -47,6 +47,15 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn drop_spare(&mut self) -> io::Result<()> {
+        self.spares.pop_back();
+        Ok(())
+    }
+
+    fn free_bytes(&mut self) -> u64 {
+        u64::MAX
+    }
+
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         let content = self.segments.remove(&segment);
         self.spares.extend(content.filter(|_| keep));

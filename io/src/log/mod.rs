@@ -263,7 +263,12 @@ impl<D: Disk> Log<D> {
             keeps_length: true,
             log_id: config.log_id,
         };
-        let making = |source| OpenError::Io { what: "making a segment".into(), source };
+        let making = |source: std::io::Error| match source.raw_os_error() {
+            Some(errno) if stock::is_full(errno) => {
+                OpenError::NoRoom { bytes: config.segment_bytes, source }
+            }
+            _ => OpenError::Io { what: "making a segment".into(), source },
+        };
         let spares = disk.spares(config.segment_bytes).map_err(making)?;
         // What was set aside is used first: there may be no other room.
         let header = SegmentHeader { recycled: spares > 0, ..header };
@@ -440,6 +445,12 @@ impl<D: Disk> Log<D> {
         Some(start..oldest.end)
     }
 
+    /// Whether there is a segment besides the one that is being written: one that can be given up, or is
+    /// on its way out.
+    pub fn has_older(&self) -> bool {
+        self.writer.stock.segments.len() > 1 || self.writer.leaving.is_some()
+    }
+
     /// Nothing of the oldest segment is needed any more but what has been appended since. It goes once
     /// all that is on the disk and nobody reads from it; its file is set aside, or removed.
     ///
@@ -485,6 +496,27 @@ impl<D: Disk> Log<D> {
     /// Whether `bytes` can be appended although the file system gives no more. Asks it for nothing.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.writer.stock.room_bytes(self.head()) >= bytes
+    }
+
+    /// Bytes that can be appended although the file system gives no more.
+    pub fn room_bytes(&self) -> u64 {
+        self.writer.stock.room_bytes(self.head())
+    }
+
+    /// Bytes of all files that are no room: what is needed, and what is not.
+    pub fn filled_bytes(&self) -> u64 {
+        self.counters.disk_bytes.saturating_sub(self.room_bytes())
+    }
+
+    /// Bytes that the file system, or the bound, still had when it gave no more room: too few for a
+    /// segment.
+    pub fn loose_bytes(&self) -> u64 {
+        self.writer.stock.loose_bytes
+    }
+
+    /// What a block may take besides its records.
+    pub fn block_overhead_bytes(&self) -> u64 {
+        BLOCK_HEADER_BYTES as u64 + self.tail.geometry().align_bytes
     }
 
     /// Whether the file system, or the bound, gave no more room when it was asked last.

@@ -34,6 +34,8 @@ pub(super) struct Stock {
     /// A segment that has been made and is not written yet.
     pub(super) prepared: Option<u64>,
     bytes_max: u64,
+    /// Bytes that there were when a file could not be made for them.
+    pub(super) loose_bytes: u64,
     /// Room was asked for in vain, and none has come since.
     pub(super) full: bool,
     pub(super) retry_ms: u64,
@@ -55,6 +57,7 @@ impl Stock {
             spares: 0,
             prepared: None,
             bytes_max,
+            loose_bytes: 0,
             full: false,
             retry_ms: 0,
             now_ms: 0,
@@ -99,6 +102,26 @@ impl Stock {
         }
     }
 
+    /// Removes a file that was set aside for needs that have gone since: more than a segment beyond what
+    /// is kept when one retires, so that none is removed only to be made again.
+    pub(super) fn give_back(
+        &mut self,
+        head: Position,
+        reserve_bytes: u64,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> io::Result<()> {
+        let bytes = self.geometry.segment_bytes;
+        if self.spares == 0 || self.room_bytes(head) < reserve_bytes + 2 * bytes {
+            return Ok(());
+        }
+        disk.drop_spare()?;
+        self.spares -= 1;
+        counters.disk_bytes -= bytes;
+        self.retry_ms = 0;
+        Ok(())
+    }
+
     /// Sets one more file aside, if there is room for it.
     fn add_one(&mut self, disk: &mut impl Disk, counters: &mut Counters) -> bool {
         let bytes = self.geometry.segment_bytes;
@@ -108,7 +131,7 @@ impl Stock {
             self.spares += 1;
             self.got_room(counters);
         } else {
-            self.got_none(counters);
+            self.got_none(disk, counters);
         }
         added
     }
@@ -124,12 +147,17 @@ impl Stock {
     /// A file more.
     pub(super) fn got_room(&mut self, counters: &mut Counters) {
         self.full = false;
+        self.loose_bytes = 0;
         counters.disk_bytes += self.geometry.segment_bytes;
     }
 
     /// No file more, for now.
-    pub(super) fn got_none(&mut self, counters: &mut Counters) {
+    pub(super) fn got_none(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
         self.full = true;
+        let permitted = self.bytes_max.saturating_sub(counters.disk_bytes);
+        let loose = permitted.min(disk.free_bytes());
+        // As much would have been enough: whatever stands in the way, it is not known.
+        self.loose_bytes = if loose < self.geometry.segment_bytes { loose } else { 0 };
         self.retry_ms = self.now_ms + RETRY_MS;
         counters.segment_failures += 1;
     }

@@ -191,6 +191,12 @@ impl Writer {
             if self.reserve_bytes > 0 && self.closing == Closing::No {
                 self.stock.make_room(tail.head(), self.reserve_bytes, disk, counters);
                 self.stock.try_again(disk, counters);
+                let given = self.stock.give_back(tail.head(), self.reserve_bytes, disk, counters);
+                given.map_err(|error| LogError {
+                    operation: "removal",
+                    file: "a file that was set aside".into(),
+                    errno: error.raw_os_error().unwrap_or(libc::EIO),
+                })?;
             }
             if self.wants_note(tail.head()) && now_ms >= self.last_write_ms + NOTE_IDLE_MS {
                 tail.note(0);
@@ -455,7 +461,7 @@ impl Writer {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 if is_full(errno) {
-                    self.stock.got_none(counters);
+                    self.stock.got_none(disk, counters);
                     return Ok(false);
                 }
                 return Err(LogError { operation: "creation", file: file_name(segment), errno });

@@ -100,6 +100,13 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(self.address_of(chunk.buffer), chunk.len()) }
     }
 
+    /// The bytes of a chunk, to be changed where they are.
+    pub(super) fn bytes_mut(&mut self, chunk: &Chunk) -> &mut [u8] {
+        assert!(self.handed_over[usize::from(chunk.buffer)], "a chunk of another reactor");
+        // SAFETY: as above; `&mut self` keeps all other slices away.
+        unsafe { std::slice::from_raw_parts_mut(self.address_of(chunk.buffer), chunk.len()) }
+    }
+
     /// Gives a chunk's buffer back to the kernel.
     ///
     /// # Panics

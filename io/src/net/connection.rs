@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::output::{Output, Pool};
+use super::output::{Output, Pool, SEND_BYTES_MAX};
+use super::secure::Secure;
 
 /// The multishot receive of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) enum Receive {
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
+    /// Keys are being agreed on; the shard does not know of it.
+    Greeting,
     /// In use.
     Open,
     /// Closed from here; its allowed output is still to be sent.
@@ -57,6 +60,8 @@ pub(super) struct Connection {
     /// The send under way may not wait: without a completion it has succeeded.
     pub(super) prompt_send: bool,
     pub(super) output: Output,
+    /// TLS, where it is spoken.
+    pub(super) secure: Option<Box<Secure>>,
 }
 
 impl Connection {
@@ -75,6 +80,7 @@ impl Connection {
             full: false,
             prompt_send: false,
             output: Output::default(),
+            secure: None,
         }
     }
 
@@ -82,6 +88,7 @@ impl Connection {
     pub(super) fn wants_receive(&self) -> bool {
         let wanted = match self.life {
             Life::Open => !self.paused && !self.leaving,
+            Life::Greeting => !self.secure.as_ref().is_some_and(|it| it.has_heard_enough()),
             Life::Draining | Life::Lingering => true,
             Life::Over => false,
         };
@@ -93,8 +100,8 @@ impl Connection {
         let peer_done = self.half_closed || self.broken;
         match self.life {
             Life::Draining if self.broken => self.finish(pool),
-            Life::Draining if self.output.is_drained() && peer_done => self.finish(pool),
-            Life::Draining if self.output.is_drained() => {
+            Life::Draining if self.is_drained() && peer_done => self.finish(pool),
+            Life::Draining if self.is_drained() => {
                 // Fails only if the peer has reset, which the receive will say.
                 let _ = SockRef::from(&self.fd).shutdown(Shutdown::Write);
                 self.life = Life::Lingering;
@@ -109,7 +116,7 @@ impl Connection {
     /// Ends everything: what the kernel still holds comes back at once.
     pub(super) fn finish(&mut self, pool: &mut Pool) {
         self.life = Life::Over;
-        self.output.discard(pool);
+        self.discard(pool);
         if !self.is_quiet() {
             // Fails only if the socket is dead, and then its operations end anyhow.
             let _ = SockRef::from(&self.fd).shutdown(Shutdown::Both);
@@ -126,7 +133,7 @@ impl Connection {
     /// True if it can be given away now.
     pub(super) fn can_go(&self) -> bool {
         let usable = self.life == Life::Open && !self.half_closed && !self.broken;
-        self.leaving && usable && self.is_quiet() && self.output.unsent() == 0
+        self.leaving && usable && self.is_quiet() && self.unsent() == 0
     }
 
     /// Does somebody wait for the news that the output has been taken?
@@ -136,6 +143,74 @@ impl Connection {
 
     /// True if the kernel holds nothing of it.
     pub(super) fn is_quiet(&self) -> bool {
-        self.receive == Receive::Idle && !self.output.in_flight()
+        self.receive == Receive::Idle && !self.in_flight()
+    }
+
+    // What is on its way out: as the shard wrote it, or sealed. A plain connection pays for the question.
+
+    /// The next piece to send, as [`Output::next_send`]. An error ends the connection.
+    pub(super) fn next_send(&mut self, pool: &mut Pool) -> Result<Option<&[u8]>, rustls::Error> {
+        match &mut self.secure {
+            None => Ok(self.output.next_send(SEND_BYTES_MAX)),
+            Some(secure) => {
+                let over = self.life == Life::Draining;
+                secure.next_send(&mut self.output, over, pool)
+            }
+        }
+    }
+
+    /// The send under way has ended after `bytes`.
+    pub(super) fn complete(&mut self, bytes: usize, pool: &mut Pool) {
+        match &mut self.secure {
+            None => self.output.complete(bytes, pool),
+            Some(secure) => secure.complete(bytes, pool),
+        }
+    }
+
+    /// Bytes in memory that the kernel has not taken.
+    pub(super) fn unsent(&self) -> usize {
+        self.output.unsent() + self.secure.as_ref().map_or(0, |secure| secure.unsent())
+    }
+
+    pub(super) fn in_flight(&self) -> bool {
+        match &self.secure {
+            None => self.output.in_flight(),
+            Some(secure) => secure.in_flight(),
+        }
+    }
+
+    /// Bytes of the send under way.
+    pub(super) fn in_flight_bytes(&self) -> usize {
+        match &self.secure {
+            None => self.output.in_flight_bytes(),
+            Some(secure) => secure.in_flight_bytes(),
+        }
+    }
+
+    /// Whether nothing more may be sent once the send under way is over.
+    pub(super) fn is_last_send(&self) -> bool {
+        match &self.secure {
+            None => self.output.is_last_send(),
+            Some(_) => self.output.is_drained(),
+        }
+    }
+
+    /// True if nothing is being sent and nothing more may be or, where it is being closed, has to be.
+    pub(super) fn is_drained(&self) -> bool {
+        match &self.secure {
+            None => self.output.is_drained(),
+            Some(secure) => {
+                let over = self.life != Life::Draining || secure.is_over();
+                over && secure.unsent() == 0 && self.output.is_drained()
+            }
+        }
+    }
+
+    /// Gives up what is not being sent.
+    pub(super) fn discard(&mut self, pool: &mut Pool) {
+        self.output.discard(pool);
+        if let Some(secure) = &mut self.secure {
+            secure.discard(pool);
+        }
     }
 }

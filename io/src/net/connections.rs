@@ -13,7 +13,18 @@ use socket2::SockRef;
 
 use super::connection::{Connection, Life};
 use super::output::Pool;
+use super::secure::Secure;
 use super::{Config, ConnId};
+
+/// In these a connection has so much time.
+const CUT: [Life; 3] = [Life::Draining, Life::Lingering, Life::Greeting];
+
+/// A connection between two shards: its socket and, where it has them, its keys.
+#[derive(Debug)]
+pub struct Socket {
+    pub(super) fd: OwnedFd,
+    pub(super) secure: Option<Box<Secure>>,
+}
 
 struct Slot {
     generation: u32,
@@ -31,7 +42,13 @@ pub struct Connections {
     /// bounded by the closes within these times.
     pub(super) draining: VecDeque<(Instant, ConnId)>,
     pub(super) lingering: VecDeque<(Instant, ConnId)>,
+    /// The same of those whose keys are being agreed on.
+    pub(super) greeting: VecDeque<(Instant, ConnId)>,
     drain: Duration,
+    greet: Duration,
+    secure: usize,
+    most: usize,
+    turned_away: u64,
 }
 
 impl Connections {
@@ -43,7 +60,12 @@ impl Connections {
             dirty: Vec::new(),
             draining: VecDeque::new(),
             lingering: VecDeque::new(),
+            greeting: VecDeque::new(),
             drain: Duration::from_millis(config.drain_ms),
+            greet: Duration::from_millis(config.greet_ms),
+            secure: 0,
+            most: config.connections_max,
+            turned_away: 0,
         }
     }
 
@@ -55,6 +77,11 @@ impl Connections {
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How many of them speak TLS.
+    pub fn secure(&self) -> usize {
+        self.secure
     }
 
     /// True until the shard closes it (or the id is stale).
@@ -86,7 +113,7 @@ impl Connections {
     /// Appended bytes that the kernel has not taken yet, allowed or not. The limit on them is the
     /// shard's business.
     pub fn unsent(&self, id: ConnId) -> usize {
-        self.get(id).map_or(0, |conn| conn.output.unsent())
+        self.get(id).map_or(0, Connection::unsent)
     }
 
     /// Lets the output go up to the position `upto`, counted in bytes ever appended. Positions only
@@ -115,8 +142,34 @@ impl Connections {
     }
 
     /// Takes in a connection that another shard has given away.
-    pub fn adopt(&mut self, socket: OwnedFd) -> ConnId {
-        self.insert(socket)
+    pub fn adopt(&mut self, socket: Socket) -> ConnId {
+        let Socket { fd, secure } = socket;
+        self.insert(fd, secure, Life::Open)
+    }
+
+    /// Takes in one that another shard has only accepted, unless there are as many as may be.
+    pub fn seat(&mut self, socket: Socket) -> Option<ConnId> {
+        if self.len() >= self.most {
+            self.turned_away += 1;
+            return None;
+        }
+        Some(self.adopt(socket))
+    }
+
+    /// Keeps one that was accepted for any shard, unless there are more than may be beside those that only pass:
+    /// then it is gone.
+    pub fn settle(&mut self, id: ConnId, passing: usize) -> bool {
+        let stays = self.len() <= self.most + passing;
+        if !stays {
+            self.turned_away += 1;
+            self.abort(id);
+        }
+        stays
+    }
+
+    /// Connections that [`Self::seat`] and [`Self::settle`] had no room for.
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away
     }
 
     /// Tells the shard once, by `Event::Drained`, when all output has been taken by the kernel. There
@@ -133,7 +186,7 @@ impl Connections {
         self.with(id, |conn, _| {
             if conn.life == Life::Open {
                 conn.life = Life::Draining;
-                waits = !conn.output.is_drained();
+                waits = !conn.is_drained();
             }
         });
         if waits {
@@ -141,10 +194,31 @@ impl Connections {
         }
     }
 
+    /// Closes all that speak TLS, for the end of the process: their peers can tell it from a cut.
+    pub fn say_goodbye(&mut self) {
+        let ids: Vec<ConnId> = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.conn.as_ref().is_some_and(|conn| conn.secure.is_some()))
+            .map(|(index, slot)| ConnId { index: index as u32, generation: slot.generation })
+            .collect();
+        for id in ids {
+            self.close(id);
+        }
+    }
+
+    /// Takes back the memory of [`super::Event::Deciphered`].
+    pub fn give_back(&mut self, bytes: Vec<u8>) {
+        self.pool.give(bytes);
+    }
+
     /// Closes at once; what is not sent is dropped and the peer gets a reset.
     pub fn abort(&mut self, id: ConnId) {
         self.with(id, |conn, pool| {
-            if conn.life != Life::Over {
+            // One that has broken the rules of TLS ends by itself, once its peer has been told.
+            let ends = conn.secure.as_ref().is_some_and(|secure| secure.failed);
+            if conn.life != Life::Over && !ends {
                 conn.reset(pool);
             }
         });
@@ -165,28 +239,69 @@ impl Connections {
         self.with(id, |_, _| {});
     }
 
-    pub(super) fn insert(&mut self, fd: OwnedFd) -> ConnId {
+    /// A new connection that begins with a handshake, for which it has so much time.
+    pub(super) fn greet(&mut self, fd: OwnedFd, secure: Secure) -> ConnId {
+        let id = self.insert(fd, Some(Box::new(secure)), Life::Greeting);
+        self.greeting.push_back((Instant::now() + self.greet, id));
+        id
+    }
+
+    /// A connection whose handshake has failed is closed once its peer has been told.
+    pub(super) fn dismiss(&mut self, id: ConnId) {
+        let cut_at = Instant::now() + self.drain;
+        self.with(id, |conn, pool| {
+            conn.output.discard(pool);
+            conn.life = Life::Draining;
+            if let Some(secure) = &mut conn.secure {
+                secure.fail();
+            }
+        });
+        self.draining.push_back((cut_at, id));
+    }
+
+    /// A connection that came for TLS goes on without.
+    pub(super) fn undress(&mut self, id: ConnId) {
+        let mut was = None;
+        self.with(id, |conn, pool| {
+            was = conn.secure.take();
+            if let Some(secure) = &mut was {
+                secure.discard(pool);
+            }
+            conn.life = Life::Open;
+        });
+        self.secure -= usize::from(was.is_some());
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        fd: OwnedFd,
+        secure: Option<Box<Secure>>,
+        life: Life,
+    ) -> ConnId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, conn: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         assert!(slot.conn.is_none(), "slot {index} is taken");
-        slot.conn = Some(Connection::new(fd));
+        self.secure += usize::from(secure.is_some());
+        slot.conn = Some(Connection { life, secure, ..Connection::new(fd) });
         let id = ConnId { index, generation: slot.generation };
         self.touch(id);
         id
     }
 
-    /// Frees the slot and returns the descriptor. The kernel must hold nothing of it.
-    pub(super) fn remove(&mut self, id: ConnId) -> OwnedFd {
+    /// Frees the slot and returns the socket. The kernel must hold nothing of it.
+    pub(super) fn remove(&mut self, id: ConnId) -> Socket {
         let slot = &mut self.slots[id.index as usize];
         assert_eq!(slot.generation, id.generation, "a stale connection removed");
         let conn = slot.conn.take().filter(Connection::is_quiet);
         let conn = conn.expect("a connection removed while the kernel holds it");
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
-        conn.fd
+        let Connection { fd, secure, .. } = conn;
+        self.secure -= usize::from(secure.is_some());
+        Socket { fd, secure }
     }
 
     pub(super) fn get(&self, id: ConnId) -> Option<&Connection> {
@@ -203,7 +318,7 @@ impl Connections {
     /// The earliest time at which a closed connection is cut. Those that are gone are forgotten.
     pub(super) fn next_cut(&mut self) -> Option<Instant> {
         let mut earliest = None;
-        for life in [Life::Draining, Life::Lingering] {
+        for life in CUT {
             let due = loop {
                 let list = self.cuts(life);
                 let Some(&(at, id)) = list.front() else { break None };
@@ -217,18 +332,20 @@ impl Connections {
         earliest
     }
 
-    /// Cuts those whose time is up; returns how many had not even taken their output.
-    pub(super) fn cut(&mut self, now: Instant) -> u64 {
-        let mut cut = 0;
-        for life in [Life::Draining, Life::Lingering] {
+    /// Cuts those whose time is up; returns how many had not even taken their output, and how many handshakes
+    /// were not over.
+    pub(super) fn cut(&mut self, now: Instant) -> (u64, u64) {
+        let mut cut = (0, 0);
+        for life in CUT {
             while let Some(&(_, id)) = self.cuts(life).front().filter(|(at, _)| *at <= now) {
                 self.cuts(life).pop_front();
                 if self.get(id).is_none_or(|conn| conn.life != life) {
                     continue;
                 }
-                cut += u64::from(life == Life::Draining);
+                cut.0 += u64::from(life == Life::Draining);
+                cut.1 += u64::from(life == Life::Greeting);
                 self.with(id, |conn, pool| match life {
-                    Life::Draining => conn.reset(pool),
+                    Life::Draining | Life::Greeting => conn.reset(pool),
                     _ => conn.finish(pool),
                 });
             }
@@ -237,7 +354,11 @@ impl Connections {
     }
 
     fn cuts(&mut self, life: Life) -> &mut VecDeque<(Instant, ConnId)> {
-        if life == Life::Draining { &mut self.draining } else { &mut self.lingering }
+        match life {
+            Life::Draining => &mut self.draining,
+            Life::Greeting => &mut self.greeting,
+            _ => &mut self.lingering,
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use crate::tls::Acceptor;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 /// Connections that the kernel completes and keeps until they are accepted.
-const BACKLOG: i32 = 4096;
+pub(super) const BACKLOG: i32 = 4096;
 /// A silent connection is asked for life after this long, then at this interval, this often: a dead
 /// peer is noticed after about 30 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
@@ -38,8 +40,12 @@ pub fn listen(addr: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
 
 /// A listener of a reactor.
 pub(super) struct Listener {
-    pub(super) socket: TcpListener,
+    pub(super) socket: OwnedFd,
     pub(super) tag: u32,
+    /// Whoever comes speaks TLS.
+    pub(super) acceptor: Option<Acceptor>,
+    /// The limit of connections is looked at here.
+    pub(super) limited: bool,
     /// An accept is with the kernel.
     pub(super) armed: bool,
     /// No accept before this: something ran out.

@@ -10,18 +10,18 @@ const POOLED_BYTES_MAX: usize = 64 * 1024;
 /// An unsent rest up to this size is joined with what follows it, so that both go in one send.
 const JOINED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of one send: the kernel takes no more than 2 GB at a time.
-const SEND_BYTES_MAX: usize = 1 << 30;
+pub(super) const SEND_BYTES_MAX: usize = 1 << 30;
 
 /// Free buffers of a shard.
 #[derive(Default)]
 pub(super) struct Pool(Vec<Vec<u8>>);
 
 impl Pool {
-    fn take(&mut self) -> Vec<u8> {
+    pub(super) fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
 
-    fn give(&mut self, mut buffer: Vec<u8>) {
+    pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         let fits = (1..=POOLED_BYTES_MAX).contains(&buffer.capacity());
         if fits && self.0.len() < POOLED_BUFFERS_MAX {
             buffer.clear();
@@ -93,9 +93,9 @@ impl Output {
         self.filling_at - (self.flight.len() - self.flight_sent) as u64
     }
 
-    /// The next piece to send, if there is one and none is being sent. It stays where it is until
-    /// [`Self::complete`].
-    pub(super) fn next_send(&mut self) -> Option<&[u8]> {
+    /// The next piece to send, of at most `bytes_max`, if there is one and none is being sent. It stays where
+    /// it is until [`Self::complete`].
+    pub(super) fn next_send(&mut self, bytes_max: usize) -> Option<&[u8]> {
         if self.is_drained() || self.in_flight {
             return None;
         }
@@ -113,7 +113,7 @@ impl Output {
         }
         // `allowed` is beyond `sent`, so at least one byte; it may end within the flight.
         let allowed = self.flight.len() - self.filling_at.saturating_sub(self.allowed) as usize;
-        let end = allowed.min(self.flight_sent + SEND_BYTES_MAX);
+        let end = allowed.min(self.flight_sent + bytes_max);
         self.in_flight = true;
         self.in_flight_bytes = end - self.flight_sent;
         Some(&self.flight[self.flight_sent..end])
@@ -157,12 +157,12 @@ mod tests {
     fn nothing_goes_before_it_is_allowed() {
         let (mut output, mut pool) = (Output::default(), Pool::default());
         append(&mut output, &mut pool, b"held");
-        assert!(output.next_send().is_none());
+        assert!(output.next_send(SEND_BYTES_MAX).is_none());
         assert!(output.is_drained());
         output.allow(2);
-        assert_eq!(output.next_send(), Some(&b"he"[..]));
+        assert_eq!(output.next_send(SEND_BYTES_MAX), Some(&b"he"[..]));
         output.complete(2, &mut pool);
-        assert!(output.next_send().is_none());
+        assert!(output.next_send(SEND_BYTES_MAX).is_none());
         assert_eq!(output.unsent(), 2);
     }
 
@@ -171,18 +171,22 @@ mod tests {
         let (mut output, mut pool) = (Output::default(), Pool::default());
         let end = append(&mut output, &mut pool, b"abcdef");
         output.allow(end);
-        assert_eq!(output.next_send(), Some(&b"abcdef"[..]));
+        assert_eq!(output.next_send(SEND_BYTES_MAX), Some(&b"abcdef"[..]));
         append(&mut output, &mut pool, b"ghi");
-        assert!(output.next_send().is_none(), "two sends at once");
+        assert!(output.next_send(SEND_BYTES_MAX).is_none(), "two sends at once");
         output.complete(4, &mut pool);
-        assert_eq!(output.next_send(), Some(&b"ef"[..]));
+        assert_eq!(output.next_send(SEND_BYTES_MAX), Some(&b"ef"[..]));
         output.complete(2, &mut pool);
         output.allow(8);
-        assert_eq!(output.next_send(), Some(&b"gh"[..]));
+        assert_eq!(output.next_send(SEND_BYTES_MAX), Some(&b"gh"[..]));
         output.complete(2, &mut pool);
         let end = append(&mut output, &mut pool, b"jk");
         output.allow(end);
-        assert_eq!(output.next_send(), Some(&b"ijk"[..]), "rest and new bytes in one send");
+        assert_eq!(
+            output.next_send(SEND_BYTES_MAX),
+            Some(&b"ijk"[..]),
+            "rest and new bytes in one send"
+        );
         output.complete(3, &mut pool);
         assert_eq!((output.unsent(), output.appended()), (0, 11));
     }
@@ -193,13 +197,13 @@ mod tests {
         let large = vec![7; JOINED_BYTES_MAX * 4];
         let end = append(&mut output, &mut pool, &large);
         output.allow(end);
-        output.next_send();
+        output.next_send(SEND_BYTES_MAX);
         output.complete(10, &mut pool);
         let end = append(&mut output, &mut pool, b"tail");
         output.allow(end);
-        assert_eq!(output.next_send().map(<[u8]>::len), Some(large.len() - 10));
+        assert_eq!(output.next_send(SEND_BYTES_MAX).map(<[u8]>::len), Some(large.len() - 10));
         output.complete(large.len() - 10, &mut pool);
-        assert_eq!(output.next_send(), Some(&b"tail"[..]));
+        assert_eq!(output.next_send(SEND_BYTES_MAX), Some(&b"tail"[..]));
     }
 
     #[test]
@@ -210,7 +214,7 @@ mod tests {
             for output in &mut outputs {
                 let end = append(output, &mut pool, &vec![1; size]);
                 output.allow(end);
-                output.next_send();
+                output.next_send(SEND_BYTES_MAX);
             }
             for output in &mut outputs {
                 output.complete(size, &mut pool);
@@ -226,6 +230,6 @@ mod tests {
         let (mut output, mut pool) = (Output::default(), Pool::default());
         output.allow(100);
         append(&mut output, &mut pool, b"later");
-        assert!(output.next_send().is_none());
+        assert!(output.next_send(SEND_BYTES_MAX).is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! The turn's two ends: completions become events, wishes become operations.
 #![allow(unsafe_code)] // Operations name memory and descriptors that must outlive them.
 
+use std::collections::VecDeque;
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,12 +14,14 @@ use super::buffers::{Buffers, GROUP};
 use super::connection::{Life, Receive};
 use super::connections::Connections;
 use super::listener::Listener;
+use super::secure::Secure;
 use super::token::{CONNECTIONS_MAX, TAG_MAX, Token};
 use super::{Config, ConnId, Counters, EndReason, Event, Wait};
 use crate::bell::Bell;
 use crate::log::DiskOpKind;
 use crate::mesh::Alarm;
 use crate::ring::{Enter, Ring};
+use crate::tls::Acceptor;
 
 /// Pause of accepting after the process or the machine ran out of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -47,6 +49,8 @@ pub struct Reactor {
     alarm: Option<Arc<Alarm>>,
     alarm_armed: bool,
     starved: Vec<ConnId>,
+    /// Handshakes of which something has come, in the order in which their turn comes.
+    pub(super) handshakes: VecDeque<ConnId>,
     /// Connections with a send that may not wait, since the last look.
     prompt_sends: Vec<ConnId>,
     /// Scratch space of a wait.
@@ -80,15 +84,42 @@ impl Reactor {
             alarm: None,
             alarm_armed: false,
             starved: Vec::new(),
+            handshakes: VecDeque::new(),
             prompt_sends: Vec::new(),
             reaped: Vec::new(),
             config,
         })
     }
 
-    /// Accepts connections from `socket` (see [`super::listen`]) under `tag`.
-    pub fn add_listener(&mut self, socket: TcpListener, tag: u32) {
-        let listener = Listener { socket, tag, armed: false, paused_until: None };
+    /// Accepts connections from `socket` (see [`super::listen`] and [`super::listen_at`]) under `tag`.
+    pub fn add_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
+        self.push_listener(socket.into(), tag, (None, true));
+    }
+
+    /// The same for other shards as well: whoever comes is to be given a place by [`Connections::give_away`] or
+    /// [`Connections::settle`], and the limit of connections is looked at then.
+    pub fn add_shared_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
+        self.push_listener(socket.into(), tag, (None, false));
+    }
+
+    /// The same, from clients that speak TLS.
+    pub fn add_secure_listener(
+        &mut self,
+        socket: impl Into<OwnedFd>,
+        tag: u32,
+        acceptor: Acceptor,
+    ) {
+        self.push_listener(socket.into(), tag, (Some(acceptor), true));
+    }
+
+    fn push_listener(
+        &mut self,
+        socket: OwnedFd,
+        tag: u32,
+        (acceptor, limited): (Option<Acceptor>, bool),
+    ) {
+        let listener =
+            Listener { socket, tag, acceptor, limited, armed: false, paused_until: None };
         self.listeners.push(Some(listener));
         self.listeners_dirty = true;
     }
@@ -184,7 +215,7 @@ impl Reactor {
         let before = events.len();
         loop {
             self.prepare(events);
-            let until = if events.len() > before {
+            let until = if events.len() > before || !self.handshakes.is_empty() {
                 Enter::Poll
             } else {
                 Enter::Until(self.earliest(deadline))
@@ -240,8 +271,11 @@ impl Reactor {
         if self.listeners_dirty {
             self.arm_listeners();
         }
-        if !self.conns.draining.is_empty() || !self.conns.lingering.is_empty() {
-            self.counters.drains_cut += self.conns.cut(Instant::now());
+        let Connections { draining, lingering, greeting, .. } = &self.conns;
+        if !draining.is_empty() || !lingering.is_empty() || !greeting.is_empty() {
+            let (drains, handshakes) = self.conns.cut(Instant::now());
+            self.counters.drains_cut += drains;
+            self.counters.handshakes_late += handshakes;
         }
         if !self.starved.is_empty() && self.buffers.any_free() {
             for id in std::mem::take(&mut self.starved) {
@@ -286,16 +320,23 @@ impl Reactor {
         let Some((conn, pool)) = self.conns.get_mut(id) else { return };
         conn.dirty = false;
         let fd = Fd(conn.fd.as_raw_fd());
-        if conn.life != Life::Over
-            && !conn.broken
-            && let Some(bytes) = conn.output.next_send()
-        {
+        let sends = conn.life != Life::Over && !conn.broken;
+        let piece = if sends { conn.next_send(pool) } else { Ok(None) };
+        let piece = piece.map(|piece| piece.map(|bytes| (bytes.as_ptr(), bytes.len())));
+        if piece.is_err() {
+            conn.broken = true;
+            conn.leaving = false;
+            conn.discard(pool);
+            self.counters.corrupt += 1;
+            if conn.life == Life::Open {
+                events.push(Event::Ended { conn: id, reason: EndReason::Corrupt });
+            }
+        } else if let Ok(Some((bytes, length))) = piece {
             self.counters.sends += 1;
             let token = Token::Send(id).pack();
-            let send = opcode::Send::new(fd, bytes.as_ptr(), bytes.len() as u32);
+            let send = opcode::Send::new(fd, bytes, length as u32);
             // Nobody may wait for news of a send that says nothing.
-            let last =
-                conn.life == Life::Open && !conn.awaits_drain() && conn.output.is_last_send();
+            let last = conn.life == Life::Open && !conn.awaits_drain() && conn.is_last_send();
             // SAFETY: `next_send` promises that the bytes stay; the descriptor is closed only after
             // the completion, or after `finish_prompt_sends` has found the send done without one.
             unsafe {
@@ -377,6 +418,9 @@ impl Reactor {
             events.push(Event::Woken);
         }
         self.finish_prompt_sends(events);
+        if !self.handshakes.is_empty() {
+            self.shake_hands(events);
+        }
         self.reaped = reaped;
         self.counters.enters = self.ring.enters;
     }
@@ -389,12 +433,18 @@ impl Reactor {
         if result >= 0 {
             // SAFETY: a completed accept gives a new descriptor to us alone.
             let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            if self.stopped && !self.takes_last || self.conns.len() >= self.config.connections_max {
+            let full = listener.limited && self.conns.len() >= self.config.connections_max;
+            if self.stopped && !self.takes_last || full {
                 self.counters.rejected += 1;
             } else {
+                let tag = listener.tag;
                 self.counters.accepted += 1;
-                let conn = self.conns.insert(fd);
-                events.push(Event::Accepted { conn, listener: listener.tag });
+                if let Some(acceptor) = &mut listener.acceptor {
+                    self.conns.greet(fd, Secure::new(acceptor.config(), tag));
+                } else {
+                    let conn = self.conns.insert(fd, None, Life::Open);
+                    events.push(Event::Accepted { conn, listener: tag });
+                }
             }
         }
         if last {
@@ -427,17 +477,25 @@ impl Reactor {
             return;
         };
         let open = conn.life == Life::Open && !conn.broken;
+        let greets = conn.life == Life::Greeting;
         let mut reason = None;
         if result == 0 {
+            // Over TLS an announced end has been told already.
+            reason = match &conn.secure {
+                None => Some(EndReason::HalfClosed),
+                Some(_) if conn.half_closed => None,
+                Some(_) => Some(EndReason::Truncated),
+            };
             conn.half_closed = true;
-            reason = Some(EndReason::HalfClosed);
+            self.counters.truncated += u64::from(open && reason == Some(EndReason::Truncated));
         } else if result == -libc::ENOBUFS {
             self.counters.buffers_exhausted += 1;
         } else if result < 0 && ![libc::ECANCELED, libc::EINTR, libc::EAGAIN].contains(&-result) {
             conn.broken = true;
-            conn.output.discard(pool);
+            conn.discard(pool);
             reason = Some(EndReason::of(-result));
         }
+        let secure = conn.secure.is_some();
         conn.leaving &= reason.is_none();
         if !cqueue::more(entry.flags()) {
             conn.receive = Receive::Idle;
@@ -448,13 +506,23 @@ impl Reactor {
             Some(chunk) if open && result > 0 => {
                 self.counters.received_bytes += chunk.len() as u64;
                 self.counters.chunks += 1;
-                events.push(Event::Received { conn: id, chunk });
+                if secure {
+                    self.open_records(id, chunk, events);
+                } else {
+                    events.push(Event::Received { conn: id, chunk });
+                }
+            }
+            Some(chunk) if greets && result > 0 => {
+                self.counters.received_bytes += chunk.len() as u64;
+                self.hear_handshake(id, chunk, events);
             }
             Some(chunk) => self.buffers.recycle(chunk),
             None => {}
         }
         if let Some(reason) = reason.filter(|_| open) {
             events.push(Event::Ended { conn: id, reason });
+        } else if let Some(reason) = reason.filter(|_| greets) {
+            self.leaves_handshake(id, reason, events);
         }
     }
 
@@ -467,7 +535,7 @@ impl Reactor {
         for id in sends.drain(..) {
             let Some((conn, _)) = self.conns.get_mut(id) else { continue };
             if conn.prompt_send {
-                let bytes = conn.output.in_flight_bytes();
+                let bytes = conn.in_flight_bytes();
                 self.ring.succeeded();
                 self.sent(id, bytes as i32, events);
             }
@@ -481,8 +549,8 @@ impl Reactor {
             return;
         };
         conn.prompt_send = false;
-        conn.output.complete(result.max(0) as usize, pool);
-        conn.full = !conn.output.is_drained();
+        conn.complete(result.max(0) as usize, pool);
+        conn.full = conn.unsent() > 0 && !conn.is_drained();
         self.counters.sent_bytes += result.max(0) as u64;
         let again = [libc::EINTR, libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM].contains(&-result);
         if result < 0 && !again && !conn.broken {
@@ -493,15 +561,15 @@ impl Reactor {
             }
         }
         if conn.broken || conn.life == Life::Over {
-            conn.output.discard(pool);
+            conn.discard(pool);
         }
-        let drained = conn.life == Life::Open && !conn.broken && conn.output.unsent() == 0;
+        let drained = conn.life == Life::Open && !conn.broken && conn.unsent() == 0;
         if drained && conn.awaits_drain() {
             conn.watched = false;
             events.push(Event::Drained { conn: id });
         }
         // Most sends end here; only those with something to follow need a look.
-        if conn.broken || conn.leaving || conn.life != Life::Open || !conn.output.is_drained() {
+        if conn.broken || conn.leaving || conn.life != Life::Open || !conn.is_drained() {
             self.conns.touch(id);
         }
     }

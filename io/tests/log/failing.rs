@@ -77,6 +77,12 @@ impl Disk for Failing {
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.now("set aside", |disk| disk.set_aside(bytes))
     }
+    fn drop_spare(&mut self) -> io::Result<()> {
+        self.now("drop spare", Disk::drop_spare)
+    }
+    fn free_bytes(&mut self) -> u64 {
+        self.0.disk.borrow_mut().free_bytes()
+    }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.now("retire", |disk| disk.retire(segment, keep))
     }

@@ -164,6 +164,30 @@ fn names(path: &std::path::Path, end: &str) -> usize {
 }
 
 #[test]
+fn files_set_aside_for_needs_that_have_gone_are_removed() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = LogConfig { reserve_bytes: 10 << 16, ..config(mode) };
+        let (mut log, ..) = open_files(&config, dir.path());
+        log.flush(1).unwrap();
+        let (before, made) = (log.counters().disk_bytes, log.segments().1);
+        assert!(made >= 9 && log.has_room(10 << 16));
+        for now_ms in 2..20 {
+            log.reserve(1 << 16);
+            log.flush(now_ms).unwrap();
+        }
+        let spares = log.segments().1;
+        assert!(log.has_room(2 << 16), "a little more than is wanted stays");
+        assert!(!log.has_room(3 << 16), "{spares} files are still set aside");
+        assert_eq!(names(dir.path(), ".spare") as u64, spares);
+        assert_eq!(before - log.counters().disk_bytes, (made - spares) << 16);
+        log.reserve(4 << 16);
+        log.flush(20).unwrap();
+        assert!(log.has_room(4 << 16));
+    }
+}
+
+#[test]
 fn real_files_are_recycled_and_closed() {
     for mode in [Mode::Written, Mode::Synced] {
         let dir = tempfile::tempdir().unwrap();

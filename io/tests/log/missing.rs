@@ -200,6 +200,12 @@ impl Disk for Recording {
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         self.after(|disk| disk.set_aside(bytes))
     }
+    fn drop_spare(&mut self) -> io::Result<()> {
+        self.after(Disk::drop_spare)
+    }
+    fn free_bytes(&mut self) -> u64 {
+        self.disk.free_bytes()
+    }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.after(|disk| disk.retire(segment, keep))
     }

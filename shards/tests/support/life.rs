@@ -1,23 +1,28 @@
 //! Random lives of a shard.
 
+use super::kin::{deliver, step_kin};
 use super::{Bed, locked};
+use corq_shards::cause::Cause;
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
     Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, NewJob, Only,
-    PerSpan, Pull, Repeat, SetCron, Stack, Token,
+    PerSpan, Pull, Repeat, SetCron, Sifting, Stack, Token,
 };
+use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{Notice, Unmet};
 use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::group::GroupRate;
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::record::Record;
+use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;
+use corq_shards::sift::{FailedFilter, SiftFor};
 use corq_shards::webhook::Triggers;
 
 /// Some job that was pushed at some time, whatever became of it.
-fn pushed_before(bed: &Bed, chance: &mut Chance) -> JobId {
+pub fn pushed_before(bed: &Bed, chance: &mut Chance) -> JobId {
     let any = |_| &bed.journal.records[chance.draw() as usize % bed.journal.records.len().max(1)];
     let ids = (0..bed.journal.records.len().min(20)).map(any);
     let mut pushed = ids.filter_map(|record| match Record::decode(record).unwrap() {
@@ -36,7 +41,7 @@ pub fn step(
 ) {
     let queue = bed.queues[chance.draw() as usize % bed.queues.len()];
     let client = chance.draw() % 4;
-    match chance.draw() % 30 {
+    match chance.draw() % 34 {
         0..=6 => {
             let key = format!("k{}", chance.draw() % 5);
             let name = format!("id{}", bed.request);
@@ -139,6 +144,7 @@ pub fn step(
         25 | 26 => change_queue(bed, chance, client, queue),
         27 => step_cron(bed, chance, queue),
         28 => step_webhook(bed, chance, queue),
+        29..=31 => step_kin(bed, chance, queue),
         _ => {
             bed.pass(chance.draw() % 600);
         }
@@ -146,16 +152,25 @@ pub fn step(
     let deliveries = bed.effects.deliveries.clone();
     // Notices may come late, or twice, or be lost in a crash and asked for again.
     late.append(&mut bed.effects.notices);
+    bed.reports.append(&mut bed.effects.reports);
     if chance.draw().is_multiple_of(3) {
         for notice in std::mem::take(late) {
             for _ in 0..=chance.draw() % 2 {
                 bed.run(0, &Command::Notice(notice));
+                late.append(&mut bed.effects.notices);
+                bed.reports.append(&mut bed.effects.reports);
+            }
+        }
+        for report in std::mem::take(&mut bed.reports) {
+            for _ in 0..=chance.draw() % 2 {
+                deliver(bed, &report);
                 late.append(&mut bed.effects.notices);
             }
         }
     }
     if chance.draw().is_multiple_of(40) {
         late.clear();
+        bed.reports.clear();
         late.extend(bed.shard.watches_to_renew());
     }
     for delivery in deliveries {
@@ -178,7 +193,10 @@ fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
         13 => Change::FreeKey,
         14 => Change::Log { level: Level::Info, message: "more" },
         1 => Change::Update { job: &new },
-        2 => Change::Prioritize(chance.draw() as i32 % 4),
+        2 => {
+            let lifo = [None, Some(true), Some(false)][chance.draw() as usize % 3];
+            Change::Prioritize { priority: chance.draw() as i32 % 4, lifo }
+        }
         3 => Change::Promote,
         4 => Change::PutOff(chance.draw() % 3 * 400),
         5 => Change::Discard,
@@ -205,12 +223,40 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         states: &states[first..],
         limit: 1 + chance.draw() % 5,
     };
-    let command = match chance.draw() % 12 {
-        8.. => Command::LimitGroup {
+    let dlq = DlqPatch {
+        auto_retry: Some(!chance.draw().is_multiple_of(4)),
+        retry_interval_ms: Some(chance.draw() % 3 * 400),
+        retries_max: Some(chance.draw() as u32 % 3),
+        age_max_ms: Some((chance.draw().is_multiple_of(2)).then_some(chance.draw() % 4 * 700)),
+        entries_max: Some(some(chance.draw())),
+    };
+    let stall = StallPatch {
+        enabled: Some(!chance.draw().is_multiple_of(3)),
+        interval_ms: some(chance.draw()).map(|ms| ms * 150),
+        stalls_max: some(chance.draw()).map(|most| most as u8 - 1),
+        grace_ms: Some(chance.draw() as u32 % 2 * 300),
+    };
+    let sifting = Sifting {
+        queue,
+        filter: FailedFilter {
+            cause: chance.draw().is_multiple_of(3).then_some(Cause::Attempts),
+            since_ms: chance.draw().is_multiple_of(3).then_some(bed.now_ms - 500),
+            retriable: chance.draw().is_multiple_of(4),
+            ..FailedFilter::default()
+        },
+        offset: chance.draw() % 2,
+        limit: 1 + chance.draw() % 4,
+        purpose: [SiftFor::Retry, SiftFor::Listing, SiftFor::Stats][chance.draw() as usize % 3],
+    };
+    let command = match chance.draw() % 16 {
+        12.. => Command::LimitGroup {
             queue,
             group: GROUPS[chance.draw() as usize % GROUPS.len()],
             limit: group_limit(chance),
         },
+        8 | 9 => Command::Rule { queue, patch: RulePatch::Dlq(dlq) },
+        10 => Command::Rule { queue, patch: RulePatch::Stall(stall) },
+        11 => Command::Sift(&sifting),
         0 | 1 => {
             let rate = some(chance.draw()).map(|jobs| PerSpan {
                 jobs,
@@ -265,7 +311,14 @@ fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     let name = ["x", "y", "z"][chance.draw() as usize % 3];
     let zone = chance.draw().is_multiple_of(2).then_some("Asia/Kolkata");
     let job = NewJob { name: Some("kind"), max_attempts: 2, delay_ms: 40, ..NewJob::default() };
+    let rules = CronRules {
+        immediately: chance.draw().is_multiple_of(3),
+        skip_if_no_worker: chance.draw().is_multiple_of(4),
+        catch_up: chance.draw().is_multiple_of(3),
+        prevent_overlap: chance.draw().is_multiple_of(3),
+    };
     let cron = SetCron {
+        rules,
         job: chance.draw().is_multiple_of(2).then_some(&job),
         name,
         queue,
@@ -288,6 +341,9 @@ fn step_cron(bed: &mut Bed, chance: &mut Chance, queue: &str) {
         0 => Command::SetCron(&cron),
         1 => Command::SetCron(&every),
         2 => Command::RemoveCron { name },
+        3 if chance.draw().is_multiple_of(2) => {
+            Command::Attend { queue, came: chance.draw().is_multiple_of(2) }
+        }
         3 => Command::HoldCron { name, held: chance.draw().is_multiple_of(2) },
         _ => Command::StartCrons,
     };

@@ -1,6 +1,7 @@
 //! A shard with a journal in memory and a clock that stands still until it is moved.
 #![allow(dead_code, clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
+pub mod kin;
 pub mod life;
 
 use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
@@ -8,8 +9,10 @@ use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
+use corq_shards::kin::Report;
 use corq_shards::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
+use corq_shards::upkeep::Upkeep;
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 use std::collections::VecDeque;
 
@@ -28,6 +31,8 @@ pub struct Memory {
     pub kept: usize,
     /// Room is refused to what comes, and to what ends.
     pub full: (bool, bool),
+    /// Room is refused to what lasts and is no job.
+    pub no_asides: bool,
 }
 
 impl Journal for Memory {
@@ -44,10 +49,13 @@ impl Journal for Memory {
     fn require_sync(&mut self) {
         self.syncs += 1;
     }
-    fn takes_more(&mut self, bytes: u64) -> bool {
+    fn takes_more(&mut self, bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         !self.full.0 || bytes == 0
     }
-    fn takes_ends(&mut self, _bytes: u64) -> bool {
+    fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        !self.full.1 && !self.no_asides
+    }
+    fn takes_ends(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
         !self.full.1
     }
 }
@@ -74,6 +82,9 @@ pub struct Bed {
     pub request: u64,
     /// Those that tests use.
     pub queues: Vec<&'static str>,
+    /// What is to be told of children, and flows under way.
+    pub reports: Vec<Report>,
+    pub flows: Vec<JobId>,
 }
 
 impl Bed {
@@ -94,6 +105,8 @@ impl Bed {
             client: 1,
             request: 0,
             queues: vec!["a", "b", "c"],
+            reports: Vec::new(),
+            flows: Vec::new(),
         }
     }
 

@@ -117,11 +117,17 @@ impl Core {
 
     fn conclude_with(&mut self, conns: &mut Connections, conn: ConnId, answer: &Answer<'_>) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let Some(Exchange { manner, .. }) = session.dialogue.exchange.take() else { return };
+        let Some(Exchange { manner, endpoint, .. }) = session.dialogue.exchange.take() else {
+            return;
+        };
         if session.blocked || session.half_closed {
             self.unblocked.push(conn);
         }
+        let alone = conns.unsent(conn) == 0;
         self.write_answer(conns, conn, answer, manner);
+        if alone && endpoint.needs_no_record() {
+            self.unrecorded.push((conn, conns.appended(conn)));
+        }
     }
 
     /// Answers a request that goes nowhere.

@@ -152,6 +152,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether its answer tells nothing of any job.
+    pub fn needs_no_record(self) -> bool {
+        matches!(self, Self::Alive | Self::Ready)
+    }
+
     /// Whether it tells how the server is: answered whatever the load.
     pub fn is_vital(self) -> bool {
         matches!(self, Self::Alive | Self::Ready | Self::Health)

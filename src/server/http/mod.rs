@@ -18,6 +18,7 @@ mod limit;
 mod patience;
 mod toll;
 
+use super::certificate;
 use super::core::Core;
 use super::message::Question;
 use super::partial::Partials;
@@ -75,6 +76,8 @@ pub struct HttpCounters {
     pub timeouts: u64,
     /// Requests and frames refused because there were too many.
     pub limited: u64,
+    /// Handshakes of TLS where it is not spoken, also at the port for frames.
+    pub handshakes: u64,
     /// Bodies that gave way because all together were too large.
     pub crowded_out: u64,
 }
@@ -227,7 +230,7 @@ impl Core {
     }
 
     fn read_on(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> Progress {
-        let busy = self.stopping || self.saturated;
+        let busy = self.is_busy();
         let Some(session) = self.sessions.get(conn) else { return Progress::Over };
         if session.dialogue.over {
             return Progress::Over;
@@ -257,7 +260,12 @@ impl Core {
                 let behind = &bytes[head.raw.len()..];
                 self.begin_request(conns, conn, &head, behind, busy)
             }
-            Err(problem) => self.give_up(conns, conn, problem),
+            Err(problem) => {
+                let knocks = certificate::is_handshake(bytes);
+                self.http.counters.handshakes += u64::from(knocks);
+                let text = if knocks { certificate::NO_TLS } else { problem.text };
+                self.give_up(conns, conn, Problem { text, ..problem })
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use clap::Parser;
 use corq_shards::change::Change as JobChange;
 use corq_shards::changed::Level;
 use corq_shards::command::{Ack, AddWebhook, Command, Fail, Limit, NewJob, Pull, SetCron};
+use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Effects;
 use corq_shards::id::JobId;
 use corq_shards::job::Stored;
@@ -46,7 +47,7 @@ impl Bed {
         };
         let disk = BlockingDisk::open(data.path(), index).unwrap();
         let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
-        let book = Book(Log::open(&log_config, disk, nothing).unwrap().0);
+        let book = Book::new(Log::open(&log_config, disk, nothing).unwrap().0);
         let mut shard = Shard::new(shard_config(&config(), u64::from(index)));
         shard.restart(NOW_MS);
         Self { shard, book, effects: Effects::default() }
@@ -99,6 +100,7 @@ impl Bed {
         self.run(&Command::Limit { queue, limit: Limit::Active(Some(7)) });
         let job = NewJob { name: Some("named"), ..NewJob::default() };
         let cron = SetCron {
+            rules: CronRules::default(),
             job: Some(&job),
             name: &name,
             queue,

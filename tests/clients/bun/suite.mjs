@@ -6,6 +6,8 @@
 //                               running workers, and reads a line when that is done
 //   suite.mjs PORT wrong        shows a wrong token to a guarded server, then the right one, which is "secret"
 //
+// With CORQ_TEST_CA, the file of an authority, all of it goes over TLS.
+//
 // What a release does not have is left out by asking for it, so one script tries them all.
 
 import assert from 'node:assert/strict';
@@ -13,11 +15,13 @@ import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
 const require = createRequire(`${process.cwd()}/`);
-const { Queue, Worker, QueueEvents, UnrecoverableError } = require('bunqueue/client');
+const { FlowProducer, Queue, Worker, QueueEvents, UnrecoverableError } =
+  require('bunqueue/client');
 const { version } = require('bunqueue/package.json');
 
 const [port, mode] = [Number(process.argv[2]), process.argv[3]];
-const connection = { host: '127.0.0.1', port };
+const ca = process.env.CORQ_TEST_CA;
+const connection = { host: '127.0.0.1', port, ...(ca && { tls: { caFile: ca } }) };
 const DEADLINE_MS = 30_000;
 // Names of jobs stand beside their data from version 3 of the protocol on.
 const modern = Number(version.split('.')[1]) >= 9;
@@ -301,6 +305,114 @@ const promises = {
     await jobs.obliterateAsync();
   },
 
+  async 'settings of a queue are merged and kept'() {
+    const jobs = queue('bun-settings');
+    const before = await jobs.getStallConfigAsync();
+    assert.deepEqual(before, { enabled: true, stallInterval: 30000, maxStalls: 3, gracePeriod: 5000 });
+    await jobs.setStallConfigAsync({ maxStalls: 5 });
+    await jobs.setStallConfigAsync({ stallInterval: 60000, gracePeriod: undefined });
+    assert.deepEqual(await jobs.getStallConfigAsync(), { ...before, maxStalls: 5, stallInterval: 60000 });
+    await jobs.setDlqConfigAsync({ autoRetry: true, maxAge: 3_600_000, maxEntries: 7 });
+    await jobs.setDlqConfigAsync({ maxAge: null, autoRetryInterval: 90_000 });
+    assert.deepEqual(await jobs.getDlqConfigAsync(), {
+      autoRetry: true,
+      autoRetryInterval: 90_000,
+      maxAutoRetries: 3,
+      maxAge: null,
+      maxEntries: 7,
+    });
+    await jobs.obliterateAsync();
+    assert.deepEqual(await jobs.getStallConfigAsync(), before);
+  },
+
+  async 'dead letters come back by themselves and make room for newer ones'() {
+    const jobs = queue('bun-letters');
+    await jobs.setDlqConfigAsync({
+      autoRetry: true,
+      autoRetryInterval: 100,
+      maxAutoRetries: 1,
+      maxEntries: 2,
+    });
+    const runs = {};
+    const busy = worker('bun-letters', async (job) => {
+      runs[job.data.n] = (runs[job.data.n] ?? 0) + 1;
+      throw new Error(`death ${job.data.n}`);
+    });
+    const ids = [];
+    for (let n = 0; n < 3; n++) {
+      ids.push((await jobs.add('dead', { n }, { attempts: 1 })).id);
+      await until('two deaths', async () => runs[n] === 2);
+    }
+    await until('the last one is buried', async () => (await jobs.getJobState(ids[2])) === 'failed');
+    await busy.close();
+    assert.equal((await counts(jobs)).failed, 2);
+    assert.equal(await jobs.getJobState(ids[0]), 'unknown');
+    if (!jobs.getDlqAsync) return;
+    const entries = await jobs.getDlqAsync();
+    assert.deepEqual(entries.map(({ job }) => job.id), ids.slice(1));
+    for (const entry of entries) {
+      assert.equal(entry.job.name, 'dead');
+      assert.equal(entry.reason, 'max_attempts_exceeded');
+      assert.equal(entry.error, `death ${entry.job.data.n}`);
+      assert.equal(entry.attempts.length, 1);
+      assert.equal(entry.retryCount, 1);
+      assert.equal(typeof entry.lastRetryAt, 'number');
+      assert.deepEqual([entry.nextRetryAt, entry.expiresAt], [null, null]);
+    }
+    const one = await jobs.getDlqAsync({ offset: 1, limit: 1 });
+    assert.deepEqual(one.map(({ job }) => job.id), [ids[2]]);
+    assert.equal((await jobs.getDlqAsync({ reason: 'stalled' })).length, 0);
+    const stats = await jobs.getDlqStatsAsync();
+    assert.equal(stats.total, 2);
+    assert.equal(stats.byReason.max_attempts_exceeded, 2);
+    assert.deepEqual(stats.byQueue, { 'bun-letters': 2 });
+    assert.ok(stats.oldestEntry <= stats.newestEntry);
+    const filter = { reason: 'max_attempts_exceeded', olderThan: entries[0].enteredAt, limit: 1 };
+    assert.equal(await jobs.retryDlqByFilterAsync(filter), 1);
+    assert.equal(await jobs.getJobState(ids[1]), 'waiting');
+    await jobs.obliterateAsync();
+  },
+
+  async 'schedules take their options'() {
+    const jobs = queue('bun-options');
+    const template = {
+      name: 'tick',
+      data: { n: 1 },
+      opts: { attempts: 7, backoff: { type: 'fixed', delay: 5 }, removeOnFail: true, priority: 3 },
+    };
+    const at = { pattern: '0 0 1 1 *', immediately: true };
+    await jobs.upsertJobScheduler('bun-at-once', at, template);
+    const [first] = await until('the run at once', async () => {
+      const waiting = await jobs.getWaitingAsync(0, 10);
+      return waiting.length > 0 && waiting;
+    });
+    assert.equal(first.name, 'tick');
+    assert.equal(first.priority ?? first.opts?.priority ?? 3, 3);
+    await jobs.removeJobScheduler('bun-at-once');
+    await jobs.drainAsync();
+    const every = { every: 20, preventOverlap: true, skipIfNoWorker: true };
+    await jobs.upsertJobScheduler('bun-alone', every, { name: 'tock', data: {} });
+    await sleep(200);
+    assert.equal(await jobs.countAsync(), 0);
+    let [active, most, done] = [0, 0, 0];
+    const busy = worker(
+      'bun-options',
+      async () => {
+        active += 1;
+        most = Math.max(most, active);
+        await sleep(60);
+        active -= 1;
+        done += 1;
+      },
+      { concurrency: 5 },
+    );
+    await until('three runs', async () => done >= 3);
+    assert.equal(most, 1);
+    await jobs.removeJobScheduler('bun-alone');
+    await busy.close();
+    await jobs.obliterateAsync();
+  },
+
   async 'what a queue has done is counted by the minute'() {
     const jobs = queue('bun-measured');
     if (!jobs.getMetrics || !modern) return;
@@ -435,6 +547,149 @@ const promises = {
 };
 
 /** Workers live through kills of the server, and nothing acknowledged is missing. */
+Object.assign(promises, {
+  async 'a flow runs from its leaves to its root, which has their values'() {
+    const flows = new FlowProducer({ connection });
+    open.push(flows);
+    await flows.waitUntilReady?.();
+    const leaf = (n) => ({ name: 'leaf', queueName: `bun-leaf-${n % 3}`, data: { n } });
+    const tree = {
+      name: 'whole',
+      queueName: 'bun-whole',
+      data: { of: 'all' },
+      children: [leaf(0), leaf(1), { ...leaf(2), name: 'branch', children: [leaf(3), leaf(4)] }],
+    };
+    const node = await flows.add(tree, {
+      queuesOptions: { 'bun-leaf-1': { removeOnComplete: true } },
+    });
+    assert.equal(await node.job.getState(), 'waiting-children');
+    assert.equal(node.children.length, 3);
+    assert.equal(await node.children[2].job.getState(), 'waiting-children');
+    const found = await flows.getFlow({ id: node.job.id, queueName: 'bun-whole' });
+    assert.equal(found.children.length, 3);
+    assert.deepEqual(found.job.data, { of: 'all' });
+    const names = found.children.map((child) => child.job.name).sort();
+    assert.deepEqual(names, ['branch', 'leaf', 'leaf']);
+    assert.equal(found.children.flatMap((child) => child.children ?? []).length, 2);
+    const dependencies = await node.job.getDependenciesCount();
+    assert.equal(dependencies.unprocessed, 3);
+    const parents = new Set();
+    for (let n = 0; n < 3; n++) {
+      worker(`bun-leaf-${n}`, async (job) => {
+        parents.add(job.parent?.id);
+        return { n: job.data.n };
+      });
+    }
+    const values = [];
+    worker('bun-whole', async (job) => {
+      values.push(await job.getChildrenValues());
+      return 'whole';
+    });
+    await until('the root', async () => (await node.job.getState()) === 'completed');
+    const numbers = Object.values(values[0]).map((value) => value.n).sort();
+    assert.deepEqual(numbers, [0, 1, 2]);
+    assert.ok(Object.keys(values[0]).every((key) => /^bun-leaf-[012]:/.test(key)));
+    assert.ok(parents.has(node.job.id));
+    assert.deepEqual(await node.job.getChildrenValues(), values[0]);
+  },
+
+  async 'chains, fan-ins and trees run in their order'() {
+    const flows = new FlowProducer({ connection });
+    open.push(flows);
+    const step = (name, n) => ({ name, queueName: `bun-steps-${n % 2}`, data: { n } });
+    const done = [];
+    const chain = await flows.addChain([step('a', 0), step('b', 1), step('c', 2)]);
+    assert.equal(chain.jobIds.length, 3);
+    const fan = await flows.addBulkThen([step('p', 3), step('q', 4)], step('last', 5));
+    const tree = await flows.addTree({
+      ...step('root', 6),
+      children: [step('left', 7), { ...step('right', 8), children: [step('end', 9)] }],
+    });
+    assert.equal(tree.jobIds.length, 4);
+    for (let n = 0; n < 2; n++) {
+      worker(`bun-steps-${n}`, async (job) => {
+        done.push(job.data.n);
+        return job.data.n;
+      });
+    }
+    await until('all of them', async () => done.length === 10);
+    const before = (first, second) => assert.ok(done.indexOf(first) < done.indexOf(second), done);
+    for (const [first, second] of [[0, 1], [1, 2], [3, 5], [4, 5], [6, 7], [6, 8], [8, 9]]) {
+      before(first, second);
+    }
+    // Older releases have this for an embedded queue only.
+    if (!modern) return;
+    assert.equal(await flows.getParentResult(chain.jobIds[0]), 0);
+    const results = await flows.getParentResults(fan.parallelIds);
+    assert.deepEqual([...results.values()], [3, 4]);
+  },
+
+  async 'what a failed child means for its parent is as its options say'() {
+    const flows = new FlowProducer({ connection });
+    open.push(flows);
+    worker('bun-breaks', async (job) => {
+      if (job.data.breaks) throw new UnrecoverableError('broken');
+      return job.data.n;
+    });
+    const add = (name, opts) => flows.add({
+      name,
+      queueName: 'bun-parents',
+      data: {},
+      children: [
+        { name: 'breaks', queueName: 'bun-breaks', data: { breaks: true }, opts },
+        { name: 'works', queueName: 'bun-breaks', data: { n: 1 } },
+      ],
+    });
+    const state = (node, expected) =>
+      until(expected, async () => (await node.job.getState()) === expected);
+    const fails = await add('fails', { failParentOnFailure: true });
+    await state(fails, 'failed');
+    const goesOn = await add('goes-on', { continueParentOnFailure: true });
+    await state(goesOn, 'waiting');
+    const ignores = await add('ignores', { ignoreDependencyOnFailure: true });
+    await state(ignores, 'waiting');
+    const removes = await add('removes', { removeDependencyOnFailure: true });
+    await state(removes, 'waiting');
+    const key = (node) => `bun-breaks:${node.children[0].job.id}`;
+    if (modern) {
+      const failed = await goesOn.job.getFailedChildrenValues();
+      assert.deepEqual(failed, { [key(goesOn)]: 'broken' });
+      const ignored = await ignores.job.getIgnoredChildrenFailures();
+      assert.deepEqual(ignored, { [key(ignores)]: 'broken' });
+      assert.deepEqual(await removes.job.getIgnoredChildrenFailures(), {});
+    }
+    const waits = await add('waits', {});
+    await until('the other child', async () =>
+      (await waits.children[1].job.getState()) === 'completed');
+    assert.equal(await waits.job.getState(), 'waiting-children');
+  },
+
+  async 'flows are added many at a time, and children let go of'() {
+    const flows = new FlowProducer({ connection });
+    open.push(flows);
+    const tree = (n) => ({
+      name: `tree-${n}`,
+      queueName: 'bun-many',
+      data: { n },
+      children: [0, 1].map((child) => ({ name: 'c', queueName: 'bun-many-c', data: { child } })),
+    });
+    const nodes = await flows.addBulk([tree(0), tree(1), tree(2)]);
+    assert.equal(nodes.length, 3);
+    for (const node of nodes) assert.equal(await node.job.getState(), 'waiting-children');
+    if (modern) {
+      assert.equal(await nodes[0].children[0].job.removeChildDependency(), true);
+      await nodes[0].job.removeUnprocessedChildren();
+      await until('the first', async () => (await nodes[0].job.getState()) === 'waiting');
+      assert.equal(await nodes[0].children[0].job.getState(), 'waiting');
+      const taken = { ...tree(3), opts: { jobId: 'bun-taken' } };
+      await flows.add(taken);
+      const again = flows.add({ ...tree(4), opts: { jobId: 'bun-taken' } });
+      await assert.rejects(again, /already exists/);
+      assert.equal(await queue('bun-many').getWaitingChildrenCount(), 3);
+    }
+  },
+});
+
 async function restart() {
   const jobs = queue('bun-restart');
   const entries = Array.from({ length: 300 }, (_, n) => ({

@@ -5,7 +5,9 @@ Usage: streams.py <http port> <token>
 """
 
 import json
+import os
 import socket
+import ssl
 import sys
 import threading
 
@@ -26,6 +28,11 @@ from wsproto.events import (
 
 port, token = int(sys.argv[1]), sys.argv[2]
 base = f"127.0.0.1:{port}"
+# The file of an authority, where all of it goes over TLS.
+ca = os.environ.get("CORQ_TEST_CA")
+context = ssl.create_default_context(cafile=ca) if ca else None
+http, ws = ("https", "wss") if ca else ("http", "ws")
+verify = context or True
 bearer = {"Authorization": f"Bearer {token}"}
 
 
@@ -34,7 +41,7 @@ class Commands:
 
     def __init__(self, path, **options):
         options.setdefault("additional_headers", bearer)
-        self.socket = connect(f"ws://{base}{path}", **options)
+        self.socket = connect(f"{ws}://{base}{path}", ssl=context, **options)
         self.events = []
         self.count = 0
 
@@ -109,13 +116,15 @@ def strangers_are_kept_out():
             assert json.loads(refusal.response.body) == {"ok": False, "error": "Unauthorized"}
         else:
             raise AssertionError("a stranger came in")
-        answer = httpx.get(f"http://{base}/events", headers=headers)
+        answer = httpx.get(f"{http}://{base}/events", headers=headers, verify=verify)
         assert answer.status_code == 401, answer
         assert answer.json() == {"ok": False, "error": "Unauthorized"}
 
 
 def wsproto_on_a_plain_socket():
     plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+    if context:
+        plain = context.wrap_socket(plain, server_hostname="127.0.0.1")
     peer = WSConnection(ConnectionType.CLIENT)
     headers = [(b"Authorization", f"Bearer {token}".encode())]
     plain.sendall(peer.send(Request(host=base, target="/ws/queues/wsproto", extra_headers=headers)))
@@ -147,7 +156,7 @@ def wsproto_on_a_plain_socket():
 
 def events_over_httpx():
     do = Commands("/ws/queues/nothing")
-    with httpx.Client(base_url=f"http://{base}", headers=bearer, timeout=30) as client:
+    with httpx.Client(base_url=f"{http}://{base}", headers=bearer, timeout=30, verify=verify) as client:
         with connect_sse(client, "GET", "/events/queues/py-sse") as source:
             events = source.iter_sse()
             first = next(events)

@@ -4,17 +4,22 @@
     suite.py PORT restart    asks, by the line "kill", for the server to be killed and started
                              again under running workers, and reads a line when that is done
     suite.py PORT wrong      shows a wrong token to a guarded server, then the right one: "secret"
+
+With CORQ_TEST_CA, the file of an authority, all of it goes over TLS.
 """
 
+import os
 import sys
 import threading
 import time
 import unittest
 
-from bunqueue import Connection, Queue, UnrecoverableError, Worker
+from bunqueue import Connection, FlowProducer, Queue, UnrecoverableError, Worker
 from bunqueue.errors import BunqueueError
 
 PORT = int(sys.argv[1])
+CA = os.environ.get("CORQ_TEST_CA")
+WAY = {"host": "127.0.0.1", "port": PORT, "tls": {"ca_file": CA} if CA else None}
 DEADLINE_S = 30
 
 
@@ -30,16 +35,16 @@ def until(what, probe):
 
 def worker(queue, process, **options):
     options = {"poll_timeout_ms": 200, "heartbeat_interval_s": 0.5, **options}
-    return Worker(queue, process, host="127.0.0.1", port=PORT, **options)
+    return Worker(queue, process, **WAY, **options)
 
 
 def queue(name):
-    return Queue(name, host="127.0.0.1", port=PORT)
+    return Queue(name, **WAY)
 
 
 class Promises(unittest.TestCase):
     def test_the_protocol_is_spoken(self):
-        connection = Connection(host="127.0.0.1", port=PORT)
+        connection = Connection(**WAY)
         self.assertTrue(connection.ping())
         self.assertEqual(connection.hello()["protocolVersion"], 2)
         connection.close()
@@ -175,6 +180,69 @@ class Promises(unittest.TestCase):
         jobs.remove_job_scheduler("py-tick")
         self.assertIsNone(jobs.get_job_scheduler("py-tick"))
 
+    def test_schedules_take_their_options(self):
+        jobs = queue("py-options")
+        opts = {"attempts": 7, "remove_on_fail": True, "priority": 3}
+        template = {"name": "tick", "data": {"n": 1}, "opts": opts}
+        at_once = {"pattern": "0 0 1 1 *", "immediately": True, "skip_missed_on_restart": False}
+        jobs.upsert_job_scheduler("py-at-once", at_once, template)
+        until("the run at once", lambda: jobs.count() == 1)
+        self.assertEqual(jobs.get_waiting()[0].raw["maxAttempts"], 7)
+        shown = jobs.get_job_scheduler("py-at-once")
+        self.assertEqual(shown["jobOptions"], {"maxAttempts": 7, "removeOnFail": True})
+        self.assertEqual((shown["immediately"], shown["skipMissedOnRestart"]), (True, False))
+        jobs.remove_job_scheduler("py-at-once")
+        jobs.drain()
+        opts = {"deduplication": {"id": "py-key", "ttl": 60_000}}
+        every = {"every": 20, "prevent_overlap": True, "skip_if_no_worker": True}
+        jobs.upsert_job_scheduler("py-keyed", every, {"name": "tock", "opts": opts})
+        time.sleep(0.2)
+        self.assertEqual(jobs.count(), 0)
+        shown = jobs.get_job_scheduler("py-keyed")
+        self.assertEqual((shown["uniqueKey"], shown["dedup"]["ttl"]), ("py-key", 60_000))
+        lock = threading.Lock()
+        active, most, done = [0], [0], [0]
+
+        def process(job):
+            with lock:
+                active[0] += 1
+                most[0] = max(most[0], active[0])
+            time.sleep(0.06)
+            with lock:
+                active[0] -= 1
+                done[0] += 1
+
+        with worker("py-options", process, concurrency=5):
+            until("three runs", lambda: done[0] >= 3)
+        self.assertEqual(most[0], 1)
+        jobs.remove_job_scheduler("py-keyed")
+
+    def test_settings_of_a_queue_are_merged_and_act(self):
+        jobs = queue("py-settings")
+        stall = {"enabled": True, "stallInterval": 30_000, "maxStalls": 3, "gracePeriod": 5_000}
+        self.assertEqual(jobs.get_stall_config(), stall)
+        jobs.set_stall_config({"maxStalls": 5})
+        jobs.set_stall_config({"stallInterval": 60_000})
+        expected = {**stall, "maxStalls": 5, "stallInterval": 60_000}
+        self.assertEqual(jobs.get_stall_config(), expected)
+        jobs.set_dlq_config({"autoRetry": True, "autoRetryInterval": 50, "maxAutoRetries": 1})
+        jobs.set_dlq_config({"maxAge": 3_600_000, "maxEntries": 3})
+        config = jobs.get_dlq_config()
+        self.assertEqual((config["maxAge"], config["maxEntries"]), (3_600_000, 3))
+        self.assertTrue(config["autoRetry"])
+        runs = []
+
+        def process(job):
+            runs.append(job.id)
+            raise RuntimeError("no")
+
+        with worker("py-settings", process):
+            jobs.add("dead", {}, attempts=1)
+            until("two runs", lambda: len(runs) == 2)
+            until("its end", lambda: jobs.get_failed_count() == 1)
+        jobs.set_dlq_config({"maxAge": 100})
+        until("it is gone", lambda: jobs.count() == 0)
+
     def test_the_rate_and_the_number_of_jobs_at_a_time_are_limited(self):
         jobs = queue("py-limited")
         jobs.set_global_concurrency(1)
@@ -200,6 +268,85 @@ class Promises(unittest.TestCase):
         jobs.remove_global_concurrency()
         jobs.remove_global_rate_limit()
 
+    def test_flows_run_from_their_leaves_to_their_root(self):
+        flows = FlowProducer(host="127.0.0.1", port=PORT)
+
+        def leaf(n, **opts):
+            return {"name": "leaf", "queueName": f"py-leaf-{n % 3}", "data": {"n": n}, "opts": opts}
+
+        branch = {**leaf(2), "children": [leaf(3), leaf(4, remove_on_complete=True)]}
+        children = [leaf(0, remove_on_complete=True), leaf(1), branch]
+        root = {"name": "root", "queueName": "py-root", "data": {"of": 1}, "children": children}
+        node = flows.add(root)
+        roots = queue("py-root")
+        self.assertEqual(roots.get_state(node.job.id), "waiting-children")
+        found = flows.get_flow(node.job.id)
+        self.assertEqual(len(found.children), 3)
+        parents = {child.job.parent_id for child in found.children}
+        self.assertEqual(parents, {node.job.id})
+        chain = flows.add_chain(
+            [{"name": "s", "queueName": f"py-leaf-{n % 3}", "data": {"n": 10 + n}} for n in range(4)]
+        )
+        fan = flows.add_bulk_then([leaf(20), leaf(21)], {**leaf(22), "queueName": "py-root"})
+        self.assertEqual(len(flows.add_bulk([{**root, "data": {"of": 2}}])), 1)
+        seen = []
+
+        def work(job):
+            seen.append(job.data["n"])
+            return {"n": job.data["n"]}
+
+        values = {}
+
+        def end(job):
+            values[job.id] = job.get_children_values()
+            return "done"
+
+        with worker("py-leaf-0", work), worker("py-leaf-1", work), worker("py-leaf-2", work):
+            with worker("py-root", end):
+                until("all roots", lambda: roots.get_job_counts()["completed"] == 3)
+                chains = queue("py-leaf-0")
+                until("the chain", lambda: chains.get_state(chain[-1]) == "completed")
+        steps = [n for n in seen if 10 <= n < 20]
+        self.assertEqual(steps, [10, 11, 12, 13])
+        numbers = sorted(value["n"] for value in values[node.job.id].values())
+        self.assertEqual(numbers, [0, 1, 2])
+        numbers = sorted(value["n"] for value in values[fan["final_id"]].values())
+        self.assertEqual(numbers, [20, 21])
+        self.assertEqual(roots.get_children_values(node.job.id), values[node.job.id])
+        self.assertEqual(roots.get_failed_children_values(node.job.id), {})
+        self.assertEqual(roots.get_ignored_children_failures(node.job.id), {})
+        flows.close()
+
+    def test_what_a_failed_child_means_for_its_parent(self):
+        flows = FlowProducer(host="127.0.0.1", port=PORT)
+        parents = queue("py-parents")
+        policies = {
+            "fail_parent_on_failure": "failed",
+            "continue_parent_on_failure": "waiting",
+            "ignore_dependency_on_failure": "waiting",
+            "remove_dependency_on_failure": "waiting",
+        }
+
+        def breaks(_job):
+            raise UnrecoverableError("broken")
+
+        with worker("py-breaks", breaks):
+            for policy, state in policies.items():
+                child = {"name": "c", "queueName": "py-breaks", "data": {}, "opts": {policy: True}}
+                node = flows.add({"name": "p", "queueName": "py-parents", "children": [child]})
+                until(policy, lambda: parents.get_state(node.job.id) == state)
+                key = f"py-breaks:{node.children[0].job.id}"
+                failed = {key: "broken"} if policy.startswith("continue") else {}
+                ignored = {key: "broken"} if policy.startswith("ignore") else {}
+                self.assertEqual(parents.get_failed_children_values(node.job.id), failed)
+                self.assertEqual(parents.get_ignored_children_failures(node.job.id), ignored)
+        child = {"name": "c", "queueName": "py-unbegun", "data": {}}
+        node = flows.add({"name": "p", "queueName": "py-parents", "children": [child, child]})
+        parents.remove_child_dependency(node.children[0].job.id)
+        parents.remove_unprocessed_children(node.job.id)
+        until("the parent", lambda: parents.get_state(node.job.id) == "waiting")
+        flows.close()
+
     def test_webhooks_are_kept(self):
         jobs = queue("py-hooked")
         hook = jobs.add_webhook("https://example.com/hook", ["job.completed"], queue="py-hooked")
@@ -214,7 +361,7 @@ class Promises(unittest.TestCase):
 
 def wrong_token():
     def add(token):
-        with Queue("py-guarded", host="127.0.0.1", port=PORT, token=token) as jobs:
+        with Queue("py-guarded", **WAY, token=token) as jobs:
             return jobs.add("job", {}).id
 
     for wrong in ("wrong", None):

@@ -1,4 +1,4 @@
-//! `rate-limit` and `concurrency`.
+//! `rate-limit`, `concurrency`, `dlq config`, `dlq stats` and `queue stalls`.
 
 use serde_json::json;
 
@@ -35,4 +35,49 @@ fn a_limit_of_none_is_refused_by_the_server() {
             assert_eq!(line, "limit must be between 1 and 4294967295");
         }
     }
+}
+
+#[test]
+fn rules_of_a_queue_are_shown_and_set() {
+    let (tool, queue) = (tool(), queue("cli-rules"));
+    let out = tool.ok(&["dlq", "config", &queue]);
+    for words in ["auto retry", "off", "never", "any"] {
+        assert!(out.contains(words), "{words} in {out}");
+    }
+    let set =
+        ["dlq", "config", &queue, "--auto-retry", "on", "--max-age", "7d", "--max-entries", "9"];
+    assert!(tool.ok(&set).contains("7d"));
+    let config = tool.json(&["dlq", "config", &queue, "--max-age", "never", "--max-retries", "1"]);
+    let expected = json!({
+        "autoRetry": true, "autoRetryInterval": 3_600_000, "maxAutoRetries": 1, "maxAge": null,
+        "maxEntries": 9
+    });
+    assert_eq!(config["config"], expected);
+    let line = tool.fails(1, &["dlq", "config", &queue, "--max-entries", "0"]);
+    assert_eq!(line, "config.maxEntries must be between 1 and 4294967295");
+    let set =
+        ["queue", "stalls", &queue, "--interval", "5s", "--max-stalls", "0", "--detect", "off"];
+    let out = tool.ok(&set);
+    assert!(out.contains("5s") && out.contains("any") && out.contains("off"), "{out}");
+    let config = tool.json(&["queue", "stalls", &queue])["config"].clone();
+    let expected =
+        json!({"enabled": false, "stallInterval": 5000, "maxStalls": 0, "gracePeriod": 5000});
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn failed_jobs_are_counted_listed_and_retried_by_reason() {
+    let (tool, queue) = (tool(), queue("cli-reasons"));
+    assert_eq!(tool.ok(&["dlq", "stats", &queue]), "no job has failed for good\n");
+    let id = tool.json(&["push", &queue, "1", "--max-attempts", "1"])["id"].clone();
+    let pulled = tool.json(&["pull", &queue]);
+    let token = pulled["token"].as_str().or(pulled["tokens"][0].as_str()).unwrap();
+    tool.ok(&["fail", id.as_str().unwrap(), "--lock-token", token]);
+    let out = tool.ok(&["dlq", "stats", &queue]);
+    assert!(out.contains("max_attempts_exceeded"), "{out}");
+    let listed = |reason| tool.json(&["dlq", "list", &queue, "--reason", reason])["jobs"].clone();
+    assert_eq!(listed("stalled"), json!([]));
+    assert_eq!(listed("max_attempts_exceeded")[0]["id"], id);
+    let out = tool.ok(&["dlq", "retry", &queue, "--reason", "max_attempts_exceeded"]);
+    assert_eq!(out, "retried 1 job\n");
 }

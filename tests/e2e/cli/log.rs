@@ -145,7 +145,7 @@ fn records_are_dumped_as_lines_of_json_and_filtered() {
     assert!(of_queue.iter().all(|it| it["queue"].is_null() || it["queue"] == "log-b"));
     let count = |kind: &str| of_queue.iter().filter(|it| it["kind"] == kind).count();
     assert_eq!((count("pushed"), count("completed"), count("paused")), (31, 4, 0));
-    assert_eq!(count("buried"), 3, "records that name only the job");
+    assert_eq!(count("buried-for"), 3, "records that name only the job");
 
     let kinds = dump(&server.data, &["--kind", "completed,paused"]);
     assert_eq!(kinds.len(), 13);

@@ -43,6 +43,33 @@ fn schedules_are_added_listed_and_removed() {
 }
 
 #[test]
+fn the_options_of_a_schedule_are_those_of_the_protocol() {
+    let (tool, queue) = (tool(), queue("cli-cron-options"));
+    let all = "--every 1d --immediately --no-overlap --skip-if-no-worker --catch-up --unique-key k \
+        --max-attempts 7 --backoff 5s --timeout 1m --delay 2s --remove-on-complete --remove-on-fail";
+    let all: Vec<&str> = all.split_ascii_whitespace().collect();
+    tool.ok(&[&["cron", "add", &queue, &queue, "1"], &all[..]].concat());
+    let listed = tool.json(&["cron", "list"])["crons"].clone();
+    let mut crons = listed.as_array().unwrap().iter();
+    let cron = crons.find(|cron| cron["name"] == queue.as_str()).unwrap();
+    assert_eq!(
+        cron["jobOptions"],
+        json!({
+            "delay": 2000, "maxAttempts": 7, "backoff": 5000, "timeout": 60_000,
+            "removeOnComplete": true, "removeOnFail": true
+        })
+    );
+    let expected = json!({
+        "immediately": true, "skipIfNoWorker": true, "preventOverlap": true,
+        "skipMissedOnRestart": false, "uniqueKey": "k"
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&cron[name], value, "{name}");
+    }
+    tool.ok(&["cron", "remove", &queue]);
+}
+
+#[test]
 fn the_payload_of_a_schedule_may_come_from_standard_input() {
     let (tool, queue) = (tool(), queue("cli-cron-stdin"));
     let ran = tool.run_with(&["cron", "add", &queue, &queue, "--every", "1d"], "{\"b\":1}");

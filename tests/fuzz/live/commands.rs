@@ -1,7 +1,10 @@
 //! Random commands out of the table, mostly right and near the bounds, on few queues and names so that
 //! they meet. Durations are next to nothing or very long: what time does is done before anybody looks.
 
-use corq::api::spec::{BACKOFF_FIELDS, COMMANDS, CommandSpec, FieldSpec, JOB_FIELDS, Kind};
+use corq::api::spec::{
+    BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
+    FieldSpec, JOB_FIELDS, Kind, STALL_CONFIG_FIELDS,
+};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use rmpv::Value;
 
@@ -116,6 +119,10 @@ fn value(
             ("extend".into(), u.arbitrary::<bool>()?.into()),
             ("replace".into(), u.arbitrary::<bool>()?.into()),
         ]),
+        (Kind::CronJob, _) => Value::Map(fields(u, known, command, CRON_JOB_FIELDS)?),
+        (Kind::DlqConfig, _) => Value::Map(fields(u, known, command, DLQ_CONFIG_FIELDS)?),
+        (Kind::StallConfig, _) => Value::Map(fields(u, known, command, STALL_CONFIG_FIELDS)?),
+        (Kind::DlqFilter, _) => Value::Map(fields(u, known, command, DLQ_FILTER_FIELDS)?),
         (Kind::Results, _) => list(u, |u| payload(u, 0))?,
         (Kind::Jobs, _) => list(u, |u| Ok(Value::Map(fields(u, known, "PUSHB", JOB_FIELDS)?)))?,
     })

@@ -16,7 +16,7 @@ use corq_shards::id::JobId;
 enum What {
     Cancel,
     Promote,
-    Prioritize(i32),
+    Prioritize(i32, Option<bool>),
     PutOff(u64),
     Discard,
 }
@@ -39,7 +39,7 @@ impl What {
                 (pending, Refusal::NotCancellable)
             }
             (Self::Promote, state) => (*state == State::Delayed, Refusal::NotDelayed),
-            (Self::Prioritize(_), state) => {
+            (Self::Prioritize(..), state) => {
                 (matches!(state, State::Waiting | State::Delayed), Refusal::NotPending)
             }
             // A worker whose hold has run out has the job no longer.
@@ -58,7 +58,7 @@ impl Call for Change {
         let change = match self.what {
             What::Cancel => change::Change::Cancel,
             What::Promote => change::Change::Promote,
-            What::Prioritize(priority) => change::Change::Prioritize(priority),
+            What::Prioritize(priority, lifo) => change::Change::Prioritize { priority, lifo },
             What::PutOff(delay_ms) => change::Change::PutOff(delay_ms),
             What::Discard => change::Change::Discard,
         };
@@ -78,7 +78,10 @@ impl Call for Change {
         match self.what {
             What::Discard => model.discard(at.now_ms, self.job),
             What::Cancel => model.remove(self.job),
-            What::Prioritize(priority) => model.change(self.job).priority = priority,
+            What::Prioritize(priority, lifo) => {
+                let job = model.change(self.job);
+                (job.priority, job.lifo) = (priority, lifo.unwrap_or(job.lifo));
+            }
             What::Promote => {
                 let job = model.change(self.job);
                 (job.state, job.run_at_ms) = (State::Waiting, at.now_ms);
@@ -129,7 +132,8 @@ pub fn promote(world: &mut World, client: usize) {
 
 /// A client gives a job another priority.
 pub fn prioritize(world: &mut World, client: usize) {
-    let what = What::Prioritize(world.dice.pick(&[-5, 0, 2, 7]));
+    let lifo = world.dice.pick(&[None, None, Some(true), Some(false)]);
+    let what = What::Prioritize(world.dice.pick(&[-5, 0, 2, 7]), lifo);
     send(world, client, what, |state| matches!(state, State::Waiting | State::Delayed));
 }
 

@@ -45,6 +45,8 @@ pub enum Answer {
     Ended(Ending),
     Unended,
     Cleaned(Vec<KnownAs>),
+    /// Jobs of a dead-letter queue.
+    Found(Vec<JobId>),
     /// Next run, runs so far and version of a schedule.
     Schedule(Option<(u64, u64, u64)>),
     Dropped,

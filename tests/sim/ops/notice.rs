@@ -24,7 +24,7 @@ impl Call for Told {
             return;
         }
         match news {
-            News::Watch | News::Unwatch => {}
+            News::Watch | News::WatchChild | News::Unwatch | News::Dropped => {}
             News::Removed => model.discard(at.now_ms, dependent),
             News::Completed => {
                 let job = model.change(dependent);

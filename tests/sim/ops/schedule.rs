@@ -8,6 +8,7 @@ use crate::model::Model;
 use crate::schedules::{Rhythm, Schedule};
 use crate::world::{QUEUES, World};
 use corq_shards::command::{Command, SetCron};
+use corq_shards::cron_record::CronRules;
 use corq_shards::schedule::Plan;
 
 /// Sets a schedule.
@@ -47,6 +48,7 @@ impl Call for SetSchedule {
             priority: self.priority,
             runs_max: self.runs_max,
             job: None,
+            rules: CronRules::default(),
             plan: plan.expect("the simulator's schedules make sense"),
             moved: None,
         }));

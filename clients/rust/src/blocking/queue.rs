@@ -1,0 +1,73 @@
+//! One queue, by its name.
+
+use std::time::Duration;
+
+use super::runtime::Runtime;
+use super::{Batcher, Pulled, waits_for};
+use crate::error::Error;
+use crate::records::{CountsPerPriority, Job, JobCounts, JobState, QueueLimits};
+use crate::{BatcherOptions, JobBatch, JobOptions, Listing, PullOptions};
+
+/// A queue of a server: from [`Client::queue`](super::Client::queue).
+///
+/// ```no_run
+/// # fn example(client: corq_client::blocking::Client) -> Result<(), corq_client::Error> {
+/// let emails = client.queue("emails");
+/// emails.push("hello")?;
+/// println!("{} wait", emails.counts()?.waiting);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Queue {
+    pub(super) inner: crate::Queue,
+    pub(super) runtime: Runtime,
+}
+
+impl Queue {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// Gathers jobs that come one by one, as [`crate::Queue::batcher`]; in a thread of its own.
+    pub fn batcher(&self, options: BatcherOptions) -> Batcher {
+        Batcher::new(self, options)
+    }
+
+    /// Pulls jobs to be worked on by hand, as [`crate::Queue::pull`].
+    pub fn pull(&self, count: u32, options: &PullOptions) -> Result<Vec<Pulled>, Error> {
+        let pulled = self.runtime.wait(self.inner.pull(count, options))?.into_iter();
+        Ok(pulled.map(|inner| Pulled { inner, runtime: self.runtime.clone() }).collect())
+    }
+
+    waits_for! { crate::Queue;
+        fn push[P](&self, data: &P) -> String;
+        fn push_with[P](&self, data: &P, options: &JobOptions) -> String;
+        fn push_many(&self, jobs: &JobBatch) -> Vec<String>;
+        fn jobs(&self, which: &Listing) -> Vec<Job>;
+        fn counts(&self) -> JobCounts;
+        fn counts_per_priority(&self) -> CountsPerPriority;
+        fn count(&self) -> u64;
+        fn pause(&self) -> ();
+        fn resume(&self) -> ();
+        fn is_paused(&self) -> bool;
+        fn drain(&self) -> u64;
+        fn obliterate(&self) -> ();
+        fn clean(&self, grace: Duration, state: Option<JobState>, limit: u32) -> Vec<String>;
+        fn promote(&self, count: Option<u64>) -> u64;
+        fn dead_letters(&self, count: u32) -> Vec<Job>;
+        fn retry_dead_letter(&self, id: &str) -> bool;
+        fn retry_dead_letters(&self, count: Option<u64>) -> u64;
+        fn remove_dead_letter(&self, id: &str) -> bool;
+        fn purge_dead_letters(&self) -> u64;
+        fn retry_completed(&self, count: Option<u64>) -> u64;
+        fn set_rate_limit(&self, jobs: u32, per: Duration, ttl: Option<Duration>) -> ();
+        fn clear_rate_limit(&self) -> ();
+        fn set_concurrency(&self, jobs: u32) -> ();
+        fn clear_concurrency(&self) -> ();
+        fn limits(&self) -> QueueLimits;
+        fn deduplication_job_id(&self, key: &str) -> Option<String>;
+        fn remove_deduplication_key(&self, key: &str) -> bool;
+    }
+}

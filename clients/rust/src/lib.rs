@@ -1,0 +1,102 @@
+//! The client for the job queue server corq: push, pull and work on jobs.
+//!
+//! ```no_run
+//! use corq_client::{ActiveJob, Client, Failure, Worker};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Email {
+//!     to: String,
+//! }
+//!
+//! # async fn example() -> Result<(), corq_client::Error> {
+//! let client = Client::connect("tcp://127.0.0.1:6789").await?;
+//!
+//! let email = Email { to: "ada@example.org".into() };
+//! let id = client.queue("emails").push(&email).await?;
+//!
+//! let worker = Worker::builder(&client, "emails").concurrency(50).start(
+//!     async |job: ActiveJob| {
+//!         let email: Email = job.data()?;
+//!         Ok::<_, Failure>(format!("sent to {}", email.to))
+//!     },
+//! )?;
+//! // ... and when the process is to end:
+//! worker.drain().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The map
+//!
+//! | what | where |
+//! |---|---|
+//! | a server: schedules, webhooks, figures, any command | [`Client`] |
+//! | a queue: pushing, pulling, looking, limits, dead letters | [`Queue`], [`JobOptions`] |
+//! | many jobs at a time | [`JobBatch`]; those that come one by one: [`Batcher`] |
+//! | one job: state, result, progress, log, waiting for its end | [`JobHandle`] |
+//! | working on jobs | [`Worker`], [`ActiveJob`]; by hand: [`Queue::pull`] |
+//! | what happens, as it happens | [`Events`] |
+//! | what went wrong, and what to make of it | [`Error`] |
+//! | payloads: any serde type, or bytes passed through | [`Payload`], [`Raw`] |
+//! | the same for threads | the module `blocking` |
+//!
+//! # Features
+//!
+//! - `tokio` (default): everything but the two below. Without it there are the types and no client.
+//! - `blocking`: the client for threads, without a thread of its own.
+//! - `tls`: `tls://` addresses, by rustls.
+#![forbid(unsafe_code)]
+// Without a client there are its types only, for crates that name them and send nothing.
+#![cfg_attr(not(feature = "tokio"), allow(dead_code))]
+
+#[cfg(feature = "tokio")]
+mod batcher;
+#[cfg(feature = "blocking")]
+pub mod blocking;
+#[cfg(feature = "tokio")]
+mod client;
+mod error;
+#[cfg(feature = "tokio")]
+mod events;
+#[cfg(feature = "tokio")]
+mod handle;
+#[cfg(feature = "tokio")]
+mod net;
+mod options;
+#[cfg(feature = "tokio")]
+mod pulled;
+#[cfg(feature = "tokio")]
+mod queue;
+mod raw;
+mod records;
+mod wire;
+#[cfg(feature = "tokio")]
+mod worker;
+
+#[cfg(feature = "tokio")]
+pub use batcher::{Batcher, BatcherOptions, Flushed, Receipt};
+#[cfg(feature = "tokio")]
+pub use client::{Client, ClientBuilder, CronOptions, Every};
+pub use error::Error;
+#[cfg(feature = "tokio")]
+pub use events::Events;
+#[cfg(feature = "tokio")]
+pub use handle::{Ending, JobHandle, LogLevel};
+#[cfg(feature = "tokio")]
+pub use net::dial::ServerInfo;
+#[cfg(feature = "tls")]
+pub use net::tls::Tls;
+pub use options::{Backoff, Dedup, JobOptions, Repeat};
+#[cfg(feature = "tokio")]
+pub use pulled::{Applied, Failure, Hold, PullOptions, Pulled};
+#[cfg(feature = "tokio")]
+pub use queue::{JobBatch, Listing, Queue};
+pub use raw::{Payload, Raw};
+pub use records::{
+    CountsPerPriority, Cron, Event, Job, JobCounts, JobState, LogLine, Metrics, Progress,
+    QueueInfo, QueueLimits, Rate, RepeatState, Stats, Step, Webhook, WorkerInfo,
+};
+pub use wire::reply::Reply;
+#[cfg(feature = "tokio")]
+pub use worker::{ActiveJob, Summary, Worker, WorkerBuilder, WorkerEvent};

@@ -1,0 +1,379 @@
+//! One connection as its callers see it: requests go in, each gets its own reply out, in whatever order the
+//! replies come. What moves the bytes is the driver; this is what both sides share.
+//!
+//! Callers write into one buffer under a short lock, so that what many of them ask at the same time leaves
+//! in one send, and no request needs a channel or an allocation of its own.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::error::Error;
+use crate::wire::reply::{Incoming, Reply};
+use crate::wire::request::{Output, Request};
+
+/// So many requests of one connection the server works on at a time.
+pub(crate) const IN_FLIGHT_MAX: usize = 50;
+
+/// Of them, so many may be such as the server keeps waiting; the others stay free for quick ones.
+const WAITING_MAX: usize = 40;
+
+/// Bytes that have been asked to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    ready: VecDeque<Bytes>,
+    tail: BytesMut,
+}
+
+impl Output for Outbox {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+    }
+
+    fn shared(&mut self, bytes: &Bytes) {
+        if !self.tail.is_empty() {
+            self.ready.push_back(self.tail.split().freeze());
+        }
+        self.ready.push_back(bytes.clone());
+    }
+}
+
+impl Outbox {
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.tail.is_empty()
+    }
+
+    /// Moves everything behind what `sending` has.
+    fn drain_into(&mut self, sending: &mut VecDeque<Bytes>) {
+        sending.append(&mut self.ready);
+        if !self.tail.is_empty() {
+            sending.push_back(self.tail.split().freeze());
+        }
+    }
+}
+
+/// A request that was sent, or the place of one.
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    phase: Phase,
+    waits: bool,
+}
+
+#[derive(Debug, Default)]
+enum Phase {
+    #[default]
+    Free,
+    Waiting(Option<Waker>),
+    Arrived(Reply),
+    /// Nobody waits any more, but the server still works on it.
+    Abandoned,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    out: Outbox,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Requests whose answer somebody waits for.
+    waiting: usize,
+    /// The task that moves the bytes, if it sleeps.
+    driver: Option<Waker>,
+    /// Nothing more is to be sent.
+    closing: bool,
+    /// Why there is no connection any more.
+    end: Option<Arc<str>>,
+    heard_at: Option<Instant>,
+    /// Where events go, if they were asked for, until there is no connection any more.
+    events: Option<mpsc::Sender<Reply>>,
+    events_lost: u64,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    state: Mutex<State>,
+    /// Room among those in flight.
+    room: Semaphore,
+    /// Room among those that the server keeps waiting.
+    waits: Semaphore,
+    pub(crate) opened_at: Instant,
+}
+
+/// What the driver has to do next.
+pub(crate) struct Orders {
+    /// Whether the end of the stream is to be told.
+    pub(crate) closing: bool,
+    /// Whether anybody still waits for an answer.
+    pub(crate) awaited: bool,
+    pub(crate) ended: bool,
+}
+
+impl Pipe {
+    pub(crate) fn new(events: Option<mpsc::Sender<Reply>>) -> Self {
+        Self {
+            state: Mutex::new(State { events, ..State::default() }),
+            room: Semaphore::new(IN_FLIGHT_MAX),
+            waits: Semaphore::new(WAITING_MAX),
+            opened_at: Instant::now(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that runs under the lock can leave it half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether requests can still be sent.
+    pub(crate) fn is_usable(&self) -> bool {
+        let state = self.state();
+        state.end.is_none() && !state.closing
+    }
+
+    /// How many more requests it would take at once.
+    pub(crate) fn room(&self) -> usize {
+        self.room.available_permits()
+    }
+
+    /// Waits for room and sends; the answer comes from what is returned. `None` if there is no connection any
+    /// more, and nothing was sent.
+    pub(crate) async fn send(self: &Arc<Self>, request: &Request) -> Option<PendingReply> {
+        let waits = !request.waits.is_zero();
+        let waiting = if waits { Some(self.waits.acquire().await.ok()?) } else { None };
+        let room = self.room.acquire().await.ok()?;
+        let mut state = self.state();
+        if state.end.is_some() || state.closing {
+            return None;
+        }
+        // They come back when the reply does, which may be after the caller has left.
+        room.forget();
+        if let Some(waiting) = waiting {
+            waiting.forget();
+        }
+        let index = state.free.pop().unwrap_or_else(|| {
+            state.slots.push(Slot::default());
+            state.slots.len() as u32 - 1
+        });
+        let slot = &mut state.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.phase = Phase::Waiting(None);
+        slot.waits = waits;
+        let number = u64::from(slot.generation) << 32 | u64::from(index);
+        state.waiting += 1;
+        request.send_as(number, &mut state.out);
+        let driver = state.driver.take();
+        drop(state);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        Some(PendingReply { pipe: self.clone(), index, done: false })
+    }
+
+    /// Sends nothing more; what was asked is still answered.
+    pub(crate) fn close(&self) {
+        let driver = {
+            let mut state = self.state();
+            state.closing = true;
+            state.driver.take()
+        };
+        self.room.close();
+        self.waits.close();
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+
+    /// There is no connection any more.
+    pub(crate) fn end(&self, why: Arc<str>) {
+        let mut wakers = Vec::new();
+        {
+            let mut state = self.state();
+            if state.end.is_some() {
+                return;
+            }
+            state.end = Some(why);
+            state.events = None;
+            wakers.extend(state.driver.take());
+            for slot in &mut state.slots {
+                if let Phase::Waiting(waker) = &mut slot.phase {
+                    wakers.extend(waker.take());
+                }
+            }
+        }
+        self.room.close();
+        self.waits.close();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Why there is no connection any more.
+    pub(crate) fn why_ended(&self) -> Option<Arc<str>> {
+        self.state().end.clone()
+    }
+
+    /// Events that nobody took in time.
+    pub(crate) fn events_lost(&self) -> u64 {
+        self.state().events_lost
+    }
+
+    /// An answer did not come in time. A connection that has not said a word since the question is dead, and
+    /// waiting for the system to notice would take a quarter of an hour.
+    pub(crate) fn suspect(&self, asked_at: Instant) {
+        let silent = self.state().heard_at.is_none_or(|heard_at| heard_at < asked_at);
+        if silent {
+            self.end("the server has gone silent".into());
+        }
+    }
+
+    /// The driver's side: takes what is to be sent, and notes whom to wake when there is more.
+    pub(crate) fn take(&self, sending: &mut VecDeque<Bytes>, driver: &Waker) -> Orders {
+        let mut state = self.state();
+        state.out.drain_into(sending);
+        state.driver = Some(driver.clone());
+        Orders { closing: state.closing, awaited: state.waiting > 0, ended: state.end.is_some() }
+    }
+
+    /// Whether something waits to be sent.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.state().out.is_empty()
+    }
+
+    /// The driver's side: frames have arrived. An answer that fits no question is passed over: nothing can
+    /// be concluded from it.
+    pub(crate) fn deliver(&self, incoming: &mut Vec<Incoming>) {
+        let (mut room, mut waits) = (0, 0);
+        let mut wakers = Vec::new();
+        let mut complaint = None;
+        {
+            let mut state = self.state();
+            state.heard_at = Some(Instant::now());
+            for incoming in incoming.drain(..) {
+                match incoming {
+                    Incoming::Reply(number, reply) => {
+                        let Some((slot_waits, waker)) = state.arrived(number, reply) else {
+                            continue;
+                        };
+                        room += 1;
+                        waits += usize::from(slot_waits);
+                        wakers.extend(waker);
+                    }
+                    Incoming::Event(event) => {
+                        // One that does not keep up loses what is newest, and can see how much.
+                        let told =
+                            state.events.as_ref().map(|events| events.try_send(event).is_ok());
+                        state.events_lost += u64::from(told == Some(false));
+                    }
+                    Incoming::Complaint(words) => complaint = Some(words),
+                }
+            }
+        }
+        self.room.add_permits(room);
+        self.waits.add_permits(waits);
+        wakers.into_iter().for_each(Waker::wake);
+        if let Some(words) = complaint {
+            self.end(words.into());
+        }
+    }
+}
+
+impl State {
+    /// Puts an answer where its question was; says whether that had been such as the server keeps waiting, and
+    /// who is to be woken.
+    fn arrived(&mut self, number: u64, reply: Reply) -> Option<(bool, Option<Waker>)> {
+        let (generation, index) = ((number >> 32) as u32, number as u32);
+        let slot = self.slots.get_mut(index as usize)?;
+        if slot.generation != generation {
+            return None;
+        }
+        let waker = match &mut slot.phase {
+            Phase::Waiting(waker) => {
+                let waker = waker.take();
+                slot.phase = Phase::Arrived(reply);
+                waker
+            }
+            Phase::Abandoned => {
+                slot.phase = Phase::Free;
+                self.free.push(index);
+                return Some((slot.waits, None));
+            }
+            Phase::Free | Phase::Arrived(_) => return None,
+        };
+        Some((slot.waits, waker))
+    }
+
+    fn release(&mut self, index: u32) {
+        self.slots[index as usize].phase = Phase::Free;
+        self.free.push(index);
+        self.waiting -= 1;
+    }
+}
+
+/// The answer to a request that was sent.
+#[derive(Debug)]
+pub(crate) struct PendingReply {
+    pipe: Arc<Pipe>,
+    index: u32,
+    done: bool,
+}
+
+impl Future for PendingReply {
+    type Output = Result<Reply, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let index = self.index;
+        let answer = {
+            let mut state = self.pipe.state();
+            let ended = state.end.clone();
+            let phase = &mut state.slots[index as usize].phase;
+            match (std::mem::take(phase), ended) {
+                (Phase::Arrived(reply), _) => {
+                    state.release(index);
+                    Ok(reply)
+                }
+                (_, Some(why)) => {
+                    state.release(index);
+                    Err(Error::Lost(why))
+                }
+                (_, None) => {
+                    *phase = Phase::Waiting(Some(context.waker().clone()));
+                    return Poll::Pending;
+                }
+            }
+        };
+        self.done = true;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for PendingReply {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let mut state = self.pipe.state();
+        if matches!(state.slots[self.index as usize].phase, Phase::Arrived(_)) {
+            state.release(self.index);
+        } else {
+            state.slots[self.index as usize].phase = Phase::Abandoned;
+            state.waiting -= 1;
+        }
+        // One that closes may have waited for nothing but this.
+        let driver = if state.closing { state.driver.take() } else { None };
+        drop(state);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
+
+impl Reply {
+    /// The reply if the server said ok, else its words.
+    pub(crate) fn accepted(self) -> Result<Self, Error> {
+        if self.ok() { Ok(self) } else { Err(Error::Refused(self.error())) }
+    }
+}

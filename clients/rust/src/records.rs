@@ -1,0 +1,419 @@
+//! What the server tells of jobs, queues, schedules, workers and webhooks. Times are milliseconds since the Unix
+//! epoch.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::raw::Raw;
+use crate::wire::read::{Read, Reader};
+use crate::wire::record::{FromWire, record};
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JobState {
+    /// It may be delivered.
+    Waiting,
+    /// It waits for its time.
+    Delayed,
+    /// A worker has it.
+    Active,
+    /// It is done.
+    Completed,
+    /// It lies in the dead-letter queue.
+    Failed,
+    /// It waits for other jobs.
+    WaitingChildren,
+    /// The server knows no such job, or has not said.
+    #[default]
+    Unknown,
+}
+
+impl JobState {
+    /// The name of the state in the protocol.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delayed => "delayed",
+            Self::Active => "active",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::WaitingChildren => "waiting-children",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromWire for JobState {
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let name = reader.str()?;
+        let states = [
+            Self::Waiting,
+            Self::Delayed,
+            Self::Active,
+            Self::Completed,
+            Self::Failed,
+            Self::WaitingChildren,
+        ];
+        Ok(states.into_iter().find(|state| state.as_str() == name).unwrap_or_default())
+    }
+}
+
+record! {
+    /// A job as the server tells of it. One that was pulled has the fields up to `progress`; the others are
+    /// known from [`JobHandle::get`](crate::JobHandle::get) and the listings.
+    Job {
+        /// Its id: the one it was pushed with, or the server's.
+        id: String = "id",
+        /// What it is called, if it was given a name.
+        name: Option<String> = "name",
+        /// The queue it is in.
+        queue: String = "queue",
+        /// Its payload; [`Job::data`] reads it.
+        payload: Raw = "data",
+        /// Higher is delivered sooner.
+        priority: i64 = "priority",
+        /// When it was made.
+        created_at_ms: u64 = "createdAt",
+        /// When it was, or is, due.
+        run_at_ms: u64 = "runAt",
+        /// When its last attempt began.
+        started_at_ms: Option<u64> = "startedAt",
+        /// Attempts that have failed.
+        attempts: u64 = "attempts",
+        /// Attempts that it has in all.
+        max_attempts: u64 = "maxAttempts",
+        /// How often its worker went silent.
+        stall_count: u64 = "stallCount",
+        /// How far its worker is, from 0 to 100.
+        progress: f64 = "progress",
+        /// Where it is in its life; [`JobState::Unknown`] for one that was pulled, which is active.
+        state: JobState = "state",
+        /// When it was completed.
+        completed_at_ms: Option<u64> = "completedAt",
+        /// What its worker said last of its progress.
+        progress_message: Option<String> = "progressMessage",
+        /// Base of the wait between attempts, in milliseconds.
+        backoff_ms: u64 = "backoff",
+        /// Its life from creation while no worker has it, in milliseconds.
+        ttl_ms: Option<u64> = "ttl",
+        /// The longest time of one attempt, in milliseconds.
+        timeout_ms: Option<u64> = "timeout",
+        /// Its deduplication key.
+        unique_key: Option<String> = "uniqueKey",
+        /// The id it was pushed with.
+        custom_id: Option<String> = "customId",
+        /// Its labels.
+        tags: Vec<String> = "tags",
+        /// The group it belongs to.
+        group_id: Option<String> = "groupId",
+        /// The jobs that must be completed before it.
+        depends_on: Vec<String> = "dependsOn",
+        /// Newest first within its priority.
+        lifo: bool = "lifo",
+        /// Forgotten on completion.
+        remove_on_complete: bool = "removeOnComplete",
+        /// Forgotten instead of moved to the dead-letter queue.
+        remove_on_fail: bool = "removeOnFail",
+        /// Its push waited for the disk.
+        durable: bool = "durable",
+        /// What came of it.
+        result: Option<Raw> = "returnvalue",
+        /// Why it failed.
+        failed_reason: Option<String> = "failedReason",
+        /// When it failed for good.
+        failed_at_ms: Option<u64> = "failedAt",
+        /// The stack of its failure.
+        stacktrace: Vec<String> = "stacktrace",
+        /// How it is repeated.
+        repeat: Option<RepeatState> = "repeat",
+        /// When it came, when its last attempt began, when it ended.
+        timeline: Vec<Step> = "timeline",
+    }
+}
+
+impl Job {
+    /// Its payload as a value of any type. Texts and bytes may be borrowed from the job.
+    ///
+    /// ```no_run
+    /// #[derive(serde::Deserialize)]
+    /// struct Mail<'a> {
+    ///     to: &'a str,
+    /// }
+    ///
+    /// # fn example(job: &corq_client::Job) -> Result<(), corq_client::Error> {
+    /// let mail: Mail = job.data()?;
+    /// println!("to {}", mail.to);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn data<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Error> {
+        self.payload.decode()
+    }
+}
+
+record! {
+    /// A step in the life of a job.
+    Step {
+        /// The state it came to.
+        state: JobState = "state",
+        /// When.
+        timestamp_ms: u64 = "timestamp",
+    }
+}
+
+record! {
+    /// How a job is repeated.
+    RepeatState {
+        /// Distance between due times, in milliseconds.
+        every_ms: u64 = "every",
+        /// The total number of runs.
+        limit: Option<u64> = "limit",
+        /// Runs so far.
+        count: u64 = "count",
+    }
+}
+
+record! {
+    /// How many jobs of a queue are in which state.
+    JobCounts {
+        /// They may be delivered.
+        waiting: u64 = "waiting",
+        /// They wait for their time.
+        delayed: u64 = "delayed",
+        /// Workers have them.
+        active: u64 = "active",
+        /// They are done.
+        completed: u64 = "completed",
+        /// They lie in the dead-letter queue.
+        failed: u64 = "failed",
+        /// They wait for other jobs.
+        waiting_children: u64 = "waiting-children",
+    }
+}
+
+record! {
+    /// A line of the log of a job.
+    LogLine {
+        /// What it says.
+        message: String = "message",
+        /// `info`, `warn` or `error`.
+        level: String = "level",
+        /// When it was written.
+        timestamp_ms: u64 = "timestamp",
+    }
+}
+
+record! {
+    /// How far a job is.
+    Progress {
+        /// From 0 to 100.
+        progress: f64 = "progress",
+        /// What its worker said with it.
+        message: Option<String> = "message",
+    }
+}
+
+record! {
+    /// A queue in the listing of all.
+    QueueInfo {
+        /// Its name.
+        name: String = "name",
+        /// Jobs that may be delivered.
+        waiting: u64 = "waiting",
+        /// Jobs that wait for their time.
+        delayed: u64 = "delayed",
+        /// Jobs that workers have.
+        active: u64 = "active",
+        /// Whether it gives out no jobs.
+        paused: bool = "paused",
+    }
+}
+
+record! {
+    /// A schedule.
+    Cron {
+        /// Its name.
+        name: String = "name",
+        /// The queue that gets its jobs.
+        queue: String = "queue",
+        /// Its expression.
+        schedule: Option<String> = "schedule",
+        /// Its interval, in milliseconds.
+        repeat_every_ms: Option<u64> = "repeatEvery",
+        /// When it runs next.
+        next_run_ms: u64 = "nextRun",
+        /// How often it has run.
+        executions: u64 = "executions",
+        /// How often it runs in all.
+        max_limit: Option<u64> = "maxLimit",
+        /// The zone of its times.
+        timezone: Option<String> = "timezone",
+        /// What its jobs are called.
+        job_name: Option<String> = "jobName",
+    }
+}
+
+record! {
+    /// A registered worker.
+    WorkerInfo {
+        /// Its id.
+        id: String = "id",
+        /// Its name.
+        name: String = "name",
+        /// The queues it works on.
+        queues: Vec<String> = "queues",
+        /// When it came.
+        registered_at_ms: u64 = "registeredAt",
+        /// When it was last heard of.
+        last_seen_ms: u64 = "lastSeen",
+        /// Jobs that it has.
+        active_jobs: u64 = "activeJobs",
+        /// Jobs that it has completed.
+        processed_jobs: u64 = "processedJobs",
+        /// Attempts of its that failed.
+        failed_jobs: u64 = "failedJobs",
+    }
+}
+
+record! {
+    /// A webhook.
+    Webhook {
+        /// Its id.
+        id: String = "id",
+        /// Where it posts to.
+        url: String = "url",
+        /// The events it tells of; none means all.
+        events: Vec<String> = "events",
+        /// The queue it tells of, if of one only.
+        queue: Option<String> = "queue",
+        /// When it was added.
+        created_at_ms: u64 = "createdAt",
+        /// When an event was last on its way.
+        last_triggered_ms: Option<u64> = "lastTriggered",
+        /// Events that were taken.
+        success_count: u64 = "successCount",
+        /// Events that were given up.
+        failure_count: u64 = "failureCount",
+        /// Whether it is told of anything.
+        enabled: bool = "enabled",
+    }
+}
+
+record! {
+    /// The server as a whole.
+    Stats {
+        /// Jobs that may be delivered.
+        queued: u64 = "queued",
+        /// Jobs that workers have.
+        processing: u64 = "processing",
+        /// Jobs that wait for their time.
+        delayed: u64 = "delayed",
+        /// Jobs in dead-letter queues.
+        dlq: u64 = "dlq",
+        /// Jobs that are done.
+        completed: u64 = "completed",
+        /// Jobs that wait for others.
+        waiting_children: u64 = "waitingChildren",
+        /// How long it has been running, in milliseconds.
+        uptime_ms: u64 = "uptime",
+        /// Jobs pushed in a second.
+        push_per_sec: f64 = "pushPerSec",
+        /// Jobs pulled in a second.
+        pull_per_sec: f64 = "pullPerSec",
+        /// Jobs pushed since its start.
+        total_pushed: u64 = "totalPushed",
+        /// Jobs pulled since its start.
+        total_pulled: u64 = "totalPulled",
+        /// Jobs completed since its start.
+        total_completed: u64 = "totalCompleted",
+        /// Attempts failed since its start.
+        total_failed: u64 = "totalFailed",
+    }
+}
+
+record! {
+    /// The figures of the server.
+    Metrics {
+        /// Jobs pushed since its start.
+        total_pushed: u64 = "totalPushed",
+        /// Jobs pulled since its start.
+        total_pulled: u64 = "totalPulled",
+        /// Jobs completed since its start.
+        total_completed: u64 = "totalCompleted",
+        /// Attempts failed since its start.
+        total_failed: u64 = "totalFailed",
+        /// Mean time from when a job was due to its delivery.
+        avg_latency_ms: f64 = "avgLatencyMs",
+        /// Mean time from delivery to completion.
+        avg_processing_ms: f64 = "avgProcessingMs",
+        /// Memory of the process.
+        memory_usage_mb: f64 = "memoryUsageMb",
+        /// Size of the log on disk.
+        log_size_mb: f64 = "sqliteSizeMb",
+        /// Connections that are open.
+        active_connections: u64 = "activeConnections",
+    }
+}
+
+record! {
+    /// The rate of a queue.
+    Rate {
+        /// Jobs in each `duration`.
+        max: u64 = "max",
+        /// In milliseconds.
+        duration_ms: u64 = "duration",
+    }
+}
+
+record! {
+    /// The limits of a queue.
+    QueueLimits {
+        /// Its rate, if it has one.
+        rate: Option<Rate> = "rateLimit",
+        /// How long the rate holds, or until so many jobs may leave as were asked about; -2 without a rate.
+        rate_ttl_ms: i64 = "rateLimitTtl",
+        /// Jobs that may be active at a time.
+        concurrency: Option<u64> = "concurrencyLimit",
+        /// Whether no more may be active now.
+        maxed: bool = "maxed",
+    }
+}
+
+record! {
+    /// Something that has happened to a job, or to a queue.
+    Event {
+        /// What: `pushed`, `pulled`, `completed`, `failed` and others.
+        event_type: String = "eventType",
+        /// In which queue.
+        queue: String = "queue",
+        /// To which job; empty for what concerns the queue.
+        job_id: String = "jobId",
+        /// When.
+        timestamp_ms: u64 = "timestamp",
+        /// What the job is called.
+        name: Option<String> = "name",
+        /// The payload, or the result.
+        data: Option<Raw> = "data",
+        /// Why it failed.
+        error: Option<String> = "error",
+        /// How far it is.
+        progress: Option<f64> = "progress",
+        /// The state it was in before.
+        prev: Option<String> = "prev",
+        /// How long it is held back, in milliseconds.
+        delay_ms: Option<u64> = "delay",
+    }
+}
+
+/// Jobs by their priority.
+pub type CountsPerPriority = BTreeMap<String, u64>;

@@ -1,0 +1,142 @@
+//! Runs handlers: in the order the jobs came, as many at a time as is wanted, and their panics are failures.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::acks::{Outcome, What};
+use super::context::ActiveJob;
+use super::events::{WorkerEvent, count};
+use super::shared::{Held, Shared};
+use crate::error::Error;
+use crate::pulled::{Failure, give_back_request};
+use crate::raw::{Payload, Raw};
+
+type Answer = Pin<Box<dyn Future<Output = Result<Raw, Failure>> + Send>>;
+
+/// What works on a job.
+pub(crate) type Handler = Arc<dyn Fn(ActiveJob) -> Answer + Send + Sync>;
+
+/// Any handler in the one form that is kept.
+pub(crate) fn handler_of<F, Fut, P, E>(handler: F) -> Handler
+where
+    F: Fn(ActiveJob) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<P, E>> + Send + 'static,
+    P: Payload,
+    E: Into<Failure>,
+{
+    Arc::new(move |job| {
+        let answer = handler(job);
+        Box::pin(async move {
+            let result = answer.await.map_err(Into::into)?;
+            Raw::encode(&result).map_err(Failure::from)
+        })
+    })
+}
+
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    mut jobs: mpsc::Receiver<Arc<Held>>,
+    outcomes: mpsc::Sender<Outcome>,
+    handler: Handler,
+) {
+    let mut tasks = JoinSet::new();
+    let mut unbegun = Vec::new();
+    while let Some(held) = jobs.recv().await {
+        while tasks.try_join_next().is_some() {}
+        let Ok(permit) = shared.running.acquire().await else {
+            unbegun.push(held);
+            continue;
+        };
+        if !held.is_safe() {
+            shared.lose(&held);
+            shared.release(&held);
+            shared.room.add_permits(1);
+            continue;
+        }
+        permit.forget();
+        tasks.spawn(work(shared.clone(), held, outcomes.clone(), handler.clone()));
+    }
+    give_back(&shared, unbegun).await;
+    let deadline = shared.deadline().unwrap_or_else(Instant::now);
+    let finished = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout_at(deadline.into(), finished).await.is_err() {
+        tasks.shutdown().await;
+    }
+}
+
+/// One job, from its handler's first step to its outcome.
+async fn work(
+    shared: Arc<Shared>,
+    held: Arc<Held>,
+    outcomes: mpsc::Sender<Outcome>,
+    handler: Handler,
+) {
+    let job = ActiveJob::new(shared.clone(), held.clone());
+    let what = match caught(async move { handler(job).await }).await {
+        Ok(Ok(result)) => What::Completed(result),
+        Ok(Err(failure)) => {
+            let (id, error) = (held.job.id.clone(), failure.error.clone());
+            shared.tell(&WorkerEvent::HandlerFailed { id, error });
+            What::Failed(failure)
+        }
+        Err(message) => {
+            let id = held.job.id.clone();
+            shared.tell(&WorkerEvent::HandlerPanicked { id, message: message.clone() });
+            What::Failed(Failure::new(format!("the handler panicked: {message}")))
+        }
+    };
+    // Whoever tells outcomes lives until the last of those who have any is gone.
+    let _ = outcomes.send(Outcome { held, what, resent: false }).await;
+    shared.running.add_permits(1);
+    shared.room.add_permits(1);
+}
+
+/// What a future comes to, or with which words it panicked.
+async fn caught<F: Future + Send>(future: F) -> Result<F::Output, String> {
+    let mut future = Box::pin(future);
+    std::future::poll_fn(move |context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(panic) => Poll::Ready(Err(words_of(&*panic))),
+        }
+    })
+    .await
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "it did not say why".to_owned())
+}
+
+/// Gives jobs back, all at the same time.
+pub(crate) async fn give_back(shared: &Arc<Shared>, jobs: Vec<Arc<Held>>) {
+    let mut tasks = JoinSet::new();
+    for held in jobs {
+        let shared = shared.clone();
+        tasks.spawn(async move {
+            shared.release(&held);
+            if held.is_lost() {
+                return;
+            }
+            let id = &held.job.id;
+            match shared.client.done(give_back_request(id, &held.token)).await {
+                Ok(()) => count(&shared.tally.given_back),
+                // Somebody was quicker: its lock has ended, or its timeout.
+                Err(Error::Refused(_)) => shared.lose(&held),
+                Err(error) => shared.tell(&WorkerEvent::GiveBackFailed { id: id.clone(), error }),
+            }
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+}

@@ -1,0 +1,297 @@
+//! A worker against a server that loses answers on demand. The fear: an outcome that is lost without a word, or a job
+//! that nobody gives back.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use corq_client::{ActiveJob, Client, Failure, Worker, WorkerBuilder, WorkerEvent};
+use fake::{Asked, Peer, start};
+use rmpv::Value;
+use tokio::net::TcpStream;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+async fn until(what: &str, mut met: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !met() {
+        assert!(begun.elapsed() < DEADLINE, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn map(fields: &[(&str, Value)]) -> Value {
+    Value::Map(fields.iter().map(|(key, value)| (Value::from(*key), value.clone())).collect())
+}
+
+/// Jobs named `a`, `b` and so on, with the tokens `token-a`, `token-b`.
+fn jobs(names: &[&str]) -> [(&'static str, Value); 2] {
+    let job =
+        |name: &&str| map(&[("id", (*name).into()), ("queue", "q".into()), ("data", 1.into())]);
+    let token = |name: &&str| Value::from(format!("token-{name}"));
+    [
+        ("jobs", Value::Array(names.iter().map(job).collect())),
+        ("tokens", Value::Array(names.iter().map(token).collect())),
+    ]
+}
+
+/// What a test does with a command; false ends the connection.
+type Answer = Arc<dyn Fn(&Asked) -> Reaction + Send + Sync>;
+
+enum Reaction {
+    Ok(Vec<(&'static str, Value)>),
+    Refuse(&'static str),
+    HangUp,
+}
+
+/// Gives out the jobs once and reacts to all else.
+async fn serve(mut peer: Peer<TcpStream>, given: Arc<AtomicBool>, names: &[&str], answer: Answer) {
+    while let Some(asked) = peer.next().await {
+        if asked.cmd == "PULLB" {
+            let first = !given.swap(true, Ordering::SeqCst);
+            if !first {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            peer.ok(&asked, &jobs(if first { names } else { &[] })).await;
+            continue;
+        }
+        match answer(&asked) {
+            Reaction::Ok(fields) => peer.ok(&asked, &fields).await,
+            Reaction::Refuse(words) => peer.refuse(&asked, words).await,
+            Reaction::HangUp => return,
+        }
+    }
+}
+
+struct Run {
+    worker: Worker,
+    events: Arc<Mutex<Vec<WorkerEvent>>>,
+}
+
+fn work_with(builder: WorkerBuilder) -> Run {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = events.clone();
+    let worker = builder
+        .poll(Duration::from_millis(20))
+        .on_event(move |event| told.lock().unwrap().push(event.clone()))
+        .start(async |job: ActiveJob| Ok::<_, Failure>(job.id.clone()))
+        .unwrap();
+    Run { worker, events }
+}
+
+async fn run(
+    names: &'static [&'static str],
+    answer: impl Fn(&Asked) -> Reaction + Send + Sync + 'static,
+) -> Run {
+    let (given, answer): (_, Answer) = (Arc::new(AtomicBool::new(false)), Arc::new(answer));
+    let fake = start(move |peer| {
+        let (given, answer) = (given.clone(), answer.clone());
+        async move { serve(peer, given, names, answer).await }
+    })
+    .await;
+    let client = Client::builder(&fake.address)
+        .timeout(Duration::from_millis(500))
+        .reconnect_backoff(Duration::from_millis(5), Duration::from_millis(20))
+        .build()
+        .unwrap();
+    let moment = Duration::from_millis(50);
+    work_with(Worker::builder(&client, "q").ack_linger(moment).drain_timeout(10 * moment))
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn an_outcome_whose_answer_was_lost_is_told_again_with_its_token() {
+    let times = Arc::new(AtomicUsize::new(0));
+    let told = times.clone();
+    let run = run(&["a"], move |asked| {
+        assert_eq!((asked.cmd.as_str(), &asked.fields["id"]), ("ACK", &"a".into()));
+        assert_eq!(asked.fields["token"], "token-a".into());
+        assert_eq!(asked.fields["result"], "a".into());
+        match told.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => Reaction::HangUp,
+            _ => Reaction::Ok(vec![]),
+        }
+    })
+    .await;
+    until("it to be taken", || run.worker.summary().completed == 1).await;
+    let summary = run.worker.drain().await;
+    assert_eq!((summary.completed, summary.untold), (1, 0));
+    assert_eq!(times.load(Ordering::SeqCst), 3);
+    let events = run.events.lock().unwrap();
+    let delayed =
+        |event: &&WorkerEvent| matches!(event, WorkerEvent::OutcomesDelayed { jobs: 1, .. });
+    assert_eq!(events.iter().filter(delayed).count(), 2, "{events:?}");
+}
+
+#[tokio::test]
+async fn an_outcome_that_was_taken_before_its_answer_was_lost_counts() {
+    let times = AtomicUsize::new(0);
+    let run = run(&["a", "b"], move |asked| match asked.cmd.as_str() {
+        "ACKB" if times.fetch_add(1, Ordering::SeqCst) == 0 => Reaction::HangUp,
+        "GetState" => Reaction::Ok(vec![("state", "completed".into())]),
+        _ => Reaction::Refuse("Job not found or not active"),
+    })
+    .await;
+    until("both to be taken", || run.worker.summary().completed == 2).await;
+    assert_eq!(run.worker.drain().await.untold, 0);
+}
+
+#[tokio::test]
+async fn one_refused_outcome_does_not_hold_up_the_others() {
+    let run = run(&["a", "b", "c", "d"], |asked| match asked.cmd.as_str() {
+        "ACKB" => {
+            assert_eq!(texts(&asked.fields["tokens"]).len(), 4);
+            Reaction::Refuse("Invalid or expired lock token for job b")
+        }
+        _ if asked.fields["id"] == "b".into() => {
+            Reaction::Refuse("Invalid or expired lock token for job b")
+        }
+        _ => Reaction::Ok(vec![]),
+    })
+    .await;
+    until("all to end", || {
+        let summary = run.worker.summary();
+        summary.completed + summary.untold == 4
+    })
+    .await;
+    let summary = run.worker.drain().await;
+    assert_eq!((summary.completed, summary.untold), (3, 1));
+    let events = run.events.lock().unwrap();
+    let refused =
+        |event: &WorkerEvent| matches!(event, WorkerEvent::OutcomeRefused { id, .. } if id == "b");
+    assert!(events.iter().any(refused), "{events:?}");
+}
+
+#[tokio::test]
+async fn outcomes_that_came_too_late_are_told_apart_from_those_that_count() {
+    let run = run(&["a", "b", "c"], |asked| {
+        let place = texts(&asked.fields["ids"]).iter().position(|id| *id == "b").unwrap();
+        let late = [("ignoredIndices", Value::Array(vec![(place as u64).into()]))];
+        Reaction::Ok(vec![("data", map(&late))])
+    })
+    .await;
+    until("all to end", || run.worker.held() == 0 && run.worker.summary().pulled == 3).await;
+    let summary = run.worker.drain().await;
+    assert_eq!((summary.completed, summary.untold), (2, 1));
+    let events = run.events.lock().unwrap();
+    let late = |event: &WorkerEvent| matches!(event, WorkerEvent::OutcomeLate { id } if id == "b");
+    assert!(events.iter().any(late), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_short_of_something_is_asked_again() {
+    let times = AtomicUsize::new(0);
+    let run = run(&["a"], move |_| match times.fetch_add(1, Ordering::SeqCst) {
+        0 => Reaction::Refuse("Rate limit exceeded"),
+        _ => Reaction::Ok(vec![]),
+    })
+    .await;
+    until("it to be taken", || run.worker.summary().completed == 1).await;
+    assert_eq!(run.worker.drain().await.untold, 0);
+}
+
+#[tokio::test]
+async fn an_outcome_that_cannot_be_told_to_the_end_is_not_passed_over_in_silence() {
+    let run = run(&["a"], |_| Reaction::HangUp).await;
+    until("it to be tried", || run.worker.summary().pulled == 1).await;
+    let summary = tokio::time::timeout(DEADLINE, run.worker.drain()).await.unwrap();
+    assert_eq!((summary.completed, summary.untold), (0, 1));
+    let events = run.events.lock().unwrap();
+    let unsent =
+        |event: &WorkerEvent| matches!(event, WorkerEvent::OutcomeUnsent { id, .. } if id == "a");
+    assert!(events.iter().any(unsent), "{events:?}");
+}
+
+#[tokio::test]
+async fn jobs_that_arrive_behind_the_goodbye_are_given_back() {
+    let returned = Arc::new(Mutex::new(Vec::new()));
+    let noted = returned.clone();
+    let waiting = Arc::new(AtomicBool::new(false));
+    let asked_for_jobs = waiting.clone();
+    let fake = start(move |mut peer| {
+        let (noted, waiting) = (noted.clone(), asked_for_jobs.clone());
+        async move {
+            while let Some(asked) = peer.next().await {
+                match asked.cmd.as_str() {
+                    "PULLB" => {
+                        waiting.store(true, Ordering::SeqCst);
+                        // The end of what the client says comes first, then its jobs.
+                        assert!(peer.next().await.is_none());
+                        peer.ok(&asked, &jobs(&["a", "b"])).await;
+                    }
+                    "MoveToWait" => {
+                        let field = |key: &str| asked.fields[key].as_str().unwrap().to_owned();
+                        noted.lock().unwrap().push((field("id"), field("token")));
+                        peer.ok(&asked, &[]).await;
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+        }
+    })
+    .await;
+    let client = Client::connect(&fake.address).await.unwrap();
+    let worker = Worker::builder(&client, "q")
+        .poll(Duration::from_mins(1))
+        .start(async |_: ActiveJob| Ok::<_, Failure>(()))
+        .unwrap();
+    until("the question", || waiting.load(Ordering::SeqCst)).await;
+    let summary = worker.drain().await;
+    assert_eq!((summary.pulled, summary.given_back), (2, 2));
+    let mut returned = returned.lock().unwrap().clone();
+    returned.sort();
+    assert_eq!(returned, [("a".into(), "token-a".into()), ("b".into(), "token-b".into())]);
+}
+
+#[tokio::test]
+async fn a_handler_is_not_begun_for_a_job_whose_lock_has_ended_meanwhile() {
+    let run_count = Arc::new(AtomicUsize::new(0));
+    let given = Arc::new(AtomicBool::new(false));
+    let fake = start(move |peer| {
+        let given = given.clone();
+        let answer: Answer = Arc::new(|asked| match asked.cmd.as_str() {
+            // No lock is renewed.
+            "JobHeartbeatB" => Reaction::Ok(vec![("data", map(&[("count", 0.into())]))]),
+            "JobHeartbeat" => Reaction::Refuse("Job not found or not active"),
+            _ => Reaction::Ok(vec![]),
+        });
+        async move { serve(peer, given, &["a", "b"], answer).await }
+    })
+    .await;
+    let client = Client::connect(&fake.address).await.unwrap();
+    let counted = run_count.clone();
+    let work = move |job: ActiveJob| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            while !job.is_lost() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok::<_, Failure>(())
+        }
+    };
+    let builder = Worker::builder(&client, "q").concurrency(1).poll(Duration::from_millis(20));
+    let worker = builder.lock_ttl(Duration::from_millis(300)).start(work).unwrap();
+    until("both to go", || worker.summary().lost == 2 && worker.held() == 0).await;
+    assert_eq!(run_count.load(Ordering::SeqCst), 1);
+    worker.drain().await;
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_by_name() {
+    let client = Client::builder("localhost").build().unwrap();
+    let builder = || Worker::builder(&client, "q");
+    let refused = |builder: WorkerBuilder| {
+        builder.start(async |_: ActiveJob| Ok::<_, Failure>(())).unwrap_err().to_string()
+    };
+    assert!(refused(builder().concurrency(0)).starts_with("concurrency must be between"));
+    assert!(refused(builder().ack_batch(1001)).starts_with("ack_batch must be between"));
+    assert!(refused(builder().poll(Duration::from_secs(61))).starts_with("poll"));
+    assert!(refused(builder().lock_ttl(Duration::ZERO)).starts_with("lock_ttl"));
+    assert!(Client::builder("localhost").connections(0).build().is_err());
+}

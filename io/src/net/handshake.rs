@@ -1,0 +1,144 @@
+//! What a reactor does for connections over TLS: handshakes in their turn, then records.
+//!
+//! A handshake costs the server far more than the client that begins it: so what has come of one waits, and a
+//! turn of the shard gives all of them together [`TURN`] and no more than one step beyond it. However many
+//! come, everybody else is served in between.
+
+use std::time::{Duration, Instant};
+
+use super::buffers::Chunk;
+use super::connection::Life;
+use super::reactor::Reactor;
+use super::{ConnId, EndReason, Event};
+
+const GONE: &str = "the client has gone";
+
+/// Time for handshakes in one turn, about two of those with a key on an elliptic curve.
+const TURN: Duration = Duration::from_micros(500);
+
+impl Reactor {
+    /// Bytes of a connection whose keys are being agreed on.
+    pub(super) fn hear_handshake(&mut self, id: ConnId, chunk: Chunk, events: &mut Vec<Event>) {
+        if let Some((conn, pool)) = self.conns.get_mut(id)
+            && let Some(secure) = &mut conn.secure
+        {
+            let listener = secure.listener;
+            if !secure.hear(self.buffers.bytes(&chunk), pool) {
+                self.counters.not_secure += 1;
+                self.conns.undress(id);
+                events.push(Event::NotSecure { conn: id, listener });
+            } else if !std::mem::replace(&mut secure.queued, true) {
+                self.handshakes.push_back(id);
+            }
+        }
+        self.buffers.recycle(chunk);
+    }
+
+    /// Goes on with the handshakes whose turn it is.
+    pub(super) fn shake_hands(&mut self, events: &mut Vec<Event>) {
+        let begun = Instant::now();
+        while let Some(id) = self.handshakes.pop_front() {
+            self.step(id, events);
+            if begun.elapsed() >= TURN {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, id: ConnId, events: &mut Vec<Event>) {
+        // It may have been cut while it waited.
+        let Some((conn, pool)) = self.conns.get_mut(id) else { return };
+        if conn.life != Life::Greeting {
+            return;
+        }
+        let Some(secure) = &mut conn.secure else { return };
+        secure.queued = false;
+        let listener = secure.listener;
+        let opened = secure.open(&mut [], pool);
+        if let Err(error) = opened.outcome {
+            self.unsettle(id, error.to_string(), events);
+            return;
+        }
+        let (over, gone) = (!secure.is_handshaking(), secure.peer_closed);
+        let cut = std::mem::take(&mut conn.half_closed);
+        if over {
+            self.counters.handshakes += 1;
+            self.counters.resumptions += u64::from(secure.is_resumed());
+            conn.life = Life::Open;
+            events.push(Event::Accepted { conn: id, listener });
+        }
+        self.told(id, opened.plain, gone, events);
+        if cut && !over {
+            self.unsettle(id, GONE.into(), events);
+        } else if cut && !gone {
+            self.counters.truncated += 1;
+            if let Some((conn, _)) = self.conns.get_mut(id) {
+                conn.half_closed = true;
+            }
+            events.push(Event::Ended { conn: id, reason: EndReason::Truncated });
+        }
+        self.conns.touch(id);
+    }
+
+    /// A peer that will send no more, or is gone. What it has sent before may still wait for its turn.
+    pub(super) fn leaves_handshake(
+        &mut self,
+        id: ConnId,
+        reason: EndReason,
+        events: &mut Vec<Event>,
+    ) {
+        let waits = reason == EndReason::Truncated
+            && self
+                .conns
+                .get(id)
+                .is_some_and(|conn| conn.secure.as_ref().is_some_and(|it| it.queued));
+        if !waits {
+            self.unsettle(id, GONE.into(), events);
+        }
+    }
+
+    /// A connection whose keys could not be agreed on.
+    pub(super) fn unsettle(&mut self, id: ConnId, reason: String, events: &mut Vec<Event>) {
+        let Some((conn, _)) = self.conns.get_mut(id) else { return };
+        let Some(secure) = &conn.secure else { return };
+        let listener = secure.listener;
+        self.counters.handshakes_failed += 1;
+        self.conns.dismiss(id);
+        events.push(Event::Unsettled { listener, reason });
+    }
+
+    /// Bytes of a connection whose keys have been agreed on.
+    pub(super) fn open_records(&mut self, id: ConnId, chunk: Chunk, events: &mut Vec<Event>) {
+        let Some((conn, pool)) = self.conns.get_mut(id) else { return self.buffers.recycle(chunk) };
+        let Some(secure) = &mut conn.secure else { return self.buffers.recycle(chunk) };
+        let opened = secure.open(self.buffers.bytes_mut(&chunk), pool);
+        let gone = secure.peer_closed;
+        self.buffers.recycle(chunk);
+        self.told(id, opened.plain, gone, events);
+        if opened.outcome.is_err() {
+            self.counters.corrupt += 1;
+            self.conns.dismiss(id);
+            events.push(Event::Ended { conn: id, reason: EndReason::Corrupt });
+        } else if self.conns.get(id).is_some_and(|conn| conn.unsent() > 0) {
+            // An answer of the protocol itself.
+            self.conns.touch(id);
+        }
+    }
+
+    /// Hands on what a peer has said.
+    fn told(&mut self, id: ConnId, plain: Vec<u8>, gone: bool, events: &mut Vec<Event>) {
+        let Some((conn, pool)) = self.conns.get_mut(id) else { return };
+        if plain.is_empty() {
+            pool.give(plain);
+        } else {
+            events.push(Event::Deciphered { conn: id, bytes: plain });
+        }
+        if gone && !std::mem::replace(&mut conn.half_closed, true) {
+            conn.leaving = false;
+            if conn.life == Life::Open {
+                events.push(Event::Ended { conn: id, reason: EndReason::HalfClosed });
+            }
+            self.conns.touch(id);
+        }
+    }
+}

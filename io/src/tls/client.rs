@@ -1,0 +1,55 @@
+//! What a client of ours believes and shows: for the command line, which speaks to a server that may have a
+//! certificate of an authority that nobody else knows.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+
+use super::files;
+
+/// Files of a client.
+#[derive(Clone, Debug, Default)]
+pub struct ClientFiles {
+    /// Whose servers are believed; those of the system if there is none.
+    pub authorities: Option<PathBuf>,
+    /// What it shows to servers that ask for it: certificate and key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A configuration of these files. An error is one line that names the file.
+pub fn client_config(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
+    let roots = match &files.authorities {
+        Some(path) => files::authorities("--tls-ca", path)?,
+        None => system_roots()?,
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let config = match &files.identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = files::certificates("--tls-cert", certificate)?;
+            let private = files::key("--tls-key", key)?;
+            builder
+                .with_client_auth_cert(chain, private)
+                .map_err(|error| files::line("--tls-key", key, error))?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn system_roots() -> Result<RootCertStore, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        let why = errors.join("; ");
+        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        return Err(format!("the system has no certificates of authorities{why}: use --tls-ca"));
+    }
+    Ok(roots)
+}

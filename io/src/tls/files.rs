@@ -1,0 +1,71 @@
+//! PEM files. An error is one line that names the setting and the file, and says what is wrong with it.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A file of ours is a few kilobytes, a bundle of all authorities a few hundred.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A line about a file.
+pub(super) fn line(setting: &str, path: &Path, what: impl Display) -> String {
+    format!("{setting}: {}: {what}", path.display())
+}
+
+fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |error: std::io::Error| line(setting, path, error);
+    if fs::metadata(path).map_err(wrong)?.len() > FILE_BYTES_MAX {
+        return Err(line(setting, path, "the file is too large for what it should hold"));
+    }
+    fs::read(path).map_err(wrong)
+}
+
+/// The certificates in a file; at least one.
+pub(super) fn certificates(
+    setting: &str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, String> {
+    let bytes = read(setting, path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let found = found.map_err(|error| line(setting, path, format!("it is no PEM: {error}")))?;
+    if found.is_empty() {
+        let what = "it holds no certificate: PEM with a block CERTIFICATE is wanted";
+        return Err(line(setting, path, what));
+    }
+    Ok(found)
+}
+
+/// The private key in a file.
+pub(super) fn key(setting: &str, path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let bytes = read(setting, path)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
+        let is_encrypted = bytes.windows(9).any(|window| window == b"ENCRYPTED");
+        match error {
+            PemError::NoItemsFound if is_encrypted => {
+                line(setting, path, "the key is encrypted: a key without a passphrase is wanted")
+            }
+            PemError::NoItemsFound => line(
+                setting,
+                path,
+                "it holds no private key: PEM with a block PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY \
+                 is wanted",
+            ),
+            error => line(setting, path, format!("it is no PEM: {error}")),
+        }
+    })
+}
+
+/// The authorities in a file.
+pub(super) fn authorities(setting: &str, path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for (place, certificate) in certificates(setting, path)?.into_iter().enumerate() {
+        roots.add(certificate).map_err(|error| {
+            line(setting, path, format!("certificate {} is none: {error}", place + 1))
+        })?;
+    }
+    Ok(roots)
+}

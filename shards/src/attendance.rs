@@ -1,0 +1,68 @@
+//! Which queues have registered workers, as far as this shard has been told: schedules may ask for one. Lost
+//! with the process, as registrations are.
+
+use std::collections::BTreeMap;
+
+/// Queues that are known to have workers. Clients may register for more: then nobody knows, and every queue
+/// counts as one with workers until those that are known have gone.
+pub const ATTENDED_QUEUES_MAX: usize = 100_000;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Attendance {
+    workers: BTreeMap<Box<str>, u32>,
+    /// There was no room for a queue.
+    crowded: bool,
+}
+
+impl Attendance {
+    /// A worker of a queue has come, or has gone.
+    pub(crate) fn note(&mut self, queue: &str, came: bool) {
+        if let Some(workers) = self.workers.get_mut(queue) {
+            *workers = if came { workers.saturating_add(1) } else { *workers - 1 };
+            if *workers == 0 {
+                self.workers.remove(queue);
+            }
+        } else if came && self.workers.len() < ATTENDED_QUEUES_MAX {
+            self.workers.insert(queue.into(), 1);
+        } else if came {
+            self.crowded = true;
+        }
+        self.crowded &= !self.workers.is_empty();
+    }
+
+    /// Whether a queue has a worker.
+    pub(crate) fn has(&self, queue: &str) -> bool {
+        self.crowded || self.workers.contains_key(queue)
+    }
+
+    /// How many queues are known to have one.
+    pub(crate) fn len(&self) -> usize {
+        self.workers.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_workers_until_the_last_has_gone() {
+        let mut attendance = Attendance::default();
+        [true, true, false].into_iter().for_each(|came| attendance.note("q", came));
+        assert!(attendance.has("q") && !attendance.has("r"));
+        attendance.note("q", false);
+        attendance.note("q", false);
+        assert!(!attendance.has("q"));
+    }
+
+    #[test]
+    fn where_nobody_can_tell_every_queue_has_workers() {
+        let mut attendance = Attendance::default();
+        let names: Vec<String> = (0..=ATTENDED_QUEUES_MAX).map(|n| n.to_string()).collect();
+        names.iter().for_each(|name| attendance.note(name, true));
+        assert!(attendance.len() == ATTENDED_QUEUES_MAX && attendance.has("any"));
+        names.iter().for_each(|name| attendance.note(name, false));
+        assert!(attendance.len() == 0 && !attendance.has("any"));
+    }
+}

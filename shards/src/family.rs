@@ -1,0 +1,252 @@
+//! The end of a child, from its own shard to its parent: reported at once, written down there with its
+//! value, and held back here until that is so if nothing else is left of the child.
+
+use crate::cause::Cause;
+use crate::dependency::{News, Notice};
+use crate::effect::KnownAs;
+use crate::hold::Reason;
+use crate::id::JobId;
+use crate::job::{State, Stored, flags};
+use crate::kin::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
+use crate::record::{Journal, Record};
+use crate::remains::Remains;
+use crate::shard::{Out, Shard};
+
+/// What an error is called that has no text.
+const UNKNOWN_ERROR: &str = "unknown error";
+
+impl Shard {
+    /// Whether a job was made for another one, which is to know its end.
+    #[inline]
+    fn is_child(&self, job: u32) -> bool {
+        let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
+        kin.is_some_and(|kin| kin.parent.is_some())
+    }
+
+    /// What the failure of a job means for its parent, if that was said.
+    pub(crate) fn policy_of(&self, job: u32) -> Option<Policy> {
+        self.jobs.options_of(job)?.kin.as_deref()?.policy
+    }
+
+    /// A job comes to an end that its parent has to know of: the payload of `stored` is the value.
+    #[inline]
+    pub(crate) fn report_end(&mut self, job: u32, end: End, stored: Stored) {
+        if self.jobs.slab[job].has(flags::WATCHED) || self.is_child(job) {
+            self.report_end_of_child(job, end, stored);
+        }
+    }
+
+    #[cold]
+    fn report_end_of_child(&mut self, job: u32, end: End, stored: Stored) {
+        let about = &self.jobs.slab[job];
+        let (child, queue, flags) = (about.id, about.queue, about.flags);
+        let goes = match end {
+            End::Completed => {
+                flags & flags::REMOVE_ON_COMPLETE != 0 || self.config.completed_max == 0
+            }
+            End::Failed(_) => flags & flags::REMOVE_ON_FAIL != 0,
+        };
+        let is_last = goes && self.is_child(job);
+        let known_as = self.known_as(job);
+        let queue: Box<str> = (&*self.queues[queue].name).into();
+        for parent in self.take_parents(job, child) {
+            let (known_as, queue) = (known_as.clone(), queue.clone());
+            self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
+        }
+        if is_last {
+            self.leave_remains(child, Remains { queue, known_as, end, stored });
+        }
+    }
+
+    /// The jobs that wait for a job as their child, and do so no longer.
+    pub(crate) fn take_parents(&mut self, job: u32, child: JobId) -> Vec<JobId> {
+        if !self.jobs.slab[job].has(flags::WATCHED) {
+            return Vec::new();
+        }
+        let (parents, unwatched) = self.watchers.take_parents(child);
+        if unwatched {
+            self.jobs.slab[job].flags &= !flags::WATCHED;
+        }
+        parents
+    }
+
+    /// A parent waits for a child.
+    pub(crate) fn watch_child(&mut self, parent: JobId, child: JobId) {
+        let Some(job) = self.jobs.find(child) else {
+            if let Some(remains) = self.remains.get(child) {
+                let Remains { queue, known_as, end, stored } = remains.clone();
+                let is_last = true;
+                self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
+            } else {
+                let completed = self.past.has(child);
+                let news = if completed { News::Completed } else { News::Removed };
+                self.notices.push(Notice { news, dependent: parent, dependency: child });
+            }
+            return;
+        };
+        let end = match (self.jobs.slab[job].state, self.policy_of(job)) {
+            (State::Completed, _) => End::Completed,
+            (State::Failed, Some(policy)) => End::Failed(policy),
+            _ => {
+                self.jobs.slab[job].flags |= flags::WATCHED;
+                self.watchers.add(parent, child, true);
+                return;
+            }
+        };
+        let stored = self.jobs.outcome_of(job).map_or_else(Stored::default, |how| how.stored);
+        let (known_as, is_last) = (self.known_as(job), false);
+        let queue = (&*self.queues[self.jobs.slab[job].queue].name).into();
+        self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
+    }
+
+    /// The shard of a child tells how that ended.
+    pub(crate) fn take_report<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        reported: &Reported<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let Reported { parent, child, is_last, .. } = *reported;
+        self.release_heard(now_ms, parent, out);
+        if let Some(job) = self.waits_for(parent, child) {
+            self.note_report(now_ms, job, reported, out);
+        }
+        if is_last {
+            // Twice does no harm, and a parent that is gone waits for nothing.
+            self.notices.push(Notice { news: News::Unwatch, dependent: parent, dependency: child });
+        }
+    }
+
+    fn note_report<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        reported: &Reported<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let about = &self.jobs.slab[job];
+        let (queue, state) = (about.queue, about.state);
+        let Reported { parent, child, known_as, end, value, .. } = *reported;
+        let error = std::str::from_utf8(value).unwrap_or_default();
+        let error = if error.is_empty() { UNKNOWN_ERROR } else { error };
+        let how = match end {
+            End::Completed => How::Completed,
+            End::Failed(Policy::Fail) if !matches!(state, State::Active) => {
+                let (attempts, stalls) = (about.attempts, about.stalls);
+                let reason = format!("Child job {known_as} failed: {error}");
+                let reason = Reason::new(Cause::Unknown, &reason);
+                self.bury(now_ms, job, attempts, stalls, reason, out);
+                return;
+            }
+            End::Failed(Policy::Fail | Policy::Continue) => How::Failed,
+            End::Failed(Policy::Ignore) => How::Ignored,
+            End::Failed(Policy::Remove) => How::Dropped,
+        };
+        let value = match how {
+            How::Completed => value,
+            How::Failed | How::Ignored => error.as_bytes(),
+            How::Dropped | How::Detached => &[],
+        };
+        let queue_of_child = reported.queue;
+        let ended = ChildEnded {
+            parent,
+            child,
+            at_ms: now_ms,
+            how,
+            queue: queue_of_child,
+            known_as,
+            value,
+        };
+        self.record_child_end(job, &ended, out);
+        self.emit_delay(now_ms, job, out.effects);
+        self.serve(now_ms, queue, out);
+    }
+
+    /// Writes down how a child ended.
+    pub(crate) fn record_child_end<J: Journal>(
+        &mut self,
+        job: u32,
+        ended: &ChildEnded<'_>,
+        out: &mut Out<'_, J>,
+    ) {
+        let stored = out.journal.append(&Record::ChildEnded(*ended));
+        self.end_child(job, ended, stored);
+    }
+
+    /// [`Record::ChildEnded`].
+    pub(crate) fn end_child(&mut self, job: u32, ended: &ChildEnded<'_>, stored: Stored) {
+        let ChildEnded { child, how, at_ms, .. } = *ended;
+        let Some(options) = self.jobs.options_of_mut(job) else { return };
+        let kin = options.kin.get_or_insert_default();
+        if how == How::Detached {
+            kin.children.remove(ended.known_as);
+        } else if how != How::Dropped {
+            kin.ends.insert(stored.position, ChildEnd { child, how, stored });
+            self.child_ends += 1;
+            self.live.add(&stored);
+        }
+        let waits = self.jobs.slab[job].state == State::WaitingChildren;
+        if how == How::Failed && waits {
+            self.free(job, at_ms);
+        }
+        self.meet(job, child, at_ms);
+    }
+
+    /// A job that waits for others goes on, whatever those do.
+    fn free(&mut self, job: u32, at_ms: u64) {
+        let dependent = self.jobs.slab[job].id;
+        self.jobs.slab[job].run_at_ms = self.jobs.slab[job].run_at_ms.min(at_ms);
+        let Some(options) = self.jobs.options_of_mut(job) else { return };
+        options.kin.get_or_insert_default().freed = true;
+        let others = options.unmet.meet_others();
+        if !self.recovering {
+            let notice = |dependency| Notice { news: News::Unwatch, dependent, dependency };
+            self.notices.extend(others.into_iter().map(notice));
+        }
+    }
+
+    /// A child that has just ended may leave remains: those are written by themselves, since the record of
+    /// its end means nothing without that of its push, which nobody needs any more.
+    #[inline]
+    pub(crate) fn write_remains<J: Journal>(
+        &mut self,
+        child: JobId,
+        value: &[u8],
+        out: &mut Out<'_, J>,
+    ) {
+        if !self.remains.is_empty() && self.remains.get(child).is_some() {
+            self.keep_remains(child, value, out.journal);
+        }
+    }
+
+    /// What is left of a child has been heard, or is not asked for.
+    pub(crate) fn settle_remains<J: Journal>(&mut self, child: JobId, out: &mut Out<'_, J>) {
+        if self.remains.get(child).is_some() {
+            out.journal.append(&Record::Settled { child });
+            self.drop_remains(child);
+        }
+    }
+
+    pub(crate) fn leave_remains(&mut self, child: JobId, remains: Remains) {
+        self.live.add(&remains.stored);
+        for gone in self.remains.insert(child, remains) {
+            self.live.sub(&gone.stored);
+        }
+    }
+
+    /// [`Record::Settled`].
+    pub(crate) fn drop_remains(&mut self, child: JobId) {
+        if let Some(remains) = self.remains.remove(child) {
+            self.live.sub(&remains.stored);
+        }
+    }
+}
+
+impl std::fmt::Display for KnownAs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::Custom(name) => f.write_str(name),
+        }
+    }
+}

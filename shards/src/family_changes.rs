@@ -1,0 +1,166 @@
+//! What commands do to parents and children that are there: a job gets one more child, or waits for one
+//! less; a child gets a parent, or goes as that wishes; a running job waits for its children.
+
+use crate::change::Change;
+use crate::command::NewJob;
+use crate::dependency::{News, Notice};
+use crate::event::Step;
+use crate::id::JobId;
+use crate::job::{Options, State};
+use crate::kin::{Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, How};
+use crate::query::AboutParent;
+use crate::record::{Journal, Pushed, Record};
+use crate::shard::{Out, Shard};
+use crate::slab::NONE;
+use crate::unmets::Dependency;
+
+/// Payload and children of one job together: what always fits a record.
+const FAMILY_BYTES_MAX: usize = 11 << 20;
+
+impl Shard {
+    /// Carries out a change of kin. Returns how many jobs it was about.
+    pub(crate) fn change_kin<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        change: &Change<'_>,
+        out: &mut Out<'_, J>,
+    ) -> u64 {
+        let id = self.jobs.slab[job].id;
+        match *change {
+            Change::Adopt { child, name } => {
+                let waits = self.jobs.slab[job].state != State::Active;
+                let adopted = Adopted { parent: id, child, name, waits };
+                out.journal.append(&Record::Adopted(adopted));
+                self.adopt(job, &adopted);
+                let news = News::WatchChild;
+                self.notices.push(Notice { news, dependent: id, dependency: child });
+                1
+            }
+            Change::LetGo { child, name } => {
+                if self.waits_for(id, child).is_none() {
+                    return 0;
+                }
+                self.drop_child(now_ms, job, (child, name), How::Detached, out);
+                let news = News::Unwatch;
+                self.notices.push(Notice { news, dependent: id, dependency: child });
+                1
+            }
+            Change::Link { job: new, parent } => {
+                self.link(job, new, parent, out);
+                1
+            }
+            Change::Abandon => u64::from(self.abandon(now_ms, job, out)),
+            Change::Block { .. } => {
+                let open = self.jobs.options_of(job).is_some_and(|has| !has.unmet.is_empty());
+                if open {
+                    out.journal.append(&Record::Blocked { id });
+                    self.block(job);
+                    self.emit(now_ms, job, Step::WaitingChildren, out.effects);
+                }
+                u64::from(open)
+            }
+            _ => 0,
+        }
+    }
+
+    /// A parent knows of a child less, and may go on.
+    pub(crate) fn drop_child<J: Journal>(
+        &mut self,
+        at_ms: u64,
+        job: u32,
+        (child, known_as): (JobId, &str),
+        how: How,
+        out: &mut Out<'_, J>,
+    ) {
+        let parent = self.jobs.slab[job].id;
+        let ended = ChildEnded { parent, child, at_ms, how, queue: "", known_as, value: &[] };
+        self.record_child_end(job, &ended, out);
+    }
+
+    /// [`Record::Adopted`].
+    pub(crate) fn adopt(&mut self, job: u32, adopted: &Adopted<'_>) {
+        let state = self.jobs.slab[job].state;
+        if state.is_end() {
+            return;
+        }
+        if self.jobs.slab[job].options == NONE {
+            self.jobs.slab[job].options = self.jobs.options.insert(Options::default());
+        }
+        let options = self.jobs.slab[job].options;
+        let options = &mut self.jobs.options[options];
+        let name = Some(adopted.name.into());
+        options.unmet.add(Dependency { id: adopted.child, name, child: true });
+        let kin = options.kin.get_or_insert_default();
+        kin.children.push(adopted.name);
+        kin.freed = !adopted.waits;
+        if adopted.waits && matches!(state, State::Waiting | State::Delayed) {
+            self.leave(job);
+            self.enter(job, State::WaitingChildren);
+        }
+    }
+
+    /// [`Record::Blocked`].
+    pub(crate) fn block(&mut self, job: u32) {
+        let Some(kin) = self.jobs.options_of_mut(job).and_then(|has| has.kin.as_deref_mut()) else {
+            return;
+        };
+        kin.freed = false;
+        self.leave(job);
+        let state = if self.is_blocked(job) { State::WaitingChildren } else { State::Waiting };
+        self.enter(job, state);
+    }
+
+    /// All of the child is written, as for another payload: one record still tells all of a job.
+    fn link<J: Journal>(
+        &mut self,
+        job: u32,
+        new: &NewJob<'_>,
+        parent: Option<&str>,
+        out: &mut Out<'_, J>,
+    ) {
+        if self.jobs.slab[job].options == NONE {
+            self.jobs.slab[job].options = self.jobs.options.insert(Options::default());
+        }
+        let about = &self.jobs.slab[job];
+        let (id, run_at_ms) = (about.id, about.run_at_ms);
+        let kin = self.jobs.options[about.options].kin.get_or_insert_default();
+        kin.parent = parent.map(Into::into);
+        let queue = self.queues[self.jobs.slab[job].queue].name.clone();
+        let linked = Pushed { id, queue: &queue, run_at_ms, job: new.clone() };
+        self.unshare(job);
+        let stored = self.write_job(job, linked, out.journal);
+        self.restore_at(job, stored);
+    }
+
+    /// Removes a job that has not begun, so that its parent does not mind.
+    fn abandon<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) -> bool {
+        let about = &self.jobs.slab[job];
+        let child = about.id;
+        if !matches!(about.state, State::Waiting | State::Delayed | State::WaitingChildren) {
+            return false;
+        }
+        for parent in self.take_parents(job, child) {
+            let news = News::Dropped;
+            self.notices.push(Notice { news, dependent: parent, dependency: child });
+        }
+        self.remove_one(now_ms, job, out);
+        true
+    }
+
+    /// What is known of a job as the parent of one that goes by `child`.
+    pub fn about_parent(&self, job: JobId, child: &str) -> Option<AboutParent> {
+        let job = self.jobs.find(job)?;
+        let about = &self.jobs.slab[job];
+        let children = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
+        let children = children.map(|kin| &kin.children);
+        let count = children.map_or(0, crate::kin::Names::len) + 1;
+        let bytes = about.stored.payload_bytes as usize + count * CHILD_BYTES;
+        Some(AboutParent {
+            queue: (&*self.queues[about.queue].name).into(),
+            known_as: self.known_as(job).to_string().into(),
+            declared: children.is_some_and(|names| names.has(child)),
+            linkable: !about.state.is_end() && count <= CHILDREN_MAX && bytes <= FAMILY_BYTES_MAX,
+        })
+    }
+}

@@ -1,0 +1,302 @@
+//! Flows: jobs of several queues and shards that come together, or not at all.
+//!
+//! Each shard stages its part first: written down, and seen by nobody. The word of one shard, the
+//! coordinator, makes all of it come: once that record is durable every part is released, if need be
+//! after a crash. What is staged and has no such word is dropped by the next start. So a job is written
+//! once, and no shard has to know the parts of others.
+//!
+//! A part that hears of itself from another part knows that the word was given, and is released by that.
+
+use crate::command::RequestId;
+use crate::effect::{Refusal, Reply};
+use crate::id::{IdMap, JobId, Slot};
+use crate::job::Stored;
+use crate::record::{Journal, Pushed, Record};
+use crate::shard::{Caller, JOB_BYTES, Out, Shard};
+use crate::wire::{Malformed, Reader, Writer};
+
+/// See [`Record::Staged`].
+#[derive(Clone, Debug)]
+pub struct Staged<'a> {
+    /// The flow.
+    pub flow: JobId,
+    /// The job, as it will have been pushed.
+    pub pushed: Pushed<'a>,
+}
+
+impl<'a> Staged<'a> {
+    pub(crate) fn encoded_len(&self) -> usize {
+        16 + self.pushed.encoded_len()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        out.id(self.flow);
+        self.pushed.encode(out);
+    }
+
+    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+        Ok(Self { flow: from.id()?, pushed: Pushed::decode(from)? })
+    }
+}
+
+/// What becomes of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It comes; other shards have parts of it that are still to be released.
+    Committed,
+    /// It comes, and all of it is here.
+    CommittedHere,
+    /// Its part here comes.
+    Released,
+    /// It does not come.
+    Dropped,
+    /// All its parts have come.
+    Done,
+}
+
+impl Fate {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Committed, Self::CommittedHere, Self::Released, Self::Dropped, Self::Done];
+}
+
+/// One job that is staged: its record without the payload.
+struct Part {
+    head: Box<[u8]>,
+    stored: Stored,
+}
+
+/// All flows that are under way, as far as a shard knows.
+#[derive(Default)]
+pub(crate) struct Flows {
+    /// The parts staged here, in the order they came.
+    staged: IdMap<IdMap<Part>>,
+    /// The flow of each staged job.
+    of_job: IdMap<JobId>,
+    /// Those that this shard has given its word on, while others may not know.
+    open: IdMap<Stored>,
+}
+
+impl Flows {
+    /// Where the record of a staged job lies.
+    pub(crate) fn staged_at(&self, flow: JobId, job: JobId) -> Option<Stored> {
+        Some(self.staged.get(&flow)?.get(&job)?.stored)
+    }
+
+    /// Where this shard's word on a flow lies.
+    pub(crate) fn open_at(&self, flow: JobId) -> Option<Stored> {
+        self.open.get(&flow).copied()
+    }
+
+    /// Every record that is needed.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Stored> {
+        let parts = self.staged.values().flat_map(IdMap::values).map(|part| part.stored);
+        parts.chain(self.open.values().copied())
+    }
+
+    /// In no order that may decide anything.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = String> {
+        let staged = self.staged.iter().flat_map(|(flow, jobs)| {
+            jobs.iter().map(|(job, part)| {
+                format!("staged {:x} of {:x} at {}", job.0, flow.0, part.stored.position)
+            })
+        });
+        staged.chain(self.open.keys().map(|flow| format!("open flow {:x}", flow.0)))
+    }
+}
+
+impl Shard {
+    /// An id for a job of a queue that may be another shard's.
+    pub fn reserve_id(&mut self, now_ms: u64, queue: &str) -> JobId {
+        self.ids.make(now_ms, Slot::of_name(queue))
+    }
+
+    /// Stages the part of a flow that is this shard's: all of it or none.
+    pub(crate) fn stage<J: Journal>(
+        &mut self,
+        caller: Caller,
+        records: &[&[u8]],
+        group_max: &[u32],
+        out: &mut Out<'_, J>,
+    ) {
+        if let Some(place) = self.find_overfull_part(records, group_max) {
+            let refused = Reply::Refused { place, refusal: Refusal::GroupFull };
+            out.effects.replies.push((caller.request, refused));
+            return;
+        }
+        let bytes: u64 = records.iter().map(|record| record.len() as u64 + JOB_BYTES).sum();
+        let refusal = if out.journal.takes_more(bytes, || self.upkeep()) {
+            None
+        } else {
+            Some(Refusal::Full)
+        };
+        let refusal = refusal.or_else(|| {
+            // Chance has made an id twice.
+            let known = |record: &&&[u8]| match Record::decode(record) {
+                Ok(Record::Staged(staged)) => self.jobs.find(staged.pushed.id).is_some(),
+                _ => true,
+            };
+            records.iter().any(|record| known(&record)).then_some(Refusal::Busy)
+        });
+        if let Some(refusal) = refusal {
+            out.effects.replies.push((caller.request, Reply::Refused { place: 0, refusal }));
+            return;
+        }
+        for bytes in records {
+            let Ok(record) = Record::decode(bytes) else { continue };
+            let stored = out.journal.append(&record);
+            if let Record::Staged(staged) = &record {
+                if staged.pushed.job.durable {
+                    out.journal.require_sync();
+                }
+                self.note_staged(staged, bytes, stored);
+            }
+        }
+        out.effects.replies.push((caller.request, Reply::Done));
+    }
+
+    /// [`Record::Staged`].
+    pub(crate) fn note_staged(&mut self, staged: &Staged<'_>, bytes: &[u8], stored: Stored) {
+        let (flow, id) = (staged.flow, staged.pushed.id);
+        self.ids.rise_above(id);
+        let head = bytes[..bytes.len() - stored.payload_bytes as usize].into();
+        let before = self.flows.staged.entry(flow).or_default().insert(id, Part { head, stored });
+        self.flows.of_job.insert(id, flow);
+        self.live.replace(before.map(|part| part.stored), Some(stored));
+    }
+
+    /// Decides what becomes of a flow, as far as it is this shard's.
+    pub(crate) fn decide<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        request: RequestId,
+        (flow, fate): (JobId, Fate),
+        out: &mut Out<'_, J>,
+    ) {
+        let known = match fate {
+            Fate::Committed | Fate::CommittedHere => true,
+            Fate::Released | Fate::Dropped => self.flows.staged.contains_key(&flow),
+            Fate::Done => self.flows.open.contains_key(&flow),
+        };
+        if known {
+            self.record_fate(now_ms, flow, fate, out);
+        }
+        out.effects.replies.push((request, Reply::Done));
+    }
+
+    fn record_fate<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        flow: JobId,
+        fate: Fate,
+        out: &mut Out<'_, J>,
+    ) {
+        let stored = out.journal.append(&Record::Flow { flow, fate });
+        for job in self.meet_fate(flow, fate, stored) {
+            self.totals.pushed += 1;
+            self.emit_push(now_ms, job, out.effects);
+            let queue = self.jobs.slab[job].queue;
+            if self.with_room.last() != Some(&queue) {
+                self.with_room.push(queue);
+            }
+        }
+    }
+
+    /// [`Record::Flow`]. Returns the jobs that have come, in the order of their ids.
+    pub(crate) fn meet_fate(&mut self, flow: JobId, fate: Fate, stored: Stored) -> Vec<u32> {
+        match fate {
+            Fate::Committed => {
+                let before = self.flows.open.insert(flow, stored);
+                self.live.replace(before, Some(stored));
+            }
+            Fate::Done => {
+                if let Some(word) = self.flows.open.remove(&flow) {
+                    self.live.sub(&word);
+                }
+                return Vec::new();
+            }
+            Fate::CommittedHere | Fate::Released | Fate::Dropped => {}
+        }
+        let Some(parts) = self.flows.staged.remove(&flow) else { return Vec::new() };
+        let mut parts: Vec<(JobId, Part)> = parts.into_iter().collect();
+        parts.sort_unstable_by_key(|(id, _)| *id);
+        let mut come = Vec::new();
+        for (id, part) in parts {
+            self.flows.of_job.remove(&id);
+            // The job points to the same record from now on, and counts it by itself.
+            self.live.sub(&part.stored);
+            if fate != Fate::Dropped
+                && let Ok(Record::Staged(staged)) = Record::decode(&part.head)
+            {
+                let queue = self.queues.find_or_insert(staged.pushed.queue);
+                come.push(self.add(queue, &staged.pushed, part.stored));
+            }
+        }
+        come
+    }
+
+    /// A job is heard of that may be staged here: then its flow was committed.
+    pub(crate) fn release_heard<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        job: JobId,
+        out: &mut Out<'_, J>,
+    ) {
+        if let Some(&flow) = self.flows.of_job.get(&job) {
+            self.record_fate(now_ms, flow, Fate::Released, out);
+        }
+    }
+
+    /// Flows that this shard has given its word on, which others may not have heard: to be told again
+    /// after recovery.
+    pub fn open_flows(&self) -> Vec<JobId> {
+        let mut flows: Vec<JobId> = self.flows.open.keys().copied().collect();
+        flows.sort_unstable();
+        flows
+    }
+
+    /// Flows of which a part is staged here.
+    pub fn staged_flows(&self) -> Vec<JobId> {
+        let mut flows: Vec<JobId> = self.flows.staged.keys().copied().collect();
+        flows.sort_unstable();
+        flows
+    }
+
+    /// Ends a flow for whoever moves the jobs to other shards: without a record, since what comes of it is
+    /// written there.
+    pub fn settle_flow(&mut self, flow: JobId, committed: bool) {
+        let fate = if committed { Fate::Released } else { Fate::Dropped };
+        self.meet_fate(flow, fate, Stored::default());
+        self.meet_fate(flow, Fate::Done, Stored::default());
+    }
+
+    /// A record that is needed of a flow under way is written again.
+    pub(crate) fn keep_flow<J: Journal>(&mut self, record: &Record<'_>, journal: &mut J) {
+        let stored = journal.append(record);
+        match record {
+            Record::Staged(staged) => {
+                let parts = self.flows.staged.get_mut(&staged.flow);
+                if let Some(part) = parts.and_then(|parts| parts.get_mut(&staged.pushed.id)) {
+                    let before = std::mem::replace(&mut part.stored, stored);
+                    self.live.replace(Some(before), Some(stored));
+                }
+            }
+            Record::Flow { flow, .. } => {
+                let before = self.flows.open.insert(*flow, stored);
+                self.live.replace(before, Some(stored));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn audit_flows(&self) -> Result<(), String> {
+        let staged: usize = self.flows.staged.values().map(IdMap::len).sum();
+        let listed = self.flows.of_job.len();
+        let agree = self.flows.of_job.iter().all(|(job, flow)| {
+            self.flows.staged.get(flow).is_some_and(|parts| parts.contains_key(job))
+        });
+        if staged != listed || !agree {
+            return Err(format!("{staged} jobs are staged, {listed} known by their ids"));
+        }
+        Ok(())
+    }
+}

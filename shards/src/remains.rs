@@ -1,0 +1,208 @@
+//! What is left of children that were to be forgotten with their end: how they ended, until their parents
+//! have heard. Bounded: beyond, the oldest go, and their parents learn no more than that they ended.
+
+use crate::effect::KnownAs;
+use crate::id::{IdMap, JobId};
+use crate::job::Stored;
+use crate::kin::{End, Policy};
+use crate::wire::{Malformed, Reader, Writer};
+use std::collections::VecDeque;
+
+/// Children remembered.
+pub const REMAINS_MAX: usize = 100_000;
+
+/// Bytes of their values in the log.
+pub const REMAINS_BYTES_MAX: u64 = 256 << 20;
+
+/// How one child ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Remains {
+    /// Its queue.
+    pub queue: Box<str>,
+    /// The child as its clients know it.
+    pub known_as: KnownAs,
+    /// How it ended.
+    pub end: End,
+    /// The record whose payload is the value.
+    pub stored: Stored,
+}
+
+/// All of a shard.
+#[derive(Default)]
+pub(crate) struct AllRemains {
+    by_child: IdMap<(u64, Remains)>,
+    /// Oldest first. Those that have gone stand here until they are the oldest.
+    order: VecDeque<(u64, JobId)>,
+    inserted: u64,
+    bytes: u64,
+    /// Those that had to go for others.
+    dropped: u64,
+}
+
+impl AllRemains {
+    pub(crate) fn get(&self, child: JobId) -> Option<&Remains> {
+        self.by_child.get(&child).map(|(_, remains)| remains)
+    }
+
+    /// Remembers one. Returns those that have to go for it.
+    pub(crate) fn insert(&mut self, child: JobId, remains: Remains) -> Vec<Remains> {
+        self.inserted += 1;
+        self.bytes += u64::from(remains.stored.payload_bytes);
+        self.order.push_back((self.inserted, child));
+        let mut gone = Vec::new();
+        if let Some((_, before)) = self.by_child.insert(child, (self.inserted, remains)) {
+            self.bytes -= u64::from(before.stored.payload_bytes);
+            gone.push(before);
+        }
+        while self.by_child.len() > REMAINS_MAX
+            || self.bytes > REMAINS_BYTES_MAX && self.by_child.len() > 1
+        {
+            let Some((number, oldest)) = self.order.pop_front() else { break };
+            if self.by_child.get(&oldest).is_some_and(|(its, _)| *its == number) {
+                gone.extend(self.remove(oldest));
+                self.dropped += 1;
+            }
+        }
+        // Each of those that have gone is passed over once.
+        while let Some((number, oldest)) = self.order.front()
+            && self.by_child.get(oldest).is_none_or(|(its, _)| its != number)
+        {
+            self.order.pop_front();
+        }
+        if self.order.len() > 2 * self.by_child.len() + 64 {
+            let by_child = &self.by_child;
+            self.order.retain(|(number, child)| {
+                by_child.get(child).is_some_and(|(its, _)| its == number)
+            });
+        }
+        gone
+    }
+
+    pub(crate) fn remove(&mut self, child: JobId) -> Option<Remains> {
+        let (_, remains) = self.by_child.remove(&child)?;
+        self.bytes -= u64::from(remains.stored.payload_bytes);
+        Some(remains)
+    }
+
+    /// The record of one lies at `to` from now on. Returns where it lay.
+    pub(crate) fn relocate(&mut self, child: JobId, to: Stored) -> Option<Stored> {
+        let (_, remains) = self.by_child.get_mut(&child)?;
+        self.bytes += u64::from(to.payload_bytes);
+        self.bytes -= u64::from(remains.stored.payload_bytes);
+        Some(std::mem::replace(&mut remains.stored, to))
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_child.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_child.len()
+    }
+
+    /// In no order that may decide anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &Remains)> {
+        self.by_child.iter().map(|(&child, (_, remains))| (child, remains))
+    }
+
+    pub(crate) fn audit(&self) -> Result<(), String> {
+        let bytes: u64 = self.iter().map(|(_, one)| u64::from(one.stored.payload_bytes)).sum();
+        if bytes != self.bytes {
+            return Err(format!("{bytes} bytes remain of children, counted as {}", self.bytes));
+        }
+        let listed = self.order.iter().filter(|(number, child)| {
+            self.by_child.get(child).is_some_and(|(its, _)| its == number)
+        });
+        let listed = listed.count();
+        if listed != self.by_child.len() {
+            return Err(format!("{} children remain, {listed} listed", self.by_child.len()));
+        }
+        Ok(())
+    }
+}
+
+/// See [`crate::kept_record::Kept::Remains`].
+#[derive(Clone, Copy, Debug)]
+pub struct KeptRemains<'a> {
+    /// The child.
+    pub child: JobId,
+    /// Its queue.
+    pub queue: &'a str,
+    /// The id that its client chose, if it did.
+    pub custom_id: Option<&'a str>,
+    /// How it ended.
+    pub end: End,
+    /// The result, or the error.
+    pub value: &'a [u8],
+}
+
+impl<'a> KeptRemains<'a> {
+    pub(crate) fn encoded_len(&self) -> usize {
+        let name = self.custom_id.unwrap_or_default();
+        16 + 1 + 2 + self.queue.len() + 1 + 2 + name.len() + self.value.len()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
+        out.id(self.child);
+        out.u8(match self.end {
+            End::Completed => 0,
+            End::Failed(policy) => policy as u8,
+        });
+        out.short(self.queue.as_bytes());
+        out.u8(u8::from(self.custom_id.is_some()));
+        out.short(self.custom_id.unwrap_or_default().as_bytes());
+        out.bytes(self.value);
+    }
+
+    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+        let child = from.id()?;
+        let end = match from.u8()? {
+            0 => End::Completed,
+            policy => End::Failed(Policy::of(policy)?),
+        };
+        let queue = from.text()?;
+        let named = from.u8()? != 0;
+        let name = from.text()?;
+        let custom_id = named.then_some(name);
+        Ok(Self { child, queue, custom_id, end, value: from.rest() })
+    }
+
+    pub(crate) fn remains(&self, stored: Stored) -> Remains {
+        let known_as = match self.custom_id {
+            Some(name) => KnownAs::Custom(name.into()),
+            None => KnownAs::Id(self.child),
+        };
+        Remains { queue: self.queue.into(), known_as, end: self.end, stored }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(bytes: u32) -> Remains {
+        let stored = Stored { position: 0, record_bytes: bytes, payload_bytes: bytes };
+        Remains { queue: "q".into(), known_as: KnownAs::Id(JobId(0)), end: End::Completed, stored }
+    }
+
+    #[test]
+    fn the_oldest_go_beyond_the_number_and_beyond_the_bytes() {
+        let mut all = AllRemains::default();
+        for child in 0..REMAINS_MAX as u128 + 10 {
+            let gone = all.insert(JobId(child), left(1)).len();
+            assert_eq!(gone, usize::from(child >= REMAINS_MAX as u128));
+        }
+        assert!(all.get(JobId(9)).is_none() && all.get(JobId(10)).is_some());
+        assert_eq!(all.insert(JobId(1 << 40), left(REMAINS_BYTES_MAX as u32)).len(), REMAINS_MAX);
+        assert!(all.len() == 1 && all.audit().is_ok());
+        for child in 0..1000 {
+            all.insert(JobId(child), left(0));
+            all.remove(JobId(child));
+        }
+        assert!(all.order.len() < 100 && all.audit().is_ok());
+    }
+}

@@ -1,0 +1,483 @@
+//! Rules of a queue: what becomes of jobs in its dead-letter queue by themselves, and when its workers
+//! count as silent. Only queues that have a rule hold any of this; the others pay for one look at a pointer.
+//!
+//! Rules hold for all jobs of the queue as soon as they are set. A deadline that follows from one (of a job in
+//! the dead-letter queue, of a lease) is never written: it is computed from the rule and from what the records
+//! of the job say, and computed again when the rule changes or the server starts.
+
+use crate::effect::Reply;
+use crate::job::{Redelivered, State, Stored};
+use crate::record::{Journal, Record};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, Shard};
+use crate::slab::NONE;
+
+/// Stalls after which a job goes to the dead-letter queue, if its queue does not say.
+pub const STALLS_MAX_DEFAULT: u8 = 3;
+
+/// Wait before a job is taken out of the dead-letter queue, if its queue does not say.
+pub const RETRY_INTERVAL_MS_DEFAULT: u64 = 3_600_000;
+
+/// How often a job is taken out of it, if its queue does not say.
+pub const RETRIES_MAX_DEFAULT: u32 = 3;
+
+/// Time after a pull in which no silence counts, if its queue does not say.
+pub const GRACE_MS_DEFAULT: u32 = 5_000;
+
+/// Until the next look whether there is room for a retry again.
+const NO_ROOM_PAUSE_MS: u64 = 1000;
+
+/// The longest wait between two of these retries.
+const RETRY_WAIT_MS_MAX: u64 = 365 * 86_400_000;
+
+/// What becomes of jobs in the dead-letter queue by themselves. By default, nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DlqRule {
+    /// Whether they are taken out to be tried anew.
+    pub auto_retry: bool,
+    /// How long after their failure; doubled each time from the third on.
+    pub retry_interval_ms: u64,
+    /// How often each.
+    pub retries_max: u32,
+    /// How long after their failure they are removed; never, if `None`.
+    pub age_max_ms: Option<u64>,
+    /// How many there may be: beyond that the oldest are removed. At least 1, or any number.
+    pub entries_max: Option<u32>,
+}
+
+impl Default for DlqRule {
+    fn default() -> Self {
+        Self {
+            auto_retry: false,
+            retry_interval_ms: RETRY_INTERVAL_MS_DEFAULT,
+            retries_max: RETRIES_MAX_DEFAULT,
+            age_max_ms: None,
+            entries_max: None,
+        }
+    }
+}
+
+/// When workers of a queue count as silent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StallRule {
+    /// Whether they do but for the end of a lock.
+    pub enabled: bool,
+    /// After what time without a sign of life. If not said, after that of the lock, or after 30 seconds where
+    /// there is none.
+    pub interval_ms: Option<u32>,
+    /// Stalls after which a job goes to the dead-letter queue; 0 for any number.
+    pub stalls_max: u8,
+    /// Time after the pull in which silence does not count.
+    pub grace_ms: u32,
+}
+
+impl Default for StallRule {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            interval_ms: None,
+            stalls_max: STALLS_MAX_DEFAULT,
+            grace_ms: GRACE_MS_DEFAULT,
+        }
+    }
+}
+
+/// One of the rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// For the dead-letter queue.
+    Dlq(DlqRule),
+    /// For silent workers.
+    Stall(StallRule),
+}
+
+impl Rule {
+    /// Whether it is that of a queue that says nothing.
+    pub fn is_default(&self) -> bool {
+        match self {
+            Self::Dlq(rule) => *rule == DlqRule::default(),
+            Self::Stall(rule) => *rule == StallRule::default(),
+        }
+    }
+}
+
+/// Parts of a rule that are to change. What is `None` stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RulePatch {
+    /// Of the one for the dead-letter queue.
+    Dlq(DlqPatch),
+    /// Of the one for silent workers.
+    Stall(StallPatch),
+}
+
+/// See [`DlqRule`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "one per field of the rule, which describes them")]
+#[allow(
+    clippy::option_option,
+    reason = "a bound that stays and one that goes are different things"
+)]
+pub struct DlqPatch {
+    pub auto_retry: Option<bool>,
+    pub retry_interval_ms: Option<u64>,
+    pub retries_max: Option<u32>,
+    pub age_max_ms: Option<Option<u64>>,
+    pub entries_max: Option<Option<u32>>,
+}
+
+/// See [`StallRule`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "one per field of the rule, which describes them")]
+pub struct StallPatch {
+    pub enabled: Option<bool>,
+    pub interval_ms: Option<u32>,
+    pub stalls_max: Option<u8>,
+    pub grace_ms: Option<u32>,
+}
+
+impl RulePatch {
+    /// The rule that it makes of those of a queue.
+    fn of(self, rules: &Rules) -> Rule {
+        let Rules { dlq, stall, .. } = rules;
+        match self {
+            Self::Dlq(patch) => Rule::Dlq(DlqRule {
+                auto_retry: patch.auto_retry.unwrap_or(dlq.auto_retry),
+                retry_interval_ms: patch.retry_interval_ms.unwrap_or(dlq.retry_interval_ms),
+                retries_max: patch.retries_max.unwrap_or(dlq.retries_max),
+                age_max_ms: patch.age_max_ms.unwrap_or(dlq.age_max_ms),
+                entries_max: patch.entries_max.unwrap_or(dlq.entries_max),
+            }),
+            Self::Stall(patch) => Rule::Stall(StallRule {
+                enabled: patch.enabled.unwrap_or(stall.enabled),
+                interval_ms: patch.interval_ms.or(stall.interval_ms),
+                stalls_max: patch.stalls_max.unwrap_or(stall.stalls_max),
+                grace_ms: patch.grace_ms.unwrap_or(stall.grace_ms),
+            }),
+        }
+    }
+}
+
+/// The rules of a queue that has any.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// For its dead-letter queue.
+    pub dlq: DlqRule,
+    /// For silent workers.
+    pub stall: StallRule,
+    /// The records that set them.
+    dlq_in: Option<Stored>,
+    stall_in: Option<Stored>,
+}
+
+impl Rules {
+    fn set(&mut self, rule: Rule) {
+        match rule {
+            Rule::Dlq(rule) => self.dlq = rule,
+            Rule::Stall(rule) => self.stall = rule,
+        }
+    }
+
+    /// The rule of the same kind as `rule` that holds now.
+    fn like(&self, rule: Rule) -> Rule {
+        match rule {
+            Rule::Dlq(_) => Rule::Dlq(self.dlq),
+            Rule::Stall(_) => Rule::Stall(self.stall),
+        }
+    }
+
+    /// The record that set a rule of this kind, if there is one.
+    pub(crate) fn set_in(&self, rule: Rule) -> Option<Stored> {
+        match rule {
+            Rule::Dlq(_) => self.dlq_in,
+            Rule::Stall(_) => self.stall_in,
+        }
+    }
+
+    /// The records that set the rules there are.
+    pub(crate) fn all_set_in(&self) -> impl Iterator<Item = Stored> + use<> {
+        self.dlq_in.into_iter().chain(self.stall_in)
+    }
+
+    /// A rule of this kind was set by `stored`, or there is none any more. Returns what set it before.
+    fn note_set(&mut self, rule: Rule, stored: Option<Stored>) -> Option<Stored> {
+        let place = match rule {
+            Rule::Dlq(_) => &mut self.dlq_in,
+            Rule::Stall(_) => &mut self.stall_in,
+        };
+        std::mem::replace(place, stored)
+    }
+
+    fn is_none(&self) -> bool {
+        self.dlq == DlqRule::default() && self.stall == StallRule::default()
+    }
+}
+
+impl DlqRule {
+    /// When a job is taken out to be tried anew that failed then and was taken out before as told; never, if
+    /// `None`.
+    pub fn retry_at_ms(&self, failed_at_ms: u64, before: Option<&Redelivered>) -> Option<u64> {
+        let times = before.map_or(0, |before| before.times);
+        if !self.auto_retry || times >= self.retries_max {
+            return None;
+        }
+        let doublings = times.saturating_sub(1).min(40);
+        let wait_ms = self.retry_interval_ms.saturating_mul(1 << doublings);
+        // An interval as the client gave it may be longer than what doubling may make of it.
+        let most_ms = RETRY_WAIT_MS_MAX.max(self.retry_interval_ms);
+        Some(failed_at_ms.saturating_add(wait_ms.min(most_ms)))
+    }
+
+    /// When a job is removed that failed then; never, if `None`.
+    pub fn expires_at_ms(&self, failed_at_ms: u64) -> Option<u64> {
+        self.age_max_ms.map(|age_ms| failed_at_ms.saturating_add(age_ms))
+    }
+}
+
+/// Setting them.
+impl Shard {
+    /// Changes a rule. Answered when all deadlines are those of the new one.
+    pub(crate) fn rule<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        name: &str,
+        patch: RulePatch,
+        out: &mut Out<'_, J>,
+    ) {
+        if self.refuses_chores(caller, out) {
+            return;
+        }
+        let known = self.queues.find(name);
+        let rules = known.and_then(|queue| self.queues[queue].rules.as_deref());
+        let rules = rules.cloned().unwrap_or_default();
+        let rule = patch.of(&rules);
+        if rule == rules.like(rule) {
+            out.effects.replies.push((caller.request, Reply::Done));
+            return;
+        }
+        let bytes = SETTING_BYTES + name.len() as u64;
+        if !rule.is_default() && !out.journal.takes_asides(bytes, || self.upkeep()) {
+            out.effects.replies.push((caller.request, FULL));
+            return;
+        }
+        let stored = out.journal.append(&Record::Ruled { queue: name, rule });
+        let queue = self.set_rule(name, rule, stored);
+        self.begin_rearming(now_ms, caller, queue, rule, out);
+    }
+
+    /// [`Record::Ruled`].
+    pub(crate) fn set_rule(&mut self, name: &str, rule: Rule, stored: Stored) -> u32 {
+        let queue = self.queues.find_or_insert(name);
+        let mut rules = self.queues[queue].rules.take().unwrap_or_default();
+        rules.set(rule);
+        let set = (!rule.is_default()).then_some(stored);
+        let before = rules.note_set(rule, set);
+        self.live.replace(before, set);
+        self.queues[queue].rules = Some(rules).filter(|rules| !rules.is_none());
+        queue
+    }
+
+    /// A rule was told again.
+    pub(crate) fn note_rule(&mut self, queue: u32, rule: Rule, stored: Stored) {
+        let Some(rules) = self.queues[queue].rules.as_deref_mut() else { return };
+        let before = rules.note_set(rule, Some(stored));
+        self.live.replace(before, Some(stored));
+    }
+
+    /// Takes back the rules of a queue.
+    pub(crate) fn clear_rules<J: Journal>(&mut self, name: &str, out: &mut Out<'_, J>) {
+        let known = self.queues.find(name);
+        let Some(rules) = known.and_then(|queue| self.queues[queue].rules.as_deref()) else {
+            return;
+        };
+        let (dlq, stall) = (rules.dlq_in.is_some(), rules.stall_in.is_some());
+        let dlq = dlq.then(|| Rule::Dlq(DlqRule::default()));
+        let stall = stall.then(|| Rule::Stall(StallRule::default()));
+        for rule in [dlq, stall].into_iter().flatten() {
+            let stored = out.journal.append(&Record::Ruled { queue: name, rule });
+            self.set_rule(name, rule, stored);
+        }
+    }
+}
+
+/// Acting by them: the dead-letter queue.
+impl Shard {
+    /// The rule for the dead-letter queue that a job would come to, or has.
+    pub fn dlq_rule_of(&self, job: u32) -> DlqRule {
+        let rules = self.queues[self.jobs.slab[job].queue].rules.as_deref();
+        rules.map(|rules| rules.dlq).unwrap_or_default()
+    }
+
+    /// When a job in the dead-letter queue leaves it by itself; `u64::MAX` for never.
+    pub(crate) fn burial_ends_ms(&self, job: u32) -> u64 {
+        let about = &self.jobs.slab[job];
+        let Some(rules) = self.queues[about.queue].rules.as_deref() else { return u64::MAX };
+        let failed_at_ms = self.jobs.outcomes[about.detail].finished_at_ms;
+        let retry = rules.dlq.retry_at_ms(failed_at_ms, self.jobs.redelivered(job));
+        let end = rules.dlq.expires_at_ms(failed_at_ms);
+        retry.unwrap_or(u64::MAX).min(end.unwrap_or(u64::MAX))
+    }
+
+    /// Sets the deadline of a job in the dead-letter queue anew.
+    pub(crate) fn rearm_burial(&mut self, job: u32) {
+        let timer = self.jobs.slab[job].timer;
+        if timer != NONE {
+            self.job_timers.remove(timer, &mut self.jobs.slab);
+        }
+        let at_ms = self.burial_ends_ms(job);
+        if at_ms < u64::MAX {
+            self.job_timers.insert(at_ms, job, &mut self.jobs.slab);
+        }
+    }
+
+    /// Sets the deadlines of all jobs in dead-letter queues with a rule, after recovery. A step per job of
+    /// those.
+    pub(crate) fn arm_burials(&mut self) {
+        for queue in 0..self.queues.end() {
+            if self.queues[queue].rules.is_none() {
+                continue;
+            }
+            let failed: Vec<u32> = self.queues[queue].failed.iter(&self.jobs).collect();
+            failed.into_iter().for_each(|job| self.rearm_burial(job));
+        }
+    }
+
+    /// The deadline of a job in the dead-letter queue has come.
+    pub(crate) fn end_burial<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
+        let queue = self.jobs.slab[job].queue;
+        let failed_at_ms = self.jobs.outcomes[self.jobs.slab[job].detail].finished_at_ms;
+        let rule = self.dlq_rule_of(job);
+        if rule.expires_at_ms(failed_at_ms).is_some_and(|at_ms| at_ms <= now_ms) {
+            self.totals.dlq_dropped += 1;
+            self.remove_one(now_ms, job, out);
+        } else if self.burial_ends_ms(job) > now_ms {
+            // The rule has changed since.
+            self.rearm_burial(job);
+        } else if self.has_room_to_redeliver(job, out) {
+            self.totals.dlq_retried += 1;
+            self.revive_one(now_ms, job, true, out);
+            self.note_ready(queue);
+        } else {
+            self.job_timers.remove(self.jobs.slab[job].timer, &mut self.jobs.slab);
+            self.job_timers.insert(now_ms + NO_ROOM_PAUSE_MS, job, &mut self.jobs.slab);
+        }
+    }
+
+    /// Whether there is room for how often a job was tried anew, which it keeps.
+    fn has_room_to_redeliver<J: Journal>(&self, job: u32, out: &mut Out<'_, J>) -> bool {
+        self.jobs.slab[job].options != NONE || out.journal.takes_asides(JOB_BYTES, || self.upkeep())
+    }
+
+    /// Removes the oldest job of a dead-letter queue if there are more than there may be. True if there
+    /// were.
+    pub(crate) fn trim_failed<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        queue: u32,
+        out: &mut Out<'_, J>,
+    ) -> bool {
+        let about = &self.queues[queue];
+        let most = about.rules.as_deref().and_then(|rules| rules.dlq.entries_max);
+        let over = most.is_some_and(|most| about.count(State::Failed) > u64::from(most));
+        match about.failed.front(&self.jobs).filter(|_| over) {
+            Some(oldest) => {
+                self.totals.dlq_dropped += 1;
+                self.remove_one(now_ms, oldest, out);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Acting by them: leases.
+impl Shard {
+    /// When the hold of a lease ends unless there is a sign of life.
+    pub(crate) fn hold_ends_ms(&self, lease: u32) -> u64 {
+        let about = &self.leases[lease];
+        let queue = self.jobs.slab[about.job].queue;
+        let Some(rules) = self.queues[queue].rules.as_deref() else { return about.expires_at_ms };
+        // What a job asks for itself is part of its lease.
+        if self.jobs.extras_of(about.job).is_some_and(|extras| extras.stall_timeout_ms.is_some()) {
+            return about.expires_at_ms;
+        }
+        let rule = &rules.stall;
+        let silent_at_ms = match rule.interval_ms {
+            _ if !rule.enabled => None,
+            None => return about.expires_at_ms,
+            Some(interval_ms) => {
+                let graced_ms = about.started_at_ms + u64::from(rule.grace_ms);
+                Some((about.seen_at_ms + u64::from(interval_ms)).max(graced_ms))
+            }
+        };
+        // The end of a lock is one whatever the rule says.
+        let lock_ends_ms = about.token.map_or(u64::MAX, |_| about.expires_at_ms);
+        silent_at_ms.unwrap_or(u64::MAX).min(lock_ends_ms)
+    }
+
+    /// When the shard must look at a lease next.
+    fn lease_ends_ms(&self, lease: u32) -> u64 {
+        self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms)
+    }
+
+    /// Sets the deadline of a lease, which has none.
+    pub(crate) fn arm_lease(&mut self, lease: u32) {
+        let at_ms = self.lease_ends_ms(lease);
+        self.lease_timers.insert(at_ms, lease, &mut self.leases);
+    }
+
+    /// Sets the deadline of a lease anew.
+    pub(crate) fn rearm_lease(&mut self, lease: u32) {
+        self.lease_timers.remove(self.leases[lease].timer, &mut self.leases);
+        self.arm_lease(lease);
+    }
+
+    /// Whether so many stalls, and so many failed attempts, are too many for a job.
+    pub(crate) fn stalls_too_often(&self, job: u32, stalls: u8) -> bool {
+        let rules = self.queues[self.jobs.slab[job].queue].rules.as_deref();
+        let most = rules.map_or(STALLS_MAX_DEFAULT, |rules| rules.stall.stalls_max);
+        most > 0 && stalls >= most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_between_retries_double_from_the_third_on_and_end() {
+        let rule = DlqRule { auto_retry: true, retry_interval_ms: 10, ..DlqRule::default() };
+        let after = |times| {
+            let before = (times > 0).then_some(Redelivered { times, last_at_ms: 0 });
+            rule.retry_at_ms(100, before.as_ref())
+        };
+        assert_eq!(
+            [after(0), after(1), after(2), after(3)],
+            [Some(110), Some(110), Some(120), None]
+        );
+        let ever = DlqRule { retries_max: u32::MAX, ..rule };
+        let often = Redelivered { times: 90, last_at_ms: 0 };
+        assert_eq!(ever.retry_at_ms(5, Some(&often)), Some(5 + RETRY_WAIT_MS_MAX));
+        assert_eq!(DlqRule::default().retry_at_ms(5, None), None);
+    }
+
+    #[test]
+    fn a_patch_changes_what_it_names_and_nothing_else() {
+        let first =
+            DlqPatch { auto_retry: Some(true), age_max_ms: Some(Some(7)), ..DlqPatch::default() };
+        let mut rules = Rules::default();
+        rules.set(RulePatch::Dlq(first).of(&Rules::default()));
+        let expected = DlqRule { auto_retry: true, age_max_ms: Some(7), ..DlqRule::default() };
+        assert_eq!((rules.dlq, rules.stall), (expected, StallRule::default()));
+        let second =
+            DlqPatch { age_max_ms: Some(None), entries_max: Some(Some(2)), ..DlqPatch::default() };
+        rules.set(RulePatch::Dlq(second).of(&rules));
+        let expected = DlqRule { age_max_ms: None, entries_max: Some(2), ..expected };
+        assert_eq!(rules.dlq, expected);
+        let third = StallPatch { stalls_max: Some(9), ..StallPatch::default() };
+        rules.set(RulePatch::Stall(third).of(&rules));
+        assert_eq!(
+            (rules.dlq, rules.stall.stalls_max, rules.stall.interval_ms),
+            (expected, 9, None)
+        );
+    }
+}

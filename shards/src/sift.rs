@@ -1,0 +1,187 @@
+//! Looking through a dead-letter queue, oldest failure first, in slices: to list some of its jobs, to try
+//! some of them anew, to count them, or to give all of them the deadlines of a new rule.
+//!
+//! It is a chore (see [`crate::chore`]), so at most one of a queue is under way, and what comes and goes between
+//! its slices makes it miss nothing else: the queue of the failed remembers how far it has come.
+
+use crate::cause::Cause;
+use crate::command::Sifting;
+use crate::id::JobId;
+use crate::job::State;
+use crate::record::Journal;
+use crate::shard::{Out, Shard};
+
+/// Jobs looked at by one slice. A look costs a few nanoseconds; a slice, well under a millisecond.
+const LOOKS_MAX: u64 = 8192;
+
+/// Which jobs of a dead-letter queue are meant: those of which all holds that is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FailedFilter {
+    /// Why they are there.
+    pub cause: Option<Cause>,
+    /// They failed by then.
+    pub until_ms: Option<u64>,
+    /// They did not fail before then.
+    pub since_ms: Option<u64>,
+    /// They will be tried anew by themselves.
+    pub retriable: bool,
+    /// They have been there for longer than they may.
+    pub expired: bool,
+}
+
+/// What is in a dead-letter queue.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FailedStats {
+    /// The queue.
+    pub queue: Box<str>,
+    /// Jobs.
+    pub total: u64,
+    /// The same by cause, in the order of [`Cause::ALL`].
+    pub by_cause: [u64; Cause::ALL.len()],
+    /// Those that will be tried anew by themselves.
+    pub retriable: u64,
+    /// Those that have been there for longer than they may.
+    pub expired: u64,
+    /// When the first of them failed.
+    pub oldest_ms: Option<u64>,
+    /// When the last of them did.
+    pub newest_ms: Option<u64>,
+}
+
+/// What becomes of the jobs that are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SiftFor {
+    /// They are listed.
+    Listing,
+    /// They are tried anew.
+    Retry,
+    /// They are counted.
+    Stats,
+}
+
+/// A look through a dead-letter queue that is under way.
+pub(crate) struct Sift {
+    filter: FailedFilter,
+    /// Jobs that are still to be looked at.
+    left: u64,
+    skip: u64,
+    limit: u64,
+    pub(crate) yields: Yields,
+}
+
+/// What has come of it.
+pub(crate) enum Yields {
+    Ids(Vec<JobId>),
+    Retried,
+    Stats(Box<FailedStats>),
+    Rearmed,
+}
+
+impl Shard {
+    /// A look through all that is in a dead-letter queue now.
+    pub(crate) fn sift(&mut self, sifting: &Sifting<'_>) -> Sift {
+        let queue = self.queues.find(sifting.queue);
+        let left = queue.map_or(0, |queue| self.queues[queue].count(State::Failed));
+        Sift {
+            filter: sifting.filter,
+            left,
+            skip: sifting.offset,
+            limit: sifting.limit,
+            yields: match sifting.purpose {
+                SiftFor::Listing => Yields::Ids(Vec::new()),
+                SiftFor::Retry => Yields::Retried,
+                SiftFor::Stats => {
+                    let queue = sifting.queue.into();
+                    Yields::Stats(Box::new(FailedStats { queue, ..FailedStats::default() }))
+                }
+            },
+        }
+    }
+
+    /// The same, to set the deadlines of all.
+    pub(crate) fn rearming(&self, queue: u32) -> Sift {
+        let left = self.queues[queue].count(State::Failed);
+        let filter = FailedFilter::default();
+        Sift { filter, left, skip: 0, limit: u64::MAX, yields: Yields::Rearmed }
+    }
+
+    /// One slice; how many were found, and whether it was the last.
+    pub(crate) fn sift_on<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        queue: u32,
+        sift: &mut Sift,
+        out: &mut Out<'_, J>,
+    ) -> (u64, bool) {
+        let mut found = 0;
+        for _ in 0..LOOKS_MAX {
+            // What is found may change: then a slice is as long as those of other chores.
+            if sift.left == 0 || sift.limit == 0 || found == self.config.chore_slice {
+                break;
+            }
+            let Some(job) = self.queues[queue].failed.walk_on(&self.jobs) else {
+                sift.left = 0;
+                break;
+            };
+            sift.left -= 1;
+            if !self.is_meant(now_ms, job, &sift.filter) {
+                continue;
+            }
+            if sift.skip > 0 {
+                sift.skip -= 1;
+                continue;
+            }
+            sift.limit -= 1;
+            found += 1;
+            match &mut sift.yields {
+                Yields::Ids(ids) => ids.push(self.jobs.slab[job].id),
+                Yields::Retried => self.revive_one(now_ms, job, false, out),
+                Yields::Rearmed => self.rearm_burial(job),
+                Yields::Stats(stats) => self.count_failed(now_ms, job, stats),
+            }
+        }
+        let last = sift.left == 0 || sift.limit == 0;
+        if matches!(sift.yields, Yields::Retried) {
+            self.serve(now_ms, queue, out);
+        }
+        (found, last)
+    }
+
+    /// Whether a job in the dead-letter queue will be tried anew by itself, and whether it should be gone.
+    fn prospects(&self, now_ms: u64, job: u32) -> (bool, bool) {
+        let about = &self.jobs.slab[job];
+        let Some(rules) = self.queues[about.queue].rules.as_deref() else { return (false, false) };
+        let failed_at_ms = self.jobs.outcomes[about.detail].finished_at_ms;
+        let retry = rules.dlq.retry_at_ms(failed_at_ms, self.jobs.redelivered(job));
+        let end = rules.dlq.expires_at_ms(failed_at_ms);
+        (retry.is_some(), end.is_some_and(|end_ms| end_ms <= now_ms))
+    }
+
+    fn is_meant(&self, now_ms: u64, job: u32, filter: &FailedFilter) -> bool {
+        let outcome = &self.jobs.outcomes[self.jobs.slab[job].detail];
+        let at_ms = outcome.finished_at_ms;
+        if filter.cause.is_some_and(|cause| cause != outcome.cause)
+            || filter.until_ms.is_some_and(|until_ms| at_ms > until_ms)
+            || filter.since_ms.is_some_and(|since_ms| at_ms < since_ms)
+        {
+            return false;
+        }
+        if !filter.retriable && !filter.expired {
+            return true;
+        }
+        let (retriable, expired) = self.prospects(now_ms, job);
+        (retriable || !filter.retriable) && (expired || !filter.expired)
+    }
+
+    fn count_failed(&self, now_ms: u64, job: u32, stats: &mut FailedStats) {
+        let outcome = &self.jobs.outcomes[self.jobs.slab[job].detail];
+        let (retriable, expired) = self.prospects(now_ms, job);
+        let at_ms = outcome.finished_at_ms;
+        stats.total += 1;
+        stats.by_cause[outcome.cause as usize] += 1;
+        stats.retriable += u64::from(retriable);
+        stats.expired += u64::from(expired);
+        stats.oldest_ms = Some(stats.oldest_ms.map_or(at_ms, |oldest_ms| oldest_ms.min(at_ms)));
+        stats.newest_ms = stats.newest_ms.max(Some(at_ms));
+    }
+}

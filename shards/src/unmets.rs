@@ -1,0 +1,132 @@
+//! What one job waits for: found by id, and given up one by one at little cost, however many there are.
+
+use crate::id::JobId;
+
+/// One job that another waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dependency {
+    /// The job.
+    pub id: JobId,
+    /// The name it was given by, if that is not its id and is needed.
+    pub name: Option<Box<str>>,
+    /// It was made for the job that waits.
+    pub child: bool,
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Unmets {
+    /// By id; those that are met stay where they are, and say so.
+    all: Vec<(Dependency, bool)>,
+    left: usize,
+}
+
+impl Unmets {
+    /// Of these, each job once.
+    pub fn new(mut all: Vec<Dependency>) -> Self {
+        all.sort_by_key(|one| one.id);
+        all.dedup_by_key(|one| one.id);
+        Self { left: all.len(), all: all.into_iter().map(|one| (one, false)).collect() }
+    }
+
+    /// How many are left.
+    pub fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Those that are left, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Dependency> {
+        self.all.iter().filter(|(_, met)| !met).map(|(one, _)| one)
+    }
+
+    /// One of them.
+    pub fn find(&self, id: JobId) -> Option<&Dependency> {
+        let place = self.all.binary_search_by_key(&id, |(one, _)| one.id).ok()?;
+        let (one, met) = &self.all[place];
+        (!met).then_some(one)
+    }
+
+    /// One is waited for no longer.
+    pub fn meet(&mut self, id: JobId) {
+        if let Ok(place) = self.all.binary_search_by_key(&id, |(one, _)| one.id)
+            && !std::mem::replace(&mut self.all[place].1, true)
+        {
+            self.left -= 1;
+        }
+        if self.left == 0 {
+            self.all = Vec::new();
+        }
+    }
+
+    /// All but children are waited for no longer. Returns them.
+    pub fn meet_others(&mut self) -> Vec<JobId> {
+        let others: Vec<JobId> = self.iter().filter(|one| !one.child).map(|one| one.id).collect();
+        for &id in &others {
+            self.meet(id);
+        }
+        others
+    }
+
+    /// One more is waited for. A step for each that is known.
+    pub fn add(&mut self, one: Dependency) {
+        match self.all.binary_search_by_key(&one.id, |(known, _)| known.id) {
+            Ok(place) => {
+                if std::mem::replace(&mut self.all[place], (one, false)).1 {
+                    self.left += 1;
+                }
+            }
+            Err(place) => {
+                self.all.insert(place, (one, false));
+                self.left += 1;
+            }
+        }
+    }
+
+    /// Nothing is waited for.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Shows what is left: what is met is no fact.
+impl std::fmt::Debug for Unmets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(id: u128, child: bool) -> Dependency {
+        Dependency { id: JobId(id), name: None, child }
+    }
+
+    fn left(unmets: &Unmets) -> Vec<u128> {
+        unmets.iter().map(|one| one.id.0).collect()
+    }
+
+    #[test]
+    fn each_is_met_once_and_may_come_again() {
+        let mut unmets = Unmets::new(vec![one(3, false), one(1, true), one(3, false)]);
+        assert_eq!((left(&unmets), unmets.len()), (vec![1, 3], 2));
+        unmets.add(one(2, true));
+        unmets.meet(JobId(1));
+        unmets.meet(JobId(1));
+        unmets.meet(JobId(9));
+        assert_eq!((left(&unmets), unmets.len()), (vec![2, 3], 2));
+        assert!(unmets.find(JobId(1)).is_none() && unmets.find(JobId(2)).is_some());
+        unmets.add(one(1, true));
+        assert_eq!(unmets.meet_others(), [JobId(3)]);
+        assert_eq!(format!("{unmets:?}"), format!("{:?}", [one(1, true), one(2, true)]));
+        unmets.meet(JobId(1));
+        unmets.meet(JobId(2));
+        assert!(unmets.is_empty() && unmets.all.is_empty());
+    }
+}

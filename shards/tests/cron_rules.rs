@@ -1,0 +1,254 @@
+//! The rules of schedules. The fear: a run that overlaps another although it must not, one that is made up for
+//! twice, and a schedule that waits for workers who are there.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use corq_shards::command::{Command, NewJob, Pull, SetCron};
+use corq_shards::cron_record::CronRules;
+use corq_shards::effect::Reply;
+use corq_shards::extras::{Dedup, Extras};
+use corq_shards::job::State;
+use corq_shards::schedule::Plan;
+use support::{Bed, START_MS, locked};
+
+fn every<'a>(rules: CronRules, job: Option<&'a NewJob<'a>>) -> SetCron<'a> {
+    SetCron {
+        name: "c",
+        queue: "q",
+        data: b"\x01",
+        schedule: None,
+        repeat_every_ms: Some(1000),
+        timezone: None,
+        priority: 0,
+        runs_max: None,
+        job,
+        rules,
+        plan: Plan::every(1000, None).unwrap(),
+        moved: None,
+    }
+}
+
+const NONE: CronRules = CronRules {
+    immediately: false,
+    skip_if_no_worker: false,
+    catch_up: false,
+    prevent_overlap: false,
+};
+
+fn open() -> Bed {
+    let mut bed = Bed::new();
+    bed.run(1, &Command::StartCrons);
+    bed
+}
+
+fn set(bed: &mut Bed, cron: &SetCron<'_>) {
+    let reply = bed.ask(1, &Command::SetCron(cron));
+    assert!(matches!(reply, Some(Reply::Cron(Some(_)))), "{reply:?}");
+}
+
+fn waiting(bed: &mut Bed) -> u64 {
+    bed.shard.queue("q").map_or(0, |queue| queue.count(State::Waiting))
+}
+
+fn runs(bed: &Bed) -> u64 {
+    bed.shard.cron("c").unwrap().executions
+}
+
+/// Ends the process, and starts the next one after so long.
+fn restart_after(bed: &mut Bed, ms: u64) {
+    let facts = bed.shard.facts();
+    bed.shard = bed.replayed();
+    assert_eq!(bed.shard.facts(), facts);
+    bed.now_ms += ms;
+    bed.shard.restart(bed.now_ms);
+    bed.run(1, &Command::StartCrons);
+    bed.pass(0);
+}
+
+#[test]
+fn a_schedule_that_is_to_run_immediately_does_once_and_then_on_its_cadence() {
+    let mut bed = open();
+    let rules = CronRules { immediately: true, ..NONE };
+    set(&mut bed, &every(rules, None));
+    bed.pass(0);
+    assert_eq!((waiting(&mut bed), runs(&bed)), (1, 1));
+    bed.pass(999);
+    assert_eq!(runs(&bed), 1);
+    bed.pass(1);
+    assert_eq!(runs(&bed), 2);
+    // Set anew, it goes on.
+    bed.pass(400);
+    set(&mut bed, &every(rules, None));
+    bed.pass(999);
+    assert_eq!(runs(&bed), 2);
+    bed.pass(1);
+    assert_eq!(runs(&bed), 3);
+}
+
+#[test]
+fn a_run_that_was_promised_at_once_comes_after_a_crash_too() {
+    let mut bed = open();
+    set(&mut bed, &every(CronRules { immediately: true, ..NONE }, None));
+    restart_after(&mut bed, 60_000);
+    assert_eq!((waiting(&mut bed), runs(&bed)), (1, 1));
+    restart_after(&mut bed, 60_000);
+    assert_eq!(runs(&bed), 1, "the others are passed over");
+}
+
+#[test]
+fn runs_that_fell_due_while_the_server_was_down_are_made_up_for_by_one_if_they_are_to_be() {
+    for (catch_up, expected) in [(false, 0), (true, 1)] {
+        let mut bed = open();
+        set(&mut bed, &every(CronRules { catch_up, ..NONE }, None));
+        bed.pass(500);
+        restart_after(&mut bed, 60_250);
+        assert_eq!((waiting(&mut bed), runs(&bed)), (expected, expected), "{catch_up}");
+        assert_eq!(bed.shard.cron("c").unwrap().next_run_ms, START_MS + 61_000, "on its cadence");
+        restart_after(&mut bed, 0);
+        assert_eq!(runs(&bed), expected, "once");
+        bed.pass(250);
+        assert_eq!(runs(&bed), expected + 1);
+    }
+}
+
+#[test]
+fn no_run_begins_while_the_job_of_the_last_one_is_not_done() {
+    let mut bed = open();
+    set(&mut bed, &every(CronRules { prevent_overlap: true, ..NONE }, None));
+    (0..5).for_each(|_| drop(bed.pass(1000)));
+    assert_eq!((waiting(&mut bed), runs(&bed)), (1, 1), "it waits");
+    let (id, token) = bed.pull(1, "q", 1)[0];
+    bed.pass(1000);
+    assert_eq!(runs(&bed), 1, "a worker has it");
+    bed.fail(id, Some(token)).unwrap();
+    bed.pass(1);
+    assert_eq!((bed.state(id), runs(&bed)), (Some(State::Delayed), 1));
+    restart_after(&mut bed, 0);
+    bed.pass(3000);
+    let (id, token) = bed.pull(1, "q", 1)[0];
+    bed.ack(id, Some(token)).unwrap();
+    bed.pass(1000);
+    assert_eq!((waiting(&mut bed), runs(&bed)), (1, 2), "on its cadence again");
+    let cron = bed.shard.cron("c").unwrap();
+    assert_eq!((cron.next_run_ms - START_MS) % 1000, 0);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn without_that_rule_runs_follow_each_other_whatever_becomes_of_them() {
+    let mut bed = open();
+    set(&mut bed, &every(NONE, None));
+    (0..5).for_each(|_| drop(bed.pass(1000)));
+    assert_eq!((waiting(&mut bed), runs(&bed)), (5, 5));
+}
+
+#[test]
+fn runs_that_were_prevented_do_not_count_for_the_limit() {
+    let mut bed = open();
+    let cron = every(CronRules { prevent_overlap: true, ..NONE }, None);
+    set(&mut bed, &SetCron { runs_max: Some(2), ..cron });
+    (0..4).for_each(|_| drop(bed.pass(1000)));
+    let (id, token) = bed.pull(1, "q", 1)[0];
+    bed.ack(id, Some(token)).unwrap();
+    bed.pass(1000);
+    assert!(bed.shard.cron("c").is_none() && waiting(&mut bed) == 1);
+}
+
+#[test]
+fn a_key_of_its_own_stands_in_the_way_like_that_of_any_push_and_may_be_replaced() {
+    let mut bed = open();
+    let keyed = NewJob { unique_key: Some("k"), ..NewJob::default() };
+    let id = bed.push("q", keyed.clone());
+    set(&mut bed, &every(NONE, Some(&keyed)));
+    bed.pass(1000);
+    assert_eq!((waiting(&mut bed), runs(&bed)), (1, 0));
+    let dedup = Some(Dedup { replace: true, ..Dedup::default() });
+    let extras = Some(Box::new(Extras { dedup, ..Extras::default() }));
+    set(&mut bed, &every(NONE, Some(&NewJob { extras, ..keyed })));
+    bed.pass(1000);
+    assert_eq!((waiting(&mut bed), runs(&bed), bed.state(id)), (1, 1, None));
+    restart_after(&mut bed, 0);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_key_with_a_time_is_held_for_that_time_from_each_run() {
+    let mut bed = open();
+    let dedup = Some(Dedup { ttl_ms: 1500, ..Dedup::default() });
+    let extras = Some(Box::new(Extras { dedup, ..Extras::default() }));
+    let job = NewJob { unique_key: Some("k"), extras, ..NewJob::default() };
+    set(&mut bed, &every(NONE, Some(&job)));
+    (0..6).for_each(|_| drop(bed.pass(1000)));
+    assert_eq!(runs(&bed), 3, "every second one");
+}
+
+#[test]
+fn jobs_are_pushed_with_what_the_schedule_says() {
+    let mut bed = open();
+    let extras = Extras { stall_timeout_ms: Some(700), ..Extras::default() };
+    let job = NewJob {
+        delay_ms: 300,
+        max_attempts: 7,
+        backoff_ms: 5,
+        timeout_ms: Some(90),
+        remove_on_fail: true,
+        extras: Some(Box::new(extras)),
+        ..NewJob::default()
+    };
+    set(&mut bed, &every(NONE, Some(&job)));
+    restart_after(&mut bed, 0);
+    bed.pass(1000);
+    assert_eq!(waiting(&mut bed), 0);
+    bed.pass(300);
+    let (id, _) = bed.pull(1, "q", 1)[0];
+    let view = bed.shard.view(bed.shard.find(id).unwrap());
+    assert_eq!((view.job.max_attempts, view.job.backoff_ms), (7, 5));
+    assert_eq!((view.options.unwrap().timeout_ms, view.lease.unwrap().ttl_ms), (90, 700));
+    assert!(view.job.has(corq_shards::job::flags::REMOVE_ON_FAIL));
+}
+
+#[test]
+fn a_schedule_that_wants_workers_runs_while_there_is_one() {
+    let mut bed = open();
+    set(&mut bed, &every(CronRules { skip_if_no_worker: true, ..NONE }, None));
+    bed.pass(1000);
+    assert_eq!((runs(&bed), waiting(&mut bed)), (0, 0));
+    bed.run(1, &Command::Attend { queue: "q", came: true });
+    bed.run(1, &Command::Attend { queue: "other", came: true });
+    bed.pass(1000);
+    assert_eq!(runs(&bed), 1);
+    bed.run(1, &Command::Attend { queue: "q", came: false });
+    bed.pass(1000);
+    assert_eq!(runs(&bed), 1);
+    // Who has a job or waits for one is there, too, whether registered or not.
+    bed.pull(1, "q", 1);
+    bed.pass(1000);
+    assert_eq!(runs(&bed), 2);
+    let (id, token) = bed.pull(1, "q", 1)[0];
+    bed.ack(id, Some(token)).unwrap();
+    bed.pass(30_000);
+    let before = runs(&bed);
+    while !bed.pull(1, "q", 9).is_empty() {}
+    bed.run(1, &Command::Obliterate { queue: "q" });
+    bed.run(1, &Command::Pull(Pull { timeout_ms: 5000, ..locked("q") }));
+    bed.pass(1000);
+    assert_eq!(runs(&bed), before + 1);
+}
+
+#[test]
+fn rules_are_told_again_when_the_beginning_of_the_log_goes() {
+    let mut bed = open();
+    let rules = CronRules { skip_if_no_worker: true, catch_up: true, ..NONE };
+    let job = NewJob { max_attempts: 9, ..NewJob::default() };
+    set(&mut bed, &every(rules, Some(&job)));
+    for paused in [true, false].repeat(20) {
+        bed.run(1, &Command::Pause { queue: "filler", paused });
+    }
+    while bed.journal.records.len() - bed.journal.gone > 16 {
+        bed.reclaim(16);
+    }
+    restart_after(&mut bed, 0);
+    let cron = bed.shard.cron("c").unwrap();
+    assert_eq!((cron.rules, cron.job().max_attempts), (rules, 9));
+}

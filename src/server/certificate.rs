@@ -1,0 +1,113 @@
+//! The server's certificate as people see it: in the log, in metrics, in `/health`; and what those are told who
+//! speak TLS where it is not spoken, or the other way round.
+
+use super::core::Core;
+use super::ports::Port;
+use super::session::Speech;
+use crate::config::Config;
+use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Manners};
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::{ConnId, Connections};
+use corq_io::tls::{Identity, Keeper, ServerFiles, Standing};
+use std::sync::Arc;
+
+/// A certificate that ends sooner is worth a word.
+const SOON_S: i64 = 14 * DAY_S;
+const DAY_S: i64 = 86_400;
+
+/// What a client is told that speaks in the clear at a port for TLS.
+pub const SPEAK_TLS: &str = "This port speaks TLS";
+/// What a client is told that speaks TLS at a port that does not.
+pub const NO_TLS: &str = "This port does not speak TLS";
+
+/// Reads the files that the settings name, if they name any. An error is one line.
+pub fn open(config: &Config) -> Result<Option<Arc<Keeper>>, String> {
+    let (Some(certificate), Some(key)) = (&config.tls_cert_file, &config.tls_key_file) else {
+        return Ok(None);
+    };
+    let files = ServerFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        client_authorities: config.tls_client_ca_file.clone(),
+    };
+    let keeper = Keeper::open(files)?;
+    judge(&keeper.identity());
+    Ok(Some(Arc::new(keeper)))
+}
+
+/// Reads them again. What is wrong is said, and all stays as it is.
+pub fn reload(keeper: &Keeper) {
+    match keeper.reload() {
+        Ok(identity) => {
+            tracing::info!("the certificate was read again: {}", shown(&identity));
+            judge(&identity);
+        }
+        Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+    }
+}
+
+/// A certificate for people.
+pub fn shown(identity: &Identity) -> String {
+    format!("{}, valid until {}", identity.names, date(identity.expires_s))
+}
+
+fn judge(identity: &Identity) {
+    let remaining_s = identity.remaining_s();
+    if remaining_s < 0 {
+        tracing::warn!("TLS_CERT_FILE: the certificate has expired: {}", shown(identity));
+    } else if identity.is_early() {
+        let begins = date(identity.begins_s);
+        tracing::warn!("TLS_CERT_FILE: the certificate is not valid before {begins}");
+    } else if remaining_s < SOON_S {
+        let days = remaining_s / DAY_S;
+        tracing::warn!(
+            "TLS_CERT_FILE: the certificate expires in {days} days: {}",
+            shown(identity)
+        );
+    }
+}
+
+fn date(at_s: i64) -> String {
+    let date = chrono::DateTime::from_timestamp_secs(at_s).unwrap_or_default();
+    date.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// Writes `tls` of `/health`.
+pub fn write_health(writer: &mut Writer<'_>, standing: Standing) {
+    writer.str("tls");
+    writer.map(2);
+    writer.str("certificateExpiresAt");
+    writer.number(standing.expires_s as f64 * 1000.0);
+    writer.str("reloadFailed");
+    writer.bool(standing.is_stale);
+}
+
+/// Writes the answer to whoever speaks in the clear at a port for TLS.
+pub fn refuse_plain(out: &mut Vec<u8>, port: Port, manners: &Manners, date: &str) {
+    if port.speech == Speech::Http {
+        let body = format!(r#"{{"ok":false,"error":"{SPEAK_TLS}"}}"#);
+        let answer = Answer { status: 400, kind: JSON, extra: "", body: body.as_bytes() };
+        let manner = Manner { bodiless: false, stay: false };
+        answer::write(out, manners, date, &answer, manner);
+    } else {
+        reply::error(out, None, SPEAK_TLS);
+    }
+}
+
+/// Whether somebody begins with a handshake where it is not understood.
+pub fn is_handshake(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x16, 0x03])
+}
+
+impl Core {
+    /// Somebody speaks in the clear at a port for TLS.
+    pub fn not_secure(&mut self, conns: &mut Connections, conn: ConnId, port: Port) {
+        if let Some(out) = conns.output(conn) {
+            let (manners, date) = self.http.standing_at(self.now_ms);
+            refuse_plain(out, port, manners, date);
+        }
+        conns.allow(conn, conns.appended(conn));
+        conns.close(conn);
+    }
+}

@@ -1,0 +1,538 @@
+//! PUSHF: jobs of several queues and shards that come together, or not at all.
+//!
+//! The shard of the connection coordinates. Ids are claimed; every shard stages its part, which settles
+//! whether there is room; the word is given by one record here; then all parts are released, and the
+//! client has its answer when they are. Whatever can refuse the flow does so before the word. After
+//! a crash the word is passed on again, and what is staged without one goes.
+
+use super::core::{CURRENT, Core};
+use super::dispatch::Asked;
+use super::execute::{BUSY, FULL, framed};
+use super::groups::group_full;
+use super::message::{Batch, Message, Origin, Span, Step};
+use super::task::Task;
+use crate::api::flow::{FlowJob, Ties, ties};
+use crate::api::request::{Body, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::{Command, NewJob};
+use corq_shards::dependency::Unmet;
+use corq_shards::effect::{Refusal, Reply};
+use corq_shards::flow::{Fate, Staged};
+use corq_shards::id::JobId;
+use corq_shards::job::State;
+use corq_shards::kin::{NewKin, Policy};
+use corq_shards::record::{Pushed, Record};
+use std::collections::HashMap;
+
+/// Most bytes that the answer to a flow may be estimated at: it tells of every job.
+const ANSWER_BYTES_MAX: usize = 60 << 20;
+
+/// What one job takes in the answer beside its payload and its lists, at most, but for its texts.
+const SNAPSHOT_BYTES: usize = 560;
+
+/// Children whose names are kept while they are waited for, for what may be told of them.
+const NAMED_CHILDREN_MAX: usize = 1000;
+
+/// A flow that is being pushed.
+#[derive(Debug)]
+pub struct FlowTask {
+    origin: Origin,
+    frame: Box<[u8]>,
+    /// The keepers of its names, each with places of jobs; asked one after the other, so that two flows
+    /// never wait for each other.
+    keepers: Vec<(usize, Vec<usize>)>,
+    answered: usize,
+    granted: Vec<usize>,
+    taken: Option<usize>,
+    /// The name of the flow, and the ids of its jobs by place.
+    flow: JobId,
+    ids: Vec<JobId>,
+    pushed_at_ms: u64,
+    /// Shards that have a part.
+    owners: Vec<usize>,
+    left: usize,
+    refused: Option<(usize, Refusal)>,
+}
+
+/// What shards tell each other of flows.
+#[derive(Debug)]
+pub enum FlowMail {
+    /// A part for the receiver.
+    Stage {
+        /// Who waits.
+        step: Step,
+        /// Its records.
+        records: Vec<Span>,
+        /// Of each, its place in the flow and its `groupMaxSize`, if it has one; empty if none has.
+        caps: Vec<(usize, u32)>,
+    },
+    /// The part is written down, or why not.
+    Staged {
+        /// Who waits.
+        step: Step,
+        /// Why not, and for the sake of which job.
+        refused: Option<(usize, Refusal)>,
+    },
+    /// What becomes of a flow.
+    Decided {
+        /// The shard that says so.
+        shard: u16,
+        /// The flow.
+        flow: JobId,
+        /// What becomes of it.
+        fate: Fate,
+    },
+    /// The part of the sender has come.
+    Come {
+        /// The flow.
+        flow: JobId,
+    },
+}
+
+/// Flows that were committed here and are on their way to others: how many have yet to say that their
+/// part has come, and the command that waits for it, if one does.
+#[derive(Debug, Default)]
+pub struct OpenFlows(HashMap<JobId, (usize, Option<Step>)>);
+
+impl OpenFlows {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Core {
+    /// Goes to the shard that has all of a flow, if one has; else it begins here.
+    pub(super) fn dispatch_flow(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        jobs: &[FlowJob<'_>],
+    ) {
+        let mut owners = jobs.iter().map(|one| self.slots.of_queue(one.queue));
+        let first = owners.next().unwrap_or(self.me);
+        if first != self.me && owners.all(|owner| owner == first) {
+            self.forward(asked, first);
+        } else {
+            self.begin_flow(conns, asked, jobs);
+        }
+    }
+
+    /// Starts a flow.
+    pub(super) fn begin_flow(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        jobs: &[FlowJob<'_>],
+    ) {
+        if let Err(text) = ties(jobs) {
+            self.refuse(conns, asked.origin, asked.req_id, &text);
+            return;
+        }
+        if jobs.iter().map(answer_bytes).sum::<usize>() > ANSWER_BYTES_MAX {
+            let text = format!("jobs must be answered in {} MB", ANSWER_BYTES_MAX >> 20);
+            self.refuse(conns, asked.origin, asked.req_id, &text);
+            return;
+        }
+        let mut owners: Vec<usize> =
+            jobs.iter().map(|one| self.slots.of_queue(one.queue)).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let mut keepers: Vec<(usize, Vec<usize>)> =
+            (0..self.slots.shards()).map(|keeper| (keeper, Vec::new())).collect();
+        for (place, one) in jobs.iter().enumerate() {
+            keepers[self.slots.of_name(one.id)].1.push(place);
+        }
+        keepers.retain(|(_, places)| !places.is_empty());
+        self.deferred(asked.origin);
+        let task = FlowTask {
+            origin: asked.origin,
+            frame: asked.frame.into(),
+            keepers,
+            answered: 0,
+            granted: Vec::new(),
+            taken: None,
+            flow: JobId::default(),
+            ids: Vec::new(),
+            pushed_at_ms: 0,
+            owners,
+            left: 0,
+            refused: None,
+        };
+        let step = self.tasks.start(self.me, Task::Flow(task));
+        if jobs.is_empty() {
+            self.finish_flow(conns, step, None);
+        } else {
+            self.claim_next_of_flow(step, jobs);
+        }
+    }
+
+    fn flow_task(&mut self, step: Step) -> Option<&mut FlowTask> {
+        match self.tasks.get(step) {
+            Some(Task::Flow(task)) => Some(task),
+            _ => None,
+        }
+    }
+
+    fn claim_next_of_flow(&mut self, step: Step, jobs: &[FlowJob<'_>]) {
+        let Some(Task::Flow(task)) = self.tasks.get(step) else { return };
+        let (keeper, places) = &task.keepers[task.answered];
+        let batch = self.post.ask(*keeper);
+        let names = places.iter().map(|&place| batch.keep(jobs[place].id.as_bytes())).collect();
+        batch.messages.push(Message::Claim { step, names });
+    }
+
+    /// A keeper has answered.
+    pub(super) fn flow_claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
+        let Some(task) = self.flow_task(step) else { return };
+        for (&place, &taken) in task.keepers[task.answered].1.iter().zip(taken) {
+            if taken {
+                task.taken = Some(task.taken.map_or(place, |first| first.min(place)));
+            } else {
+                task.granted.push(place);
+            }
+        }
+        task.answered += 1;
+        let goes_on = task.answered < task.keepers.len() && task.taken.is_none();
+        let frame = std::mem::take(&mut task.frame);
+        let taken = task.taken;
+        let Ok(Request { body: Body::PushFlow(jobs), .. }) = decode(&frame) else { return };
+        if let Some(task) = self.flow_task(step) {
+            task.frame.clone_from(&frame);
+        }
+        if goes_on {
+            self.claim_next_of_flow(step, &jobs);
+        } else if let Some(place) = taken {
+            let text = format!("Flow job {} already exists", jobs[place].id);
+            self.finish_flow(conns, step, Some(&text));
+        } else {
+            self.stage_flow(step, &jobs);
+        }
+    }
+
+    /// Hands every shard its part.
+    fn stage_flow(&mut self, step: Step, jobs: &[FlowJob<'_>]) {
+        let now_ms = self.now_ms;
+        let shard = &mut self.engine.shard;
+        let ids: Vec<JobId> = jobs.iter().map(|one| shard.reserve_id(now_ms, one.queue)).collect();
+        // Checked when the flow began.
+        let Ok(ties) = ties(jobs) else { return };
+        let flow = ids[0];
+        let mut records: Vec<Vec<Span>> = vec![Vec::new(); self.slots.shards()];
+        for (place, one) in jobs.iter().enumerate() {
+            let owner = self.slots.of_queue(one.queue);
+            let batch = self.post.ask(owner);
+            let span = stage_one(batch, flow, (place, one), &ids, &ties[place], jobs, now_ms);
+            records[owner].push(span);
+        }
+        let mut left = 0;
+        for (owner, records) in records.into_iter().enumerate().filter(|(_, it)| !it.is_empty()) {
+            left += 1;
+            let of_owner = jobs.iter().enumerate();
+            let of_owner = of_owner.filter(|(_, one)| self.slots.of_queue(one.queue) == owner);
+            let mut caps: Vec<(usize, u32)> =
+                of_owner.map(|(place, one)| (place, one.job.group_max)).collect();
+            if caps.iter().all(|(_, max)| *max == 0) {
+                caps.clear();
+            }
+            let mail = FlowMail::Stage { step, records, caps };
+            self.post.ask(owner).messages.push(Message::Flow(mail));
+        }
+        let Some(task) = self.flow_task(step) else { return };
+        (task.flow, task.ids, task.pushed_at_ms, task.left) = (flow, ids, now_ms, left);
+    }
+
+    /// Mail about flows.
+    pub(super) fn read_flow_mail(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        mail: &FlowMail,
+    ) {
+        match mail {
+            FlowMail::Stage { step, records, caps } => {
+                let records: Vec<&[u8]> =
+                    records.iter().map(|span| &batch.bytes[span.clone()]).collect();
+                let caller = Caller { request: CURRENT, ..Caller::default() };
+                let group_max: Vec<u32> = caps.iter().map(|(_, max)| *max).collect();
+                let stage = Command::Stage { records: &records, group_max: &group_max };
+                self.apply(conns, caller, &stage);
+                let refused = match self.own_reply() {
+                    Some(Reply::Refused { place, refusal }) => {
+                        Some((caps.get(place).map_or(0, |(place, _)| *place), refusal))
+                    }
+                    _ => None,
+                };
+                if refused.is_some_and(|(_, refusal)| refusal == Refusal::Full) {
+                    self.reclaim.refused_pushes += records.len() as u64;
+                }
+                let mail = FlowMail::Staged { step: *step, refused };
+                self.post.tell(usize::from(step.shard)).messages.push(Message::Flow(mail));
+            }
+            FlowMail::Staged { step, refused } => {
+                let Some(task) = self.flow_task(*step) else { return };
+                task.refused = task.refused.or(*refused);
+                task.left -= 1;
+                if task.left == 0 {
+                    self.decide_flow(conns, *step);
+                }
+            }
+            FlowMail::Decided { shard, flow, fate } => {
+                self.decide(conns, *flow, *fate);
+                if *fate == Fate::Released {
+                    let mail = Message::Flow(FlowMail::Come { flow: *flow });
+                    self.post.tell(usize::from(*shard)).messages.push(mail);
+                }
+            }
+            FlowMail::Come { flow } => self.part_has_come(conns, *flow),
+        }
+    }
+
+    fn decide(&mut self, conns: &mut Connections, flow: JobId, fate: Fate) {
+        let caller = Caller { request: CURRENT, ..Caller::default() };
+        self.apply(conns, caller, &Command::Decide { flow, fate });
+    }
+
+    /// All parts are written down, or one is not.
+    fn decide_flow(&mut self, conns: &mut Connections, step: Step) {
+        let me = self.me;
+        let Some(task) = self.flow_task(step) else { return };
+        let (flow, refused) = (task.flow, task.refused);
+        let frame = if refused.is_some() { task.frame.clone() } else { Box::default() };
+        let others: Vec<usize> = task.owners.iter().copied().filter(|&it| it != me).collect();
+        let shard = me as u16;
+        if let Some((place, refusal)) = refused {
+            let fate = Fate::Dropped;
+            for dest in others {
+                let mail = FlowMail::Decided { shard, flow, fate };
+                self.post.ask(dest).messages.push(Message::Flow(mail));
+            }
+            self.decide(conns, flow, fate);
+            let text = match (refusal, decode(&frame).map(|request| request.body)) {
+                (Refusal::Full, _) => FULL.to_owned(),
+                (Refusal::GroupFull, Ok(Body::PushFlow(jobs))) => {
+                    group_full(jobs.get(place).map(|one| &one.job), Some(place))
+                }
+                _ => BUSY.to_owned(),
+            };
+            self.finish_flow(conns, step, Some(&text));
+            return;
+        }
+        if others.is_empty() {
+            self.decide(conns, flow, Fate::CommittedHere);
+            self.finish_flow(conns, step, None);
+            return;
+        }
+        self.decide(conns, flow, Fate::Committed);
+        self.open_flows.0.insert(flow, (others.len(), Some(step)));
+        for dest in others {
+            // Behind the record: nobody hears the word before the log has it.
+            let mail = FlowMail::Decided { shard, flow, fate: Fate::Released };
+            self.post.tell(dest).messages.push(Message::Flow(mail));
+        }
+    }
+
+    fn part_has_come(&mut self, conns: &mut Connections, flow: JobId) {
+        let Some((left, step)) = self.open_flows.0.get_mut(&flow) else { return };
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        let step = *step;
+        self.open_flows.0.remove(&flow);
+        self.decide(conns, flow, Fate::Done);
+        if let Some(step) = step {
+            self.finish_flow(conns, step, None);
+        }
+    }
+
+    /// After recovery: passes on again what others may not have heard.
+    pub(super) fn resume_flows(&mut self) {
+        let others: Vec<usize> = (0..self.slots.shards()).filter(|&it| it != self.me).collect();
+        for flow in self.engine.shard.open_flows() {
+            self.open_flows.0.insert(flow, (others.len(), None));
+            for &dest in &others {
+                let shard = self.me as u16;
+                let mail = FlowMail::Decided { shard, flow, fate: Fate::Released };
+                self.post.tell(dest).messages.push(Message::Flow(mail));
+            }
+        }
+    }
+
+    /// After recovery, when all shards have passed on what they had: what is still staged was not
+    /// committed.
+    pub(super) fn drop_uncommitted_flows(&mut self, conns: &mut Connections) {
+        for flow in self.engine.shard.staged_flows() {
+            self.decide(conns, flow, Fate::Dropped);
+        }
+    }
+
+    fn finish_flow(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
+        let Some(Task::Flow(task)) = self.tasks.end(step) else { return };
+        let Ok(Request { req_id, body: Body::PushFlow(jobs) }) = decode(&task.frame) else {
+            return;
+        };
+        if let Some(error) = error {
+            for &place in &task.granted {
+                let name = jobs[place].id;
+                let batch = self.post.tell(self.slots.of_name(name));
+                let name = batch.keep(name.as_bytes());
+                batch.messages.push(Message::Unclaim { name });
+            }
+            self.refuse(conns, task.origin, req_id, error);
+        } else {
+            self.respond(conns, task.origin, |_, pen| {
+                framed(pen, req_id, |pen| {
+                    let mut writer = reply::head(pen.out, true, req_id, 1);
+                    writer.str("data");
+                    writer.map(1);
+                    writer.str("jobs");
+                    writer.array(jobs.len());
+                    for one in &jobs {
+                        write_snapshot(&mut writer, one, task.pushed_at_ms);
+                    }
+                });
+            });
+        }
+        self.answered(task.origin);
+    }
+}
+
+/// A job of a flow as it will have been pushed.
+fn stage_one(
+    batch: &mut Batch,
+    flow: JobId,
+    (place, one): (usize, &FlowJob<'_>),
+    ids: &[JobId],
+    ties: &Ties,
+    jobs: &[FlowJob<'_>],
+    now_ms: u64,
+) -> Span {
+    let (mut unmet, mut open) = (Vec::new(), Vec::new());
+    let children = ties.dependencies.iter().filter(|(_, is_child)| *is_child).count();
+    for &(other, is_child) in &ties.dependencies {
+        let named = !is_child || children <= NAMED_CHILDREN_MAX;
+        let list = if is_child { &mut open } else { &mut unmet };
+        Unmet::push(list, ids[other], if named { jobs[other].id } else { "" });
+    }
+    let mut job = NewJob { custom_id: Some(one.id), unmet: Unmet::new(&unmet), ..one.job.clone() };
+    if let Some(kin) = job.kin.as_deref_mut() {
+        kin.open = Unmet::new(&open);
+    }
+    job.delay_ms = delay_ms(&one.job, now_ms);
+    let run_at_ms = now_ms + job.delay_ms;
+    let pushed = Pushed { id: ids[place], queue: one.queue, run_at_ms, job };
+    let record = Record::Staged(Staged { flow, pushed });
+    let start = batch.bytes.len();
+    batch.bytes.resize(start + record.encoded_len(), 0);
+    record.encode(&mut batch.bytes[start..]);
+    start..batch.bytes.len()
+}
+
+/// A delay counts from when the job was made, as its client says.
+fn delay_ms(job: &NewJob<'_>, now_ms: u64) -> u64 {
+    let made_at_ms = job.extras.as_ref().and_then(|extras| extras.made_at_ms).unwrap_or(now_ms);
+    made_at_ms.saturating_add(job.delay_ms).saturating_sub(now_ms)
+}
+
+fn answer_bytes(one: &FlowJob<'_>) -> usize {
+    let job = &one.job;
+    let kin = job.kin.as_deref().copied().unwrap_or_default();
+    let texts = [job.name, job.group_id, kin.parent, Some(one.id), Some(one.id), Some(one.queue)];
+    let texts: usize = texts.iter().flatten().map(|text| text.len()).sum();
+    SNAPSHOT_BYTES
+        + job.data.len()
+        + job.depends_on.len()
+        + kin.children.len()
+        + job.tags.len()
+        + texts
+}
+
+/// A job that has just come, as clients look at it.
+fn write_snapshot(writer: &mut Writer<'_>, one: &FlowJob<'_>, now_ms: u64) {
+    const NO_TEXTS: &[u8] = &[0x90];
+    let job = &one.job;
+    let none = NewKin::default();
+    let kin = job.kin.as_deref().unwrap_or(&none);
+    let delay_ms = delay_ms(job, now_ms);
+    let made_at_ms = job.extras.as_ref().and_then(|extras| extras.made_at_ms).unwrap_or(now_ms);
+    let state = match delay_ms {
+        _ if !job.depends_on.is_empty() => State::WaitingChildren,
+        0 => State::Waiting,
+        _ => State::Delayed,
+    };
+    let list = |list: &'_ [u8]| if list.is_empty() { NO_TEXTS.to_vec() } else { list.to_vec() };
+    let map = writer.open_map();
+    let mut count = 0;
+    let mut key = |writer: &mut Writer<'_>, name: &str| {
+        count += 1;
+        writer.str(name);
+    };
+    for (name, text) in
+        [("id", Some(one.id)), ("queue", Some(one.queue)), ("customId", Some(one.id))]
+    {
+        key(writer, name);
+        writer.str_or_nil(text);
+    }
+    if let Some(name) = job.name {
+        key(writer, "name");
+        writer.str(name);
+    }
+    for (name, text) in [("parentId", kin.parent), ("groupId", job.group_id), ("uniqueKey", None)] {
+        key(writer, name);
+        writer.str_or_nil(text);
+    }
+    key(writer, "state");
+    writer.str(state.name());
+    for (name, value) in [
+        ("data", job.data.to_vec()),
+        ("dependsOn", list(job.depends_on)),
+        ("childrenIds", list(kin.children)),
+        ("tags", list(job.tags)),
+    ] {
+        key(writer, name);
+        writer.raw(&value);
+    }
+    key(writer, "priority");
+    writer.int(i64::from(job.priority));
+    for (name, number) in [
+        ("createdAt", made_at_ms),
+        ("runAt", now_ms + delay_ms),
+        ("attempts", 0),
+        ("maxAttempts", u64::from(job.max_attempts)),
+        ("backoff", u64::from(job.backoff_ms)),
+        ("progress", 0),
+        ("stallCount", 0),
+        ("childrenCompleted", 0),
+    ] {
+        key(writer, name);
+        writer.uint(number);
+    }
+    for (name, number) in [
+        ("startedAt", None),
+        ("completedAt", None),
+        ("ttl", job.ttl_ms),
+        ("timeout", job.timeout_ms.map(u64::from)),
+    ] {
+        key(writer, name);
+        writer.uint_or_nil(number);
+    }
+    for (name, flag) in [
+        ("lifo", job.lifo),
+        ("removeOnComplete", job.remove_on_complete),
+        ("removeOnFail", job.remove_on_fail),
+        ("durable", job.durable),
+        ("failParentOnFailure", kin.policy == Some(Policy::Fail)),
+        ("continueParentOnFailure", kin.policy == Some(Policy::Continue)),
+        ("ignoreDependencyOnFailure", kin.policy == Some(Policy::Ignore)),
+        ("removeDependencyOnFailure", kin.policy == Some(Policy::Remove)),
+    ] {
+        key(writer, name);
+        writer.bool(flag);
+    }
+    map.close(writer, count);
+}

@@ -1,0 +1,305 @@
+//! Lives of jobs on a full log: real shards, logs and books, and reclaiming as the server does it, without
+//! its connections. The fear: an end that is refused, or a walk that finds no room.
+#![allow(clippy::unwrap_used)]
+
+use super::book::Book;
+use corq_io::log::{Log, LogConfig, Mode, Scan};
+use corq_io::store::Store;
+use corq_shards::change::Change;
+use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
+use corq_shards::effect::{Effects, Reply};
+use corq_shards::id::JobId;
+use corq_shards::record::Journal;
+use corq_shards::{Caller, Config, Out, Shard};
+
+const SEGMENT_BYTES: u64 = 4 << 20;
+const QUEUES: [&str; 3] = ["a", "b", "c"];
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % bound
+    }
+}
+
+struct Bed {
+    mode: Mode,
+    /// Files that there may be.
+    segments: u64,
+    shard: Shard,
+    book: Book,
+    effects: Effects,
+    now_ms: u64,
+    request: u64,
+    walked: u64,
+}
+
+fn fresh_shard() -> Shard {
+    Shard::new(Config {
+        completed_max: 50_000,
+        completed_retention_ms: 600_000_000,
+        span_bits: SEGMENT_BYTES.trailing_zeros(),
+        chore_slice: 500,
+        seed: 7,
+    })
+}
+
+fn open(mode: Mode, segments: u64, disk: Store) -> (Shard, Book) {
+    let mut shard = fresh_shard();
+    let config = LogConfig {
+        segment_bytes: SEGMENT_BYTES,
+        record_bytes_max: 1 << 20,
+        block_bytes: 256 << 10,
+        cache_bytes: 2 << 20,
+        bytes_max: segments * SEGMENT_BYTES,
+        reserve_bytes: 2 * SEGMENT_BYTES,
+        ..LogConfig::new(0, mode)
+    };
+    let replay = |position: corq_io::log::Position, record: &[u8]| shard.replay(position.0, record);
+    let (log, _) = Log::open(&config, disk, replay).unwrap();
+    (shard, Book::new(log))
+}
+
+impl Bed {
+    fn new(mode: Mode, segments: u64) -> Self {
+        let disk = Store::Memory(corq_io::log::MemoryDisk::new());
+        let (shard, book) = open(mode, segments, disk);
+        Self::of(mode, segments, shard, book, 1_700_000_000_000)
+    }
+
+    fn of(mode: Mode, segments: u64, mut shard: Shard, book: Book, now_ms: u64) -> Self {
+        shard.restart(now_ms);
+        let effects = Effects::default();
+        Self { mode, segments, shard, book, effects, now_ms, request: 0, walked: 0 }
+    }
+
+    /// The process is killed after what it has written.
+    fn kill(self) -> Self {
+        let facts = self.shard.facts();
+        let (shard, book) = open(self.mode, self.segments, self.book.0.into_disk());
+        assert!(facts == shard.facts(), "what was written is there");
+        Self::of(self.mode, self.segments, shard, book, self.now_ms)
+    }
+
+    /// The end of a turn: what was appended is written, and the walk goes on as it does when pressed.
+    fn end_turn(&mut self) {
+        self.now_ms += 1;
+        let upkeep = self.shard.upkeep();
+        self.book.note_needs(&upkeep);
+        if self.shard.has_history() && self.book.is_crowded(&upkeep, false) {
+            let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
+            self.shard.forget_history(&mut out);
+        }
+        self.book.0.flush(self.now_ms).unwrap();
+        assert_eq!(self.book.0.released(), self.book.0.head(), "what was appended found its room");
+    }
+
+    /// Waits as everybody does while there is too little room.
+    fn wait(&mut self) {
+        let mut turns = 0;
+        while self.book.is_strained(&self.shard) {
+            self.walk();
+            self.end_turn();
+            turns += 1;
+            assert!(turns < 20_000, "the walk brings nothing back");
+        }
+    }
+
+    /// A slice of reclaiming.
+    fn walk(&mut self) {
+        let Self { shard, book, .. } = self;
+        let mut left = 128 << 10;
+        let Some(oldest) = book.0.oldest() else { return };
+        let needed = shard.needed_in_span_of(oldest.start.0);
+        let room = book.room().of_segment(needed, &shard.upkeep());
+        assert!(needed == 0 || book.0.has_room(room), "the walk has the room it needs");
+        while left > 0 {
+            match book.0.scan() {
+                Scan::Record(position, body) => {
+                    let body = body.to_vec();
+                    left -= (body.len() as i64 + 8).min(left);
+                    if shard.needs(position.0, &body).unwrap() {
+                        shard.keep(position.0, &body, book).unwrap();
+                    }
+                }
+                Scan::End => {
+                    if shard.end_keeping(oldest.end.0, book) {
+                        assert_eq!(shard.needed_in_span_of(oldest.start.0), 0);
+                        book.0.forget_oldest();
+                        self.walked += 1;
+                    }
+                    return;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn run(&mut self, command: &Command<'_>) -> Reply {
+        self.wait();
+        self.effects.clear();
+        self.request += 1;
+        let caller = Caller { client: ClientId(1), request: RequestId(self.request) };
+        let mut out = Out { journal: &mut self.book, effects: &mut self.effects };
+        self.shard.apply(self.now_ms, caller, command, &mut out);
+        self.end_turn();
+        let own = self.effects.replies.iter().find(|(request, _)| *request == caller.request);
+        own.map_or(Reply::Dropped, |(_, reply)| reply.clone())
+    }
+
+    /// Jobs of up to `bytes` until none is taken.
+    fn fill(&mut self, bytes: u64, dice: &mut Dice) -> u64 {
+        let data = vec![0xc0; bytes as usize];
+        let mut jobs = 0;
+        loop {
+            let count = (100_000 / bytes).clamp(1, 200);
+            let batch: Vec<NewJob<'_>> = (0..count)
+                .map(|_| NewJob {
+                    data: &data[..=dice.below(bytes) as usize],
+                    max_attempts: 3,
+                    backoff_ms: 0,
+                    ..NewJob::default()
+                })
+                .collect();
+            let queue = QUEUES[dice.below(3) as usize];
+            match self.run(&Command::Push { queue, jobs: &batch }) {
+                Reply::Pushed(_) => jobs += count,
+                Reply::Refused { .. } => return jobs,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn pull(&mut self, queue: &str, count: u32) -> Vec<(JobId, Option<Token>)> {
+        let pull = Pull {
+            queue,
+            count,
+            timeout_ms: 0,
+            locked: true,
+            lock_ttl_ms: 3_600_000,
+            detach: false,
+        };
+        let Reply::Pulled(range) = self.run(&Command::Pull(pull)) else { panic!("a pull") };
+        let deliveries = self.effects.deliveries[range].iter();
+        deliveries.map(|one| (self.shard.view(one.job).job.id, one.token)).collect()
+    }
+
+    /// Takes some jobs and ends them, or not; returns how many were there.
+    fn end_some(&mut self, dice: &mut Dice, failures: u64) -> usize {
+        let queue = QUEUES[dice.below(3) as usize];
+        let held = self.pull(queue, 1 + dice.below(300) as u32);
+        let error = "e".repeat(3000);
+        let mut acks = Vec::new();
+        for &(job, token) in &held {
+            if dice.below(100) < failures {
+                let unrecoverable = dice.below(2) == 0;
+                let fail = Fail { job, token, error: &error, unrecoverable, ..Fail::default() };
+                assert_eq!(self.run(&Command::Fail(fail)), Reply::Done);
+            } else if dice.below(20) == 0 {
+                let change = Change::PutOff(0);
+                assert_eq!(self.run(&Command::Change { job, change }), Reply::Done);
+            } else {
+                acks.push(Ack {
+                    job,
+                    token,
+                    remove: false,
+                    result: &[0xc0; 3][..dice.below(4) as usize],
+                });
+            }
+        }
+        assert_eq!(self.run(&Command::Ack { acks: &acks }), Reply::Done);
+        held.len()
+    }
+
+    fn jobs(&self) -> u64 {
+        let census = self.shard.census();
+        census.waiting + census.active + census.delayed
+    }
+}
+
+fn live(mode: Mode, bytes: u64, failures: u64, seed: u64) {
+    let mut dice = Dice(seed);
+    let mut bed = Bed::new(mode, 5);
+    bed.fill(bytes, &mut dice);
+    for round in 0_u64.. {
+        bed.end_some(&mut dice, failures);
+        if round % 199 == 50 {
+            bed = bed.kill();
+        }
+        if round % 41 == 7 && round < 130 {
+            // As much as there is room for comes again.
+            bed.fill(bytes, &mut dice);
+        }
+        if round == 300 {
+            bed.run(&Command::Drain { queue: "a" });
+            while bed
+                .shard
+                .tick(bed.now_ms, &mut Out { journal: &mut bed.book, effects: &mut bed.effects })
+                <= bed.now_ms
+            {
+                bed.end_turn();
+                bed.wait();
+            }
+        }
+        if bed.jobs() == 0 {
+            break;
+        }
+        assert!(round < 50_000, "{} jobs are left", bed.jobs());
+    }
+    bed.shard.audit().unwrap();
+    for queue in QUEUES {
+        bed.run(&Command::PurgeFailed { queue });
+    }
+    for _ in 0..2000 {
+        let mut out = Out { journal: &mut bed.book, effects: &mut bed.effects };
+        bed.shard.tick(bed.now_ms, &mut out);
+        bed.walk();
+        bed.end_turn();
+    }
+    let upkeep = bed.shard.upkeep();
+    assert!(bed.book.takes_more(1 << 20, || upkeep), "there is room again");
+    assert!(bed.walked > 0);
+}
+
+#[test]
+fn whatever_fills_the_log_is_ended_and_nothing_of_it_refused() {
+    for (seed, (bytes, failures)) in
+        [(1, 0), (1, 100), (60, 50), (3000, 30), (200_000, 20)].into_iter().enumerate()
+    {
+        live(Mode::Written, bytes, failures, seed as u64 + 1);
+    }
+}
+
+#[test]
+fn the_same_where_every_block_is_a_page() {
+    for (seed, (bytes, failures)) in [(60, 50), (3000, 10)].into_iter().enumerate() {
+        live(Mode::Synced, bytes, failures, seed as u64 + 20);
+    }
+}
+
+/// All jobs are held under locks, so that each gets longer by it: the walk through a log in which nothing is
+/// gained before its end has room for all of that.
+#[test]
+fn a_walk_through_jobs_that_all_get_longer_has_room_to_its_end() {
+    let mut dice = Dice(9);
+    let mut bed = Bed::new(Mode::Written, 16);
+    let jobs = bed.fill(1, &mut dice);
+    let mut held = Vec::new();
+    for queue in QUEUES {
+        while let some @ [_, ..] = &bed.pull(queue, 1000)[..] {
+            held.extend_from_slice(some);
+        }
+    }
+    assert_eq!(held.len() as u64, jobs);
+    let error = "e".repeat(20_000);
+    let segments = bed.book.0.segments().0;
+    let mut failures = held.into_iter();
+    while bed.walked < segments {
+        let (job, token) = failures.next().unwrap();
+        let fail = Fail { job, token, error: &error, ..Fail::default() };
+        assert_eq!(bed.run(&Command::Fail(fail)), Reply::Done);
+    }
+    bed.shard.audit().unwrap();
+}

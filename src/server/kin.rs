@@ -1,0 +1,529 @@
+//! Parents and children that are there already: a child gets its parent, loses it, or goes because its
+//! parent has no use for it. Each takes steps over the shards of both, one after the other; what has been
+//! written down of one is carried on with by the other after a crash.
+
+use super::core::{CURRENT, Core};
+use super::dispatch::Asked;
+use super::engine::{Absent, Fetched, Records};
+use super::execute::{DAMAGED, FULL, NOT_FOUND, framed};
+use super::hole::Then;
+use super::job_map::pushed_of;
+use super::message::{Batch, Message, Origin, Span, Step};
+use super::task::Task;
+use crate::api::request::{Body, JobRef, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::patch::patched;
+use crate::protocol::{reply, uuid_text};
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::change::Change;
+use corq_shards::command::{Command, NewJob};
+use corq_shards::effect::{Refusal, Reply};
+use corq_shards::id::JobId;
+use corq_shards::query::AboutParent;
+
+/// What clients push children with whose parents are still to come.
+const PENDING: &str = "pending";
+
+/// A command on a parent and a child.
+#[derive(Debug)]
+pub struct KinTask {
+    origin: Origin,
+    frame: Box<[u8]>,
+    /// Child and parent as they were given, with what they are.
+    child: (Box<str>, Option<JobId>),
+    parent: (Box<str>, Option<JobId>),
+    /// What the child's shard has said of it.
+    about_child: Option<AboutChild>,
+    about_parent: Option<AboutParent>,
+    /// Answers that are still to come.
+    left: usize,
+    removed: bool,
+    stage: Stage,
+}
+
+/// What is asked for next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Names,
+    Child,
+    ParentName,
+    Parent,
+    Edge,
+    Patch,
+    Rest,
+}
+
+/// What the shard of a child says of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AboutChild {
+    known: bool,
+    parent: Option<Box<str>>,
+}
+
+/// What is to be written into a child.
+#[derive(Clone, Debug)]
+pub struct Link {
+    child: JobId,
+    /// Its parent from now on, and the queue of that; none for no parent.
+    parent: Option<(Box<str>, Box<str>)>,
+}
+
+/// What shards tell each other about it.
+#[derive(Debug)]
+pub enum KinMail {
+    /// To the shard of a child: what is known of it?
+    AskChild {
+        /// Who waits.
+        step: Step,
+        /// The child.
+        child: JobId,
+    },
+    /// The answer.
+    Child {
+        /// Who waits.
+        step: Step,
+        /// What is known.
+        about: AboutChild,
+    },
+    /// To the shard of a parent: what is known of it, and whether it names the child.
+    AskParent {
+        /// Who waits.
+        step: Step,
+        /// The parent.
+        parent: JobId,
+        /// The child's name.
+        child: Span,
+    },
+    /// The answer.
+    Parent {
+        /// Who waits.
+        step: Step,
+        /// What is known.
+        about: Option<AboutParent>,
+    },
+    /// To the shard of a parent: it has one more child from now on, or waits for one no longer.
+    Edge {
+        /// Who waits.
+        step: Step,
+        /// The parent.
+        parent: JobId,
+        /// The child.
+        child: JobId,
+        /// The child's name.
+        name: Span,
+        /// One more, or one less.
+        adopt: bool,
+    },
+    /// To the shard of a child: it has this parent from now on, or none.
+    Patch {
+        /// Who waits.
+        step: Step,
+        /// What is to be written.
+        link: Link,
+    },
+    /// To the shard of a child: its parent has no use for it.
+    Abandon {
+        /// Who waits.
+        step: Step,
+        /// The child.
+        child: JobId,
+    },
+    /// It was done, or why not.
+    Done {
+        /// Who waits.
+        step: Step,
+        /// What came of it.
+        outcome: Result<bool, Box<str>>,
+    },
+}
+
+fn text_of(job: JobRef<'_>) -> Box<str> {
+    match job {
+        JobRef::Custom(name) => name.into(),
+        JobRef::Id(id) => {
+            let text = uuid_text::format(id.0);
+            // The text of a UUID is ASCII.
+            std::str::from_utf8(&text).unwrap_or_default().into()
+        }
+    }
+}
+
+impl Core {
+    /// Starts a command on a parent and a child.
+    pub(super) fn begin_kin(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        child: JobRef<'_>,
+        parent: Option<JobRef<'_>>,
+    ) {
+        let (child, parent) = (text_of(child), parent.map(text_of).unwrap_or_default());
+        if child == parent {
+            let text = "A job cannot be its own parent";
+            self.refuse(conns, asked.origin, asked.req_id, text);
+            return;
+        }
+        self.deferred(asked.origin);
+        let task = KinTask {
+            origin: asked.origin,
+            frame: asked.frame.into(),
+            child: (child, None),
+            parent: (parent, None),
+            about_child: None,
+            about_parent: None,
+            left: 0,
+            removed: false,
+            stage: Stage::Names,
+        };
+        let step = self.tasks.start(self.me, Task::Kin(task));
+        self.name_kin(step);
+    }
+
+    fn kin_task(&mut self, step: Step) -> Option<&mut KinTask> {
+        match self.tasks.get(step) {
+            Some(Task::Kin(task)) => Some(task),
+            _ => None,
+        }
+    }
+
+    /// Looks both up as names: a text of the server's own form may be one, too.
+    fn name_kin(&mut self, step: Step) {
+        let Some(Task::Kin(task)) = self.tasks.get(step) else { return };
+        for (place, (text, _)) in [&task.child, &task.parent].into_iter().enumerate() {
+            let asked_for = match task.stage {
+                Stage::Names => !text.is_empty(),
+                _ => place == 1,
+            };
+            if !asked_for {
+                continue;
+            }
+            let keeper = self.slots.of_name(text);
+            let batch = self.post.ask(keeper);
+            let name = batch.keep(text.as_bytes());
+            batch.messages.push(Message::Resolve { step, names: vec![(place, name)] });
+            task.left += 1;
+        }
+    }
+
+    /// A directory has answered.
+    pub(super) fn kin_named(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        found: &[(usize, Option<JobId>)],
+    ) {
+        let Some(task) = self.kin_task(step) else { return };
+        for &(place, named) in found {
+            let (text, id) = if place == 0 { &mut task.child } else { &mut task.parent };
+            *id = named.or(match JobRef::of(text) {
+                JobRef::Id(id) => Some(id),
+                JobRef::Custom(_) => None,
+            });
+        }
+        self.kin_goes_on(conns, step);
+    }
+
+    fn kin_goes_on(&mut self, conns: &mut Connections, step: Step) {
+        let Some(task) = self.kin_task(step) else { return };
+        task.left -= 1;
+        if task.left > 0 {
+            return;
+        }
+        let stage = task.stage;
+        let next = match stage {
+            Stage::Names => self.ask_child(step),
+            Stage::Child => self.child_is_known(step),
+            Stage::ParentName => self.ask_parent(step),
+            Stage::Parent => self.parent_is_known(step),
+            Stage::Edge => self.patch_next(step),
+            Stage::Patch | Stage::Rest => Err(None),
+        };
+        if let Err(end) = next {
+            self.finish_kin(conns, step, end.as_deref());
+        }
+    }
+
+    /// Sends `mail` to the owner of `job`.
+    fn kin_asks(&mut self, step: Step, stage: Stage, job: JobId, mail: KinMail) {
+        if let Some(task) = self.kin_task(step) {
+            (task.stage, task.left) = (stage, 1);
+        }
+        self.post.ask(self.slots.of_job(job)).messages.push(Message::Kin(mail));
+    }
+
+    fn ask_child(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+        let Some(task) = self.kin_task(step) else { return Err(None) };
+        let Some(child) = task.child.1 else { return Err(Some(no_child(task))) };
+        self.kin_asks(step, Stage::Child, child, KinMail::AskChild { step, child });
+        Ok(())
+    }
+
+    fn child_is_known(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+        let Some(task) = self.kin_task(step) else { return Err(None) };
+        let about = task.about_child.clone().unwrap_or_default();
+        if !task.parent.0.is_empty() {
+            return self.ask_parent(step);
+        }
+        // The child's own word on whose it is.
+        if !about.known {
+            return Err(Some(no_child(task)));
+        }
+        let Some(parent) = about.parent.filter(|parent| **parent != *PENDING) else {
+            return Err(Some(format!("Job {} has no parent", task.child.0).into()));
+        };
+        task.parent.0 = parent;
+        task.stage = Stage::ParentName;
+        self.name_kin(step);
+        Ok(())
+    }
+
+    fn ask_parent(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+        let Some(Task::Kin(task)) = self.tasks.get(step) else { return Err(None) };
+        let Some(parent) = task.parent.1 else { return Err(no_parent(task)) };
+        let batch = self.post.ask(self.slots.of_job(parent));
+        let child = batch.keep(task.child.0.as_bytes());
+        batch.messages.push(Message::Kin(KinMail::AskParent { step, parent, child }));
+        (task.stage, task.left) = (Stage::Parent, 1);
+        Ok(())
+    }
+
+    /// Both are known: decides what is to be done.
+    fn parent_is_known(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+        let Some(Task::Kin(task)) = self.tasks.get(step) else { return Err(None) };
+        let (Some(child), Some(parent)) = (task.child.1, task.parent.1) else { return Err(None) };
+        let Some(about) = task.about_parent.clone() else { return Err(no_parent(task)) };
+        let adopt = is_update(&task.frame);
+        if adopt {
+            let of_child = task.about_child.clone().unwrap_or_default();
+            if !of_child.known {
+                // One that was forgotten with its end needs no parent written into it.
+                return Err((!about.declared).then(|| no_child(task)));
+            }
+            let owner = of_child.parent.filter(|owner| **owner != *PENDING);
+            if let Some(owner) = owner.filter(|owner| *owner != about.known_as) {
+                let text = format!("Child job {} already belongs to parent {owner}", task.child.0);
+                return Err(Some(text.into()));
+            }
+            if about.declared {
+                return self.patch_next(step);
+            }
+            if !about.linkable {
+                let text = format!("Parent job {} is not linkable", task.parent.0);
+                return Err(Some(text.into()));
+            }
+        }
+        let batch = self.post.ask(self.slots.of_job(parent));
+        let name = batch.keep(task.child.0.as_bytes());
+        batch.messages.push(Message::Kin(KinMail::Edge { step, parent, child, name, adopt }));
+        (task.stage, task.left) = (Stage::Edge, 1);
+        Ok(())
+    }
+
+    /// The parent knows: now the child.
+    fn patch_next(&mut self, step: Step) -> Result<(), Option<Box<str>>> {
+        let Some(task) = self.kin_task(step) else { return Err(None) };
+        let Some(child) = task.child.1 else { return Err(None) };
+        let update = is_update(&task.frame);
+        if !update && !task.removed {
+            return Err(None);
+        }
+        let about = task.about_parent.as_ref().filter(|_| update);
+        let parent = about.map(|about| (about.known_as.clone(), about.queue.clone()));
+        let link = Link { child, parent };
+        self.kin_asks(step, Stage::Patch, child, KinMail::Patch { step, link });
+        Ok(())
+    }
+
+    fn finish_kin(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
+        let Some(Task::Kin(task)) = self.tasks.end(step) else { return };
+        let Ok(Request { req_id, body }) = decode(&task.frame) else { return };
+        match error {
+            Some(error) => self.refuse(conns, task.origin, req_id, error),
+            None => self.respond(conns, task.origin, |_, pen| match body {
+                Body::RemoveChildDependency(_) => framed(pen, req_id, |pen| {
+                    let mut writer = reply::head(pen.out, true, req_id, 1);
+                    writer.str("removed");
+                    writer.bool(task.removed);
+                }),
+                _ => reply::ok(pen.out, req_id),
+            }),
+        }
+        self.answered(task.origin);
+    }
+
+    /// Lets go of all children of a job here that no worker has.
+    pub(super) fn abandon_children(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+        job: JobRef<'_>,
+    ) {
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
+        let Some(index) = found else {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            return;
+        };
+        let options = self.engine.shard.view(index).options;
+        let unmet = options.into_iter().flat_map(|options| options.unmet.iter());
+        let children: Vec<JobId> = unmet.filter(|one| one.child).map(|one| one.id).collect();
+        if children.is_empty() {
+            self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
+            return;
+        }
+        self.deferred(asked.origin);
+        let task = KinTask {
+            origin: asked.origin,
+            frame: asked.frame.into(),
+            child: Default::default(),
+            parent: Default::default(),
+            about_child: None,
+            about_parent: None,
+            left: children.len(),
+            removed: false,
+            stage: Stage::Rest,
+        };
+        let step = self.tasks.start(self.me, Task::Kin(task));
+        for child in children {
+            let mail = KinMail::Abandon { step, child };
+            self.post.ask(self.slots.of_job(child)).messages.push(Message::Kin(mail));
+        }
+    }
+
+    /// Mail about parents and children.
+    pub(super) fn read_kin_mail(&mut self, conns: &mut Connections, batch: &Batch, mail: &KinMail) {
+        match mail {
+            KinMail::AskChild { step, child } => {
+                let found = self.engine.shard.find(*child);
+                let options = found.and_then(|index| self.engine.shard.view(index).options);
+                let parent = options.and_then(|has| has.kin.as_deref()?.parent.clone());
+                let about = AboutChild { known: found.is_some(), parent };
+                self.tell_kin(*step, KinMail::Child { step: *step, about });
+            }
+            KinMail::AskParent { step, parent, child } => {
+                let about = self.engine.shard.about_parent(*parent, batch.text(child));
+                self.tell_kin(*step, KinMail::Parent { step: *step, about });
+            }
+            KinMail::Edge { step, parent, child, name, adopt } => {
+                let (job, child, name) = (*parent, *child, batch.text(name));
+                let change = if *adopt {
+                    Change::Adopt { child, name }
+                } else {
+                    Change::LetGo { child, name }
+                };
+                self.change_kin(conns, *step, job, change);
+            }
+            KinMail::Abandon { step, child } => {
+                self.change_kin(conns, *step, *child, Change::Abandon);
+            }
+            KinMail::Patch { step, link } => self.patch_child(conns, *step, link.clone(), &[]),
+            KinMail::Child { step, about } => {
+                if let Some(task) = self.kin_task(*step) {
+                    task.about_child = Some(about.clone());
+                }
+                self.kin_goes_on(conns, *step);
+            }
+            KinMail::Parent { step, about } => {
+                if let Some(task) = self.kin_task(*step) {
+                    task.about_parent.clone_from(about);
+                }
+                self.kin_goes_on(conns, *step);
+            }
+            KinMail::Done { step, outcome } => {
+                let Some(task) = self.kin_task(*step) else { return };
+                match outcome {
+                    Ok(done) if task.stage == Stage::Edge => task.removed = *done,
+                    // A child that goes while it is linked has told its parent so.
+                    Err(error) if task.stage != Stage::Rest => {
+                        let error = error.clone();
+                        self.finish_kin(conns, *step, Some(&error));
+                        return;
+                    }
+                    Ok(_) | Err(_) => {}
+                }
+                self.kin_goes_on(conns, *step);
+            }
+        }
+    }
+
+    fn tell_kin(&mut self, step: Step, mail: KinMail) {
+        self.post.tell(usize::from(step.shard)).messages.push(Message::Kin(mail));
+    }
+
+    fn change_kin(&mut self, conns: &mut Connections, step: Step, job: JobId, change: Change<'_>) {
+        let caller = Caller { request: CURRENT, ..Caller::default() };
+        self.apply(conns, caller, &Command::Change { job, change });
+        let outcome = match self.own_reply() {
+            Some(Reply::Count(count)) => Ok(count > 0),
+            Some(Reply::Refused { refusal: Refusal::Full, .. }) => Err(FULL.into()),
+            Some(Reply::Refused { .. }) => Err(NOT_FOUND.into()),
+            _ => Ok(true),
+        };
+        self.tell_kin(step, KinMail::Done { step, outcome });
+    }
+
+    /// Writes a parent into a child, or takes it out: into its data, too, where clients look for it.
+    /// `fetched` has the child's record if it was read for that.
+    pub(super) fn patch_child(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        link: Link,
+        fetched: &[Fetched],
+    ) {
+        let Some(index) = self.engine.shard.find(link.child) else {
+            self.tell_kin(step, KinMail::Done { step, outcome: Ok(false) });
+            return;
+        };
+        let stored = self.engine.shard.view(index).data;
+        let record = match Records::new(&self.engine.book, fetched).record(&stored) {
+            Ok(record) => record.to_vec(),
+            Err(Absent::Cold) => {
+                let client = corq_shards::command::ClientId::default();
+                let (shard, conn) = (self.me as u16, super::events::NOBODY);
+                let origin = Origin { shard, conn, client, tokenless: false };
+                self.read_first(origin, Then::Kin { step, link }, &[stored], fetched.to_vec());
+                return;
+            }
+            Err(Absent::Damaged) => {
+                self.tell_kin(step, KinMail::Done { step, outcome: Err(DAMAGED.into()) });
+                return;
+            }
+        };
+        let Ok(pushed) = pushed_of(&record) else {
+            self.tell_kin(step, KinMail::Done { step, outcome: Err(DAMAGED.into()) });
+            return;
+        };
+        let parent = link.parent.as_ref();
+        let entries = [
+            ("__parentId", parent.map(|(parent, _)| &**parent)),
+            ("__parentQueue", parent.map(|(_, queue)| &**queue)),
+        ];
+        let data = patched(pushed.job.data, &entries);
+        let data = data.as_deref().unwrap_or(pushed.job.data);
+        let new = NewJob { data, ..pushed.job };
+        let parent = parent.map(|(parent, _)| &**parent);
+        self.change_kin(conns, step, link.child, Change::Link { job: &new, parent });
+    }
+}
+
+fn no_child(task: &KinTask) -> Box<str> {
+    if is_update(&task.frame) {
+        format!("Child job not found: {}", task.child.0).into()
+    } else {
+        NOT_FOUND.into()
+    }
+}
+
+/// The answer where there is no parent: nothing to let go of, or an error.
+fn no_parent(task: &KinTask) -> Option<Box<str>> {
+    is_update(&task.frame).then(|| format!("Parent job not found: {}", task.parent.0).into())
+}
+
+fn is_update(frame: &[u8]) -> bool {
+    matches!(decode(frame), Ok(Request { body: Body::UpdateParent { .. }, .. }))
+}

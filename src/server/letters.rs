@@ -1,0 +1,163 @@
+//! Dead letters: what a dead-letter queue says of its jobs beside the jobs themselves, and the rules of queues.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::engine::{Absent, Records};
+use super::execute::framed;
+use super::job_map::{buried_of, write_job};
+use super::show::{Show, Wanted};
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::Shard;
+use corq_shards::cause::Cause;
+use corq_shards::lease::UNLOCKED_TTL_MS;
+use corq_shards::rules::{DlqRule, Rules, StallRule};
+use corq_shards::sift::FailedStats;
+
+impl Core {
+    /// `Dlq` without a filter: the oldest, and only the jobs.
+    pub(super) fn dead_letters(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+        count: u32,
+    ) {
+        let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
+        let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
+        let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Jobs);
+        self.show(conns, asked.origin, Show { req_id, jobs, wanted }, Vec::new());
+    }
+
+    /// `GetDlqConfig`.
+    pub(super) fn dlq_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+        let DlqRule { auto_retry, retry_interval_ms, retries_max, age_max_ms, entries_max } =
+            self.rules_of(queue).dlq;
+        self.write_config(conns, asked, |writer| {
+            writer.map(5);
+            writer.str("autoRetry");
+            writer.bool(auto_retry);
+            writer.str("autoRetryInterval");
+            writer.uint(retry_interval_ms);
+            writer.str("maxAutoRetries");
+            writer.uint(u64::from(retries_max));
+            writer.str("maxAge");
+            writer.uint_or_nil(age_max_ms);
+            writer.str("maxEntries");
+            writer.uint_or_nil(entries_max.map(u64::from));
+        });
+    }
+
+    /// `GetStallConfig`.
+    pub(super) fn stall_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+        let StallRule { enabled, interval_ms, stalls_max, grace_ms } = self.rules_of(queue).stall;
+        self.write_config(conns, asked, |writer| {
+            writer.map(4);
+            writer.str("enabled");
+            writer.bool(enabled);
+            writer.str("stallInterval");
+            writer.uint(u64::from(interval_ms.unwrap_or(UNLOCKED_TTL_MS)));
+            writer.str("maxStalls");
+            writer.uint(u64::from(stalls_max));
+            writer.str("gracePeriod");
+            writer.uint(u64::from(grace_ms));
+        });
+    }
+
+    fn rules_of(&mut self, queue: &str) -> Rules {
+        let queue = self.engine.shard.queue(queue);
+        queue.and_then(|queue| queue.rules.as_deref().cloned()).unwrap_or_default()
+    }
+
+    fn write_config(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.respond(conns, asked.origin, |_, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("config");
+                write(&mut writer);
+            });
+        });
+    }
+}
+
+/// What there is to say of a job in the dead-letter queue, the job included. Of its attempts, the last one is
+/// known.
+pub fn write_letter(
+    writer: &mut Writer<'_>,
+    shard: &Shard,
+    job: u32,
+    records: &Records<'_>,
+) -> Result<(), Absent> {
+    let view = shard.view(job);
+    let Some(outcome) = view.outcome else { return Err(Absent::Damaged) };
+    let buried = buried_of(records.record(&outcome.stored)?)?;
+    let (failed_at_ms, reason) = (outcome.finished_at_ms, outcome.cause.name());
+    let started_at_ms = Some(outcome.started_at_ms).filter(|&at_ms| at_ms > 0);
+    let took_ms = started_at_ms.map_or(0, |at_ms| failed_at_ms.saturating_sub(at_ms));
+    let redelivered = view.options.and_then(|options| options.redelivered);
+    let rule = shard.dlq_rule_of(job);
+    writer.map(9);
+    writer.str("job");
+    write_job(writer, &view, records)?;
+    writer.str("enteredAt");
+    writer.uint(failed_at_ms);
+    writer.str("reason");
+    writer.str(reason);
+    writer.str("error");
+    writer.str(buried.error);
+    writer.str("attempts");
+    writer.array(1);
+    writer.map(6);
+    writer.str("attempt");
+    writer.uint(u64::from(buried.attempts));
+    writer.str("startedAt");
+    writer.uint(started_at_ms.unwrap_or(failed_at_ms));
+    writer.str("failedAt");
+    writer.uint(failed_at_ms);
+    writer.str("reason");
+    writer.str(reason);
+    writer.str("error");
+    writer.str(buried.error);
+    writer.str("duration");
+    writer.uint(took_ms);
+    writer.str("retryCount");
+    writer.uint(redelivered.map_or(0, |before| u64::from(before.times)));
+    writer.str("lastRetryAt");
+    writer.uint_or_nil(redelivered.map(|before| before.last_at_ms));
+    writer.str("nextRetryAt");
+    writer.uint_or_nil(rule.retry_at_ms(failed_at_ms, redelivered.as_ref()));
+    writer.str("expiresAt");
+    writer.uint_or_nil(rule.expires_at_ms(failed_at_ms));
+    Ok(())
+}
+
+/// `stats` of `GetDlqStats`.
+pub fn write_dlq_stats(writer: &mut Writer<'_>, stats: &FailedStats) {
+    writer.map(7);
+    writer.str("total");
+    writer.uint(stats.total);
+    writer.str("byReason");
+    writer.map(Cause::ALL.len());
+    for (cause, count) in Cause::ALL.into_iter().zip(stats.by_cause) {
+        writer.str(cause.name());
+        writer.uint(count);
+    }
+    writer.str("byQueue");
+    writer.map(1);
+    writer.str(&stats.queue);
+    writer.uint(stats.total);
+    writer.str("pendingRetry");
+    writer.uint(stats.retriable);
+    writer.str("expired");
+    writer.uint(stats.expired);
+    writer.str("oldestEntry");
+    writer.uint_or_nil(stats.oldest_ms);
+    writer.str("newestEntry");
+    writer.uint_or_nil(stats.newest_ms);
+}

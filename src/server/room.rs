@@ -1,0 +1,130 @@
+//! How much room the log must have before it takes what: the arithmetic that a full disk is survived by.
+//!
+//! Room is what can be appended although the file system gives nothing more. Of it, and in this order:
+//!
+//! 1. *The walk*: what it takes to write the oldest segment again, and all that follow it, if every
+//!    record gets longer by it and nothing is gained before the last. Nobody else's.
+//! 2. *Restarts*: each ends a segment early. What is cut off goes back to the file system, but in
+//!    pieces that make no segment: up to one of them, less what has been cut off already.
+//! 3. *Ends*: half a segment for what ends jobs and for what time brings. All of that is dead as soon as
+//!    it is written, or pays for itself; when half of it is used, everybody waits until the walk has
+//!    brought it back.
+//! 4. *Asides*: an eighth of a segment for what stays and is no job, such as the reasons of failures.
+//! 5. What comes.
+//!
+//! Besides, all files together must hold what the jobs there are may come to take ([`Upkeep`]): what is
+//! dead by now counts for that as if it were room, since the walk makes it that.
+//!
+//! Knows numbers only.
+
+use corq_shards::live::LARGE_BYTES;
+use corq_shards::upkeep::Upkeep;
+
+/// What ending the walk through a segment may append besides records that are needed: the ids of
+/// completed jobs that are remembered, and notes.
+const MARGIN_BYTES: u64 = 3 << 20;
+
+/// A log in numbers; bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room {
+    /// Of one segment.
+    pub segment: u64,
+    /// That can be appended although the file system gives nothing more.
+    pub free: u64,
+    /// Of all files that are no room.
+    pub filled: u64,
+    /// That went back to the file system and make no segment.
+    pub loose: u64,
+    /// That a block takes besides its records.
+    pub block: u64,
+    /// Read by one step of the walk, which ends a block.
+    pub slice: u64,
+}
+
+impl Room {
+    /// What the blocks of `bytes` of records take that are written again.
+    pub fn blocks(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.slice) * self.block
+    }
+
+    /// What rewriting `needed` bytes of the oldest segment may take.
+    pub fn of_segment(&self, needed: u64, upkeep: &Upkeep) -> u64 {
+        let longer = upkeep.rewriting.min(2 * needed);
+        needed + longer + self.blocks(self.segment) + 2 * upkeep.largest + MARGIN_BYTES
+    }
+
+    /// 1. for one segment, whatever it holds.
+    fn of_any_segment(&self, upkeep: &Upkeep) -> u64 {
+        self.segment + self.blocks(self.segment) + 2 * upkeep.largest + MARGIN_BYTES
+    }
+
+    /// 1. for all of them.
+    pub fn of_walk(&self, upkeep: &Upkeep) -> u64 {
+        self.of_any_segment(upkeep) + upkeep.rewriting + self.blocks(upkeep.live)
+    }
+
+    /// 2.
+    fn of_restarts(&self) -> u64 {
+        self.segment - self.loose.min(self.segment)
+    }
+
+    /// 3.
+    fn of_ends(&self) -> u64 {
+        self.segment / 2
+    }
+
+    /// 4.
+    fn of_asides(&self) -> u64 {
+        self.segment / 8
+    }
+
+    /// What must be left behind by what ends jobs.
+    pub fn behind_ends(&self, upkeep: &Upkeep) -> u64 {
+        self.of_walk(upkeep) + self.of_restarts()
+    }
+
+    /// Whether ends have used so much of theirs that everybody waits for the walk; `already` if they do.
+    pub fn is_strained(&self, upkeep: &Upkeep, already: bool) -> bool {
+        let quarters = if already { 3 } else { 2 };
+        self.free < self.behind_ends(upkeep) + self.of_ends() * quarters / 4
+    }
+
+    /// Bytes to be read for each that is written, so that a walk of `way` ends before ends have used up
+    /// three quarters of theirs.
+    pub fn pace(&self, way: u64, upkeep: &Upkeep) -> u64 {
+        let least = self.behind_ends(upkeep) + self.of_ends() / 4;
+        way.max(self.segment) / self.free.saturating_sub(least).max(self.segment / 64)
+    }
+
+    /// What all files must hold together besides room that is asked for.
+    fn of_all(&self, upkeep: &Upkeep) -> u64 {
+        let lasting = upkeep.live + self.blocks(upkeep.live) + upkeep.growth;
+        let reserved = self.of_any_segment(upkeep) + self.of_restarts() + self.of_ends();
+        // A record that does not fit the end of a segment wastes it: less than its own length.
+        let segments = (lasting + reserved) / self.segment + 1;
+        let ends = upkeep.largest.min(LARGE_BYTES) * segments + upkeep.large;
+        lasting + reserved + ends.min(segments * upkeep.largest) + segments * 4096
+    }
+
+    /// The room that there must be for `bytes` of 4.
+    pub fn for_asides(&self, bytes: u64, upkeep: &Upkeep) -> u64 {
+        let now = self.behind_ends(upkeep) + bytes;
+        now.max((self.of_all(upkeep) + bytes).saturating_sub(self.filled))
+    }
+
+    /// The room that there must be for `bytes` of 5.
+    pub fn for_more(&self, bytes: u64, upkeep: &Upkeep) -> u64 {
+        let now = self.behind_ends(upkeep) + self.of_ends() + self.of_asides() + bytes;
+        now.max((self.of_all(upkeep) + self.of_asides() + bytes).saturating_sub(self.filled))
+    }
+
+    /// How much there would be for what comes once all that is dead is room; negative if less than none.
+    pub fn left_to_come(&self, upkeep: &Upkeep) -> i64 {
+        (self.filled + self.free) as i64 - (self.of_all(upkeep) + self.of_asides()) as i64
+    }
+
+    /// What the walk may bring back, at most.
+    pub fn dead(&self, upkeep: &Upkeep) -> u64 {
+        self.filled.saturating_sub(upkeep.live + self.blocks(upkeep.live))
+    }
+}

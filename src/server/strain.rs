@@ -1,0 +1,77 @@
+//! What waits while the disk is full and what ends jobs has used up its room: until the log has been
+//! walked through as far as needed, no command is begun, and mail that writes lies unread. So nothing is
+//! refused that only needs a little patience, and the walk never runs out of room.
+
+use super::core::Core;
+use super::engine::Engine;
+use super::flow::FlowMail;
+use super::kin::KinMail;
+use super::message::{Batch, Message};
+use corq_io::net::Connections;
+use std::collections::VecDeque;
+
+/// Mail that waits, in order. No more than all connections may have unanswered.
+pub type PutOff = VecDeque<Batch>;
+
+impl Core {
+    /// Whether the next command has to wait: a look at a flag, unless the disk is full.
+    #[inline]
+    pub(super) fn is_busy(&mut self) -> bool {
+        if !self.saturated && self.is_strained() {
+            self.saturated = true;
+        }
+        self.stopping || self.saturated
+    }
+
+    #[inline]
+    pub(super) fn is_strained(&mut self) -> bool {
+        let Engine { shard, book } = &mut self.engine;
+        // At the end no more commands come, and those under way have their room.
+        !self.stopping && book.is_strained(shard)
+    }
+
+    /// Says so, once, if there is no room left for what is to be written: it waits in memory, and nobody
+    /// gets an answer that tells of it.
+    pub fn note_exhaustion(&mut self) {
+        let log = &self.engine.book.0;
+        let exhausted = log.lacks_space() && log.unwritten_bytes() > 0 && log.room_bytes() == 0;
+        if exhausted && !self.exhausted {
+            tracing::error!(
+                "shard {}: the disk is full, and what was kept for ending jobs is used up: nothing is \
+                 answered that needs a record until there is room for a file of {} MB",
+                self.me,
+                log.segment_bytes() >> 20
+            );
+        }
+        self.exhausted = exhausted;
+    }
+
+    /// Whether a message has to wait behind others or for room.
+    pub(super) fn puts_off(&mut self, message: &Message, others_wait: bool) -> bool {
+        let writes = matches!(
+            message,
+            Message::Request { .. }
+                | Message::Push { .. }
+                | Message::Part { .. }
+                | Message::Leave { .. }
+                | Message::Notice(_)
+                | Message::Report { .. }
+                | Message::Kin(
+                    KinMail::Edge { .. } | KinMail::Patch { .. } | KinMail::Abandon { .. }
+                )
+                // What is decided of a flow must not come behind the word that all has been said.
+                | Message::Flow(FlowMail::Stage { .. })
+        );
+        writes && (others_wait || self.is_strained())
+    }
+
+    /// Reads the mail that has waited, as far as there is room.
+    pub fn read_put_off(&mut self, conns: &mut Connections) {
+        while !self.put_off.is_empty() && !self.is_strained() {
+            let Some(batch) = self.put_off.pop_front() else { return };
+            if let Some(rest) = self.read_batch(conns, batch, false) {
+                self.put_off.push_front(rest);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Clients that are slow, broken or many over TLS. The fear: a handshake costs the server a hundred times what it
+//! costs whoever begins it, so a few of them hold up everybody, or hold memory for nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::version::{TLS12, TLS13};
+use serde_json::json;
+
+use crate::secure::{Authority, Tls, connect, session, socket, tunnel};
+use crate::support::{Client, Http, Server, Start, encode, frame, until};
+use crate::tls::{ping, receive};
+
+fn guarded(start: Start) -> (Server, Authority) {
+    let authority = Authority::new();
+    let paper = authority.issue("server", None);
+    (start.tls(&paper).start(), authority)
+}
+
+fn metric(server: &Server, authority: &Authority, name: &str) -> u64 {
+    let http = tunnel(server.http, &authority.believer());
+    let text = Http::connect(http).get("/prometheus").text().to_owned();
+    let line = text.lines().find(|line| line.starts_with(&format!("corq_{name} "))).unwrap();
+    line.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The first words of a client.
+fn hello(authority: &Authority) -> Vec<u8> {
+    let mut hello = Vec::new();
+    session(&authority.believer()).write_tls(&mut hello).unwrap();
+    hello
+}
+
+fn is_cut(mut socket: TcpStream) -> bool {
+    !matches!(socket.read(&mut [0; 1024]), Ok(1..))
+}
+
+#[test]
+fn a_handshake_that_takes_too_long_is_cut() {
+    let (server, authority) = guarded(Start::new().env("TLS_HANDSHAKE_TIMEOUT_MS", 400));
+    let hello = hello(&authority);
+    for said in [&hello[..0], &hello[..1], &hello[..5], &hello[..hello.len() - 1]] {
+        let begin = Instant::now();
+        let mut slow = socket(server.tcp);
+        slow.write_all(said).unwrap();
+        assert!(is_cut(slow), "it is answered after {} bytes", said.len());
+        assert!(begin.elapsed() >= Duration::from_millis(350), "{:?}", begin.elapsed());
+    }
+    // One that has been answered and says nothing more.
+    let mut silent = socket(server.tcp);
+    silent.write_all(&hello).unwrap();
+    let mut rest = Vec::new();
+    let _ = silent.read_to_end(&mut rest);
+    assert!(!rest.is_empty());
+    assert_eq!(metric(&server, &authority, "tls_handshake_timeouts_total"), 5);
+    let mut stream = connect(server.tcp, &authority.believer()).unwrap();
+    thread::sleep(Duration::from_millis(600));
+    assert_eq!(ping(&mut stream).unwrap()["ok"], true, "who has agreed may be silent");
+}
+
+#[test]
+fn bytes_may_come_one_at_a_time() {
+    let (server, authority) = guarded(Start::new());
+    for version in [&TLS12, &TLS13] {
+        let mut socket = socket(server.tcp);
+        let mut tls = session(&authority.client(None, &[version]));
+        let one_by_one = |tls: &mut rustls::ClientConnection, socket: &mut TcpStream| {
+            let mut bytes = Vec::new();
+            while tls.wants_write() {
+                tls.write_tls(&mut bytes).unwrap();
+            }
+            for byte in bytes {
+                socket.write_all(&[byte]).unwrap();
+            }
+        };
+        while tls.is_handshaking() {
+            one_by_one(&mut tls, &mut socket);
+            if tls.wants_read() {
+                tls.read_tls(&mut socket).unwrap();
+                tls.process_new_packets().unwrap();
+            }
+        }
+        let push = json!({"cmd": "PUSH", "queue": "q", "data": "x".repeat(3000)});
+        tls.writer().write_all(&frame(&encode(&push))).unwrap();
+        one_by_one(&mut tls, &mut socket);
+        let mut stream = Tls::new(tls, socket);
+        assert_eq!(receive(&mut stream).unwrap()["ok"], true);
+    }
+}
+
+#[test]
+fn clients_that_go_away_in_a_handshake_leave_nothing_behind() {
+    let (server, authority) = guarded(Start::new());
+    let hello = hello(&authority);
+    let began = metric(&server, &authority, "tls_handshakes_total");
+    for bytes in 0..hello.len() {
+        socket(server.tcp).write_all(&hello[..bytes]).unwrap();
+    }
+    for _ in 0..50 {
+        let mut gone = socket(server.tcp);
+        gone.write_all(&hello).unwrap();
+        // A reset, as of a process that is killed.
+        gone.read_exact(&mut [0]).unwrap();
+        drop(gone);
+    }
+    until("all are gone", || {
+        // The one that asks is there.
+        (metric(&server, &authority, "tls_connections") == 1).then_some(())
+    });
+    assert!(metric(&server, &authority, "tls_handshakes_total") > began);
+    let failed = metric(&server, &authority, "tls_handshake_failures_total");
+    assert!(failed >= hello.len() as u64 / 2, "{failed}");
+}
+
+#[test]
+fn a_record_that_was_changed_ends_its_connection_and_no_other() {
+    let (server, authority) = guarded(Start::new());
+    for version in [&TLS12, &TLS13] {
+        let config = authority.client(None, &[version]);
+        let mut other = connect(server.tcp, &config).unwrap();
+        let mut stream = connect(server.tcp, &config).unwrap();
+        ping(&mut stream).unwrap();
+        let push = json!({"cmd": "PUSH", "queue": "q", "data": 1});
+        stream.conn.writer().write_all(&frame(&encode(&push))).unwrap();
+        let mut bytes = Vec::new();
+        stream.conn.write_tls(&mut bytes).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        stream.sock.write_all(&bytes).unwrap();
+        let error = receive(&mut stream).unwrap_err().to_string();
+        assert!(error.contains("BadRecordMac"), "{error}");
+        assert_eq!(ping(&mut other).unwrap()["ok"], true);
+    }
+    assert_eq!(metric(&server, &authority, "tls_corrupt_total"), 2);
+    let mut client = Client::connect(tunnel(server.tcp, &authority.believer()));
+    assert_eq!(client.ok("Count", json!({"queue": "q"}))["count"], 0);
+}
+
+#[test]
+fn what_only_looks_like_a_handshake_is_refused() {
+    let (server, authority) = guarded(Start::new());
+    let mut endless = vec![0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
+    endless.resize(5 + 0x4000, 0);
+    for said in
+        [&[0x16; 5000][..], &[0x16, 3, 1, 0, 2, 0, 0], &[0x16, 3, 3, 0xff, 0xff, 1], &endless]
+    {
+        let mut socket = socket(server.tcp);
+        // It may be cut before everything is said.
+        let _ = (0..64).try_for_each(|_| socket.write_all(said));
+        let mut rest = Vec::new();
+        let _ = socket.read_to_end(&mut rest);
+        assert!(rest.is_empty() || rest[0] == 0x15, "an alert or nothing: {rest:?}");
+    }
+    let mut stream = connect(server.tcp, &authority.believer()).unwrap();
+    assert_eq!(ping(&mut stream).unwrap()["ok"], true);
+}
+
+#[test]
+fn a_flood_of_handshakes_does_not_hold_up_those_who_are_there() {
+    const FLOOD: usize = 400;
+    let (server, authority) = guarded(Start::new().env("SHARDS", 1));
+    let mut stream = connect(server.tcp, &authority.believer()).unwrap();
+    let hello = hello(&authority);
+    let mut flood: Vec<TcpStream> = (0..FLOOD).map(|_| socket(server.tcp)).collect();
+    ping(&mut stream).unwrap();
+    let begin = Instant::now();
+    for socket in &mut flood {
+        socket.write_all(&hello).unwrap();
+    }
+    let said = begin.elapsed();
+    ping(&mut stream).unwrap();
+    let answered = begin.elapsed();
+    for socket in &mut flood {
+        socket.read_exact(&mut [0]).unwrap();
+    }
+    let all = begin.elapsed();
+    println!(
+        "{FLOOD} handshakes begun in {said:?}, the ping is back after {answered:?}, all after {all:?}"
+    );
+    assert!(answered < all / 2, "it has waited for them");
+}
+
+#[test]
+fn an_idle_connection_holds_its_keys_and_little_else() {
+    const CONNECTIONS: u64 = 400;
+    let (server, authority) = guarded(Start::new().memory().env("SHARDS", 1));
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    };
+    let config = authority.believer();
+    let open = |count: u64| -> Vec<Tls> {
+        (0..count)
+            .map(|_| {
+                let mut stream = connect(server.tcp, &config).unwrap();
+                let push = json!({"cmd": "GetState", "id": "x".repeat(20_000)});
+                stream.write_all(&frame(&encode(&push))).unwrap();
+                receive(&mut stream).unwrap();
+                stream
+            })
+            .collect()
+    };
+    let first = open(100);
+    let before = resident();
+    let more = open(CONNECTIONS);
+    let each = resident().saturating_sub(before) / CONNECTIONS;
+    println!("{each} bytes for each idle connection");
+    assert!(each < 12 << 10, "{each} bytes");
+    drop((first, more));
+}
