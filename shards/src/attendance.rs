@@ -49,7 +49,9 @@ mod tests {
     #[test]
     fn a_queue_has_workers_until_the_last_has_gone() {
         let mut attendance = Attendance::default();
-        [true, true, false].into_iter().for_each(|came| attendance.note("q", came));
+        for came in [true, true, false] {
+            attendance.note("q", came);
+        }
         assert!(attendance.has("q") && !attendance.has("r"));
         attendance.note("q", false);
         attendance.note("q", false);
@@ -60,9 +62,13 @@ mod tests {
     fn where_nobody_can_tell_every_queue_has_workers() {
         let mut attendance = Attendance::default();
         let names: Vec<String> = (0..=ATTENDED_QUEUES_MAX).map(|n| n.to_string()).collect();
-        names.iter().for_each(|name| attendance.note(name, true));
+        for name in &names {
+            attendance.note(name, true);
+        }
         assert!(attendance.len() == ATTENDED_QUEUES_MAX && attendance.has("any"));
-        names.iter().for_each(|name| attendance.note(name, false));
+        for name in &names {
+            attendance.note(name, false);
+        }
         assert!(attendance.len() == 0 && !attendance.has("any"));
     }
 }

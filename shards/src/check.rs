@@ -199,9 +199,10 @@ impl Shard {
         let failed = self.jobs.indices().filter(|&job| self.jobs.slab[job].state == State::Failed);
         for job in failed {
             let about = &self.jobs.slab[job];
-            let (due, timed) = (self.burial_ends_ms(job) < u64::MAX, about.timer != NONE);
-            // A chore may be on its way through the queue.
-            if due != timed && !self.queues[about.queue].busy {
+            let (due, timed) = (self.burial_ends_ms(0, job) < u64::MAX, about.timer != NONE);
+            // A chore may be on its way through the queue, and a life may have ended meanwhile.
+            let lives = self.jobs.options_of(job).is_some_and(|has| has.expires_at_ms > 0);
+            if due != timed && !self.queues[about.queue].busy && !lives {
                 return Err(format!("{:x} is to leave its dead-letter queue: {due}", about.id.0));
             }
         }

@@ -337,7 +337,8 @@ impl Shard {
                 self.job_timers.insert(deadline_ms, job, &mut self.jobs.slab);
             }
         } else if state == State::Failed && self.queues[queue].rules.is_some() && !self.recovering {
-            self.rearm_burial(job);
+            // As far as is known here: what comes of it is judged when it is due.
+            self.rearm_burial(0, job);
         }
     }
 

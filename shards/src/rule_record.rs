@@ -54,7 +54,7 @@ impl Rule {
     }
 
     /// Reads the rule of a record of one of the kinds above, and its queue.
-    pub(crate) fn decode<'a>(kind: u8, mut from: Reader<'a>) -> Result<(&'a str, Self), Malformed> {
+    pub(crate) fn decode(kind: u8, mut from: Reader<'_>) -> Result<(&str, Self), Malformed> {
         let bits = from.u8()?;
         let known = if kind == kind::DLQ { ON | AGE | ENTRIES } else { ON | INTERVAL };
         if bits & !known != 0 {

@@ -307,23 +307,38 @@ impl Shard {
         rules.map(|rules| rules.dlq).unwrap_or_default()
     }
 
+    /// When a job in the dead-letter queue is tried anew by itself, as things stand at `now_ms`. One whose life
+    /// is over by then is not: it would only be removed.
+    pub fn redelivers_at_ms(&self, now_ms: u64, job: u32) -> Option<u64> {
+        let failed_at_ms = self.jobs.outcome_of(job)?.finished_at_ms;
+        let rule = self.dlq_rule_of(job);
+        let life_ms = self.jobs.options_of(job).map_or(0, |options| options.expires_at_ms);
+        let at_ms = rule.retry_at_ms(failed_at_ms, self.jobs.redelivered(job))?;
+        (life_ms == 0 || at_ms.max(now_ms) < life_ms).then_some(at_ms)
+    }
+
+    /// When a job in the dead-letter queue is removed for its age.
+    pub fn burial_expires_at_ms(&self, job: u32) -> Option<u64> {
+        let failed_at_ms = self.jobs.outcome_of(job)?.finished_at_ms;
+        self.dlq_rule_of(job).expires_at_ms(failed_at_ms)
+    }
+
     /// When a job in the dead-letter queue leaves it by itself; `u64::MAX` for never.
-    pub(crate) fn burial_ends_ms(&self, job: u32) -> u64 {
-        let about = &self.jobs.slab[job];
-        let Some(rules) = self.queues[about.queue].rules.as_deref() else { return u64::MAX };
-        let failed_at_ms = self.jobs.outcomes[about.detail].finished_at_ms;
-        let retry = rules.dlq.retry_at_ms(failed_at_ms, self.jobs.redelivered(job));
-        let end = rules.dlq.expires_at_ms(failed_at_ms);
+    pub(crate) fn burial_ends_ms(&self, now_ms: u64, job: u32) -> u64 {
+        if self.queues[self.jobs.slab[job].queue].rules.is_none() {
+            return u64::MAX;
+        }
+        let (retry, end) = (self.redelivers_at_ms(now_ms, job), self.burial_expires_at_ms(job));
         retry.unwrap_or(u64::MAX).min(end.unwrap_or(u64::MAX))
     }
 
     /// Sets the deadline of a job in the dead-letter queue anew.
-    pub(crate) fn rearm_burial(&mut self, job: u32) {
+    pub(crate) fn rearm_burial(&mut self, now_ms: u64, job: u32) {
         let timer = self.jobs.slab[job].timer;
         if timer != NONE {
             self.job_timers.remove(timer, &mut self.jobs.slab);
         }
-        let at_ms = self.burial_ends_ms(job);
+        let at_ms = self.burial_ends_ms(now_ms, job);
         if at_ms < u64::MAX {
             self.job_timers.insert(at_ms, job, &mut self.jobs.slab);
         }
@@ -331,27 +346,27 @@ impl Shard {
 
     /// Sets the deadlines of all jobs in dead-letter queues with a rule, after recovery. A step per job of
     /// those.
-    pub(crate) fn arm_burials(&mut self) {
+    pub(crate) fn arm_burials(&mut self, now_ms: u64) {
         for queue in 0..self.queues.end() {
             if self.queues[queue].rules.is_none() {
                 continue;
             }
             let failed: Vec<u32> = self.queues[queue].failed.iter(&self.jobs).collect();
-            failed.into_iter().for_each(|job| self.rearm_burial(job));
+            for job in failed {
+                self.rearm_burial(now_ms, job);
+            }
         }
     }
 
     /// The deadline of a job in the dead-letter queue has come.
     pub(crate) fn end_burial<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let queue = self.jobs.slab[job].queue;
-        let failed_at_ms = self.jobs.outcomes[self.jobs.slab[job].detail].finished_at_ms;
-        let rule = self.dlq_rule_of(job);
-        if rule.expires_at_ms(failed_at_ms).is_some_and(|at_ms| at_ms <= now_ms) {
+        if self.burial_expires_at_ms(job).is_some_and(|at_ms| at_ms <= now_ms) {
             self.totals.dlq_dropped += 1;
             self.remove_one(now_ms, job, out);
-        } else if self.burial_ends_ms(job) > now_ms {
-            // The rule has changed since.
-            self.rearm_burial(job);
+        } else if self.redelivers_at_ms(now_ms, job).is_none_or(|at_ms| at_ms > now_ms) {
+            // The rule has changed since, or the life of the job has ended.
+            self.rearm_burial(now_ms, job);
         } else if self.has_room_to_redeliver(job, out) {
             self.totals.dlq_retried += 1;
             self.revive_one(now_ms, job, true, out);

@@ -1,7 +1,7 @@
 //! Looking through a dead-letter queue, oldest failure first, in slices: to list some of its jobs, to try
 //! some of them anew, to count them, or to give all of them the deadlines of a new rule.
 //!
-//! It is a chore (see [`crate::chore`]), so at most one of a queue is under way, and what comes and goes between
+//! It is a chore (as clearing a queue is), so at most one of a queue is under way, and what comes and goes between
 //! its slices makes it miss nothing else: the queue of the failed remembers how far it has come.
 
 use crate::cause::Cause;
@@ -136,7 +136,7 @@ impl Shard {
             match &mut sift.yields {
                 Yields::Ids(ids) => ids.push(self.jobs.slab[job].id),
                 Yields::Retried => self.revive_one(now_ms, job, false, out),
-                Yields::Rearmed => self.rearm_burial(job),
+                Yields::Rearmed => self.rearm_burial(now_ms, job),
                 Yields::Stats(stats) => self.count_failed(now_ms, job, stats),
             }
         }
@@ -149,11 +149,10 @@ impl Shard {
 
     /// Whether a job in the dead-letter queue will be tried anew by itself, and whether it should be gone.
     fn prospects(&self, now_ms: u64, job: u32) -> (bool, bool) {
-        let about = &self.jobs.slab[job];
-        let Some(rules) = self.queues[about.queue].rules.as_deref() else { return (false, false) };
-        let failed_at_ms = self.jobs.outcomes[about.detail].finished_at_ms;
-        let retry = rules.dlq.retry_at_ms(failed_at_ms, self.jobs.redelivered(job));
-        let end = rules.dlq.expires_at_ms(failed_at_ms);
+        if self.queues[self.jobs.slab[job].queue].rules.is_none() {
+            return (false, false);
+        }
+        let (retry, end) = (self.redelivers_at_ms(now_ms, job), self.burial_expires_at_ms(job));
         (retry.is_some(), end.is_some_and(|end_ms| end_ms <= now_ms))
     }
 

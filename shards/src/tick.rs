@@ -191,6 +191,6 @@ impl Shard {
             }
             self.arm_lease(lease);
         }
-        self.arm_burials();
+        self.arm_burials(now_ms);
     }
 }

@@ -53,7 +53,9 @@ fn push(bed: &mut Bed, jobs: usize) -> Vec<JobId> {
 /// Fails the next so many jobs.
 fn fail_next(bed: &mut Bed, count: u32) -> Vec<JobId> {
     let held = bed.pull(1, "q", count);
-    held.iter().for_each(|&(id, token)| bed.fail(id, Some(token)).unwrap());
+    for &(id, token) in &held {
+        bed.fail(id, Some(token)).unwrap();
+    }
     held.into_iter().map(|(id, _)| id).collect()
 }
 
@@ -204,6 +206,23 @@ fn a_life_that_is_over_removes_no_dead_letter() {
     assert_eq!(bed.state(id), Some(State::Failed));
     bed.pass(1);
     assert_eq!(bed.state(id), None);
+}
+
+#[test]
+fn what_has_no_life_left_is_not_tried_anew_and_stays() {
+    let mut bed = Bed::new();
+    dlq(&mut bed, RETRY);
+    let job = |ttl_ms| NewJob { ttl_ms: Some(ttl_ms), max_attempts: 1, ..NewJob::default() };
+    let ids = [bed.push("q", job(1000)), bed.push("q", job(1500)), bed.push("q", job(1001))];
+    fail_next(&mut bed, 3);
+    bed.now_ms += 200;
+    // The last one could have been, and nobody came by in time.
+    bed.pass(1000);
+    let states: Vec<_> = ids.iter().map(|&id| bed.state(id)).collect();
+    assert_eq!(states, [Some(State::Failed), Some(State::Waiting), Some(State::Failed)]);
+    restart(&mut bed);
+    bed.pass(10_000);
+    assert_eq!(bed.state(ids[0]), Some(State::Failed));
 }
 
 #[test]
@@ -475,7 +494,9 @@ fn a_dead_letter_queue_is_counted_by_cause_and_by_what_awaits_it() {
         newest_ms: Some(bed.now_ms),
         ..FailedStats::default()
     };
-    all.iter().for_each(|(_, cause)| expected.by_cause[*cause as usize] += 1);
+    for (_, cause) in &all {
+        expected.by_cause[*cause as usize] += 1;
+    }
     assert_eq!(*stats, expected);
     dlq(&mut bed, DlqPatch { retry_interval_ms: Some(1 << 40), ..RETRY });
     let retriable = FailedFilter { retriable: true, ..FailedFilter::default() };

@@ -121,7 +121,7 @@ impl JobOptions {
 #[derive(Subcommand, Debug)]
 pub enum Cron {
     /// Push a job at every time of a schedule
-    Add(Add),
+    Add(Box<Add>),
     /// List the schedules
     List,
     /// Remove a schedule

@@ -169,6 +169,7 @@ impl Fields {
     }
 
     /// Nothing, where that says something.
+    #[allow(clippy::redundant_closure_for_method_calls)] // The method alone is of one lifetime only.
     pub fn nil(&mut self, name: &str) {
         self.field(name, |writer| writer.nil());
     }

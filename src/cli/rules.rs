@@ -77,6 +77,7 @@ pub struct Stalls {
     interval: Option<i64>,
     /// Stalls after which a job goes to the dead-letter queue; 0 for any number
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    #[allow(clippy::struct_field_names)] // It is the name of the option.
     max_stalls: Option<i64>,
     /// Time after the pull in which silence does not count
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]

@@ -39,10 +39,8 @@ fn settings<'a>(
     aside: &mut Aside<'a>,
 ) -> Result<(), Complaint> {
     let path = format!("{}.", spec.name);
-    match object(fields, reader, aside).map_err(|complaint| inside(&path, &complaint))? {
-        true => Ok(()),
-        false => Err(spec.wrong_type()),
-    }
+    let is_object = object(fields, reader, aside).map_err(|complaint| inside(&path, &complaint))?;
+    if is_object { Ok(()) } else { Err(spec.wrong_type()) }
 }
 
 pub(super) fn read_cron_job<'a>(
@@ -156,7 +154,7 @@ pub(super) fn read_dlq_filter<'a>(
     let limit = number(fields.integer_or_none("limit")).unwrap_or(u64::MAX);
     let offset = fields.integer("offset") as u64;
     let rare = aside.rare.get_or_insert_default();
-    rare.filter = Some(DlqFilter { filter, limit, offset });
+    rare.filter = Some(DlqFilter { filter, offset, limit });
     rare.filter_is_named = true;
     Ok(Value::Aside)
 }

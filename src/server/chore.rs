@@ -125,12 +125,12 @@ impl Core {
 }
 
 /// A look through a dead-letter queue for some of its jobs, and at most `count`.
-fn sifting_of<'a>(
-    queue: &'a str,
+fn sifting_of(
+    queue: &str,
     filter: Option<DlqFilter>,
     count: Option<u64>,
     purpose: SiftFor,
-) -> Sifting<'a> {
+) -> Sifting<'_> {
     let DlqFilter { filter, offset, limit } = filter.unwrap_or_default();
     Sifting { queue, filter, offset, limit: limit.min(count.unwrap_or(u64::MAX)), purpose }
 }

@@ -93,6 +93,7 @@ pub fn write_letter(
     shard: &Shard,
     job: u32,
     records: &Records<'_>,
+    now_ms: u64,
 ) -> Result<(), Absent> {
     let view = shard.view(job);
     let Some(outcome) = view.outcome else { return Err(Absent::Damaged) };
@@ -101,7 +102,6 @@ pub fn write_letter(
     let started_at_ms = Some(outcome.started_at_ms).filter(|&at_ms| at_ms > 0);
     let took_ms = started_at_ms.map_or(0, |at_ms| failed_at_ms.saturating_sub(at_ms));
     let redelivered = view.options.and_then(|options| options.redelivered);
-    let rule = shard.dlq_rule_of(job);
     writer.map(9);
     writer.str("job");
     write_job(writer, &view, records)?;
@@ -131,9 +131,9 @@ pub fn write_letter(
     writer.str("lastRetryAt");
     writer.uint_or_nil(redelivered.map(|before| before.last_at_ms));
     writer.str("nextRetryAt");
-    writer.uint_or_nil(rule.retry_at_ms(failed_at_ms, redelivered.as_ref()));
+    writer.uint_or_nil(shard.redelivers_at_ms(now_ms, job));
     writer.str("expiresAt");
-    writer.uint_or_nil(rule.expires_at_ms(failed_at_ms));
+    writer.uint_or_nil(shard.burial_expires_at_ms(job));
     Ok(())
 }
 

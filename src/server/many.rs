@@ -261,8 +261,8 @@ impl Core {
     }
 
     /// Where a job was not found that goes by a text of the server's own form, all such texts are
-    /// looked up as names and the command starts anew. Nothing but heartbeats has been done so far,
-    /// and those may be done twice.
+    /// looked up as names and the command starts anew. Nothing but heartbeats has been done so far:
+    /// those that were counted stay so, and only what goes by such a name is done now.
     fn try_all_as_names(&mut self, step: Step, request: &Request<'_>) {
         let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
             &request.body
@@ -284,7 +284,6 @@ impl Core {
         task.as_names = true;
         task.phase = Phase::Resolve;
         task.refused = None;
-        task.count = 0;
         task.names.fill(Lookup::AsName);
         self.resolve_jobs(step, &batch.ids);
     }
@@ -302,9 +301,16 @@ impl Core {
             return;
         };
         let acks = matches!(request.body, Body::AckBatch(_));
+        let beats_again = task.as_names && !acks;
         for (place, job) in batch.ids.iter().enumerate() {
-            if let (JobRef::Id(id), Lookup::Done(None)) = (job, task.names[place]) {
-                task.names[place] = Lookup::Done(Some(*id));
+            match (job, task.names[place]) {
+                (JobRef::Id(_), Lookup::Done(None)) if beats_again => {}
+                (JobRef::Id(id), Lookup::Done(None)) => {
+                    task.names[place] = Lookup::Done(Some(*id));
+                }
+                (JobRef::Id(_), _) => {}
+                _ if beats_again => task.names[place] = Lookup::Done(None),
+                _ => {}
             }
             if acks && task.id(place).is_none() {
                 task.refuse(place, Refusal::NotActive);

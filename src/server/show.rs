@@ -66,6 +66,7 @@ impl Core {
             self.read_first(origin, Then::Show(show), &missing, fetched);
             return;
         }
+        let now_ms = self.now_ms;
         self.respond(conns, origin, |engine, pen| {
             let records = Records::new(&engine.book, &fetched);
             let start = pen.out.len();
@@ -86,9 +87,9 @@ impl Core {
                 if written.is_ok() && letters {
                     writer.str("entries");
                     writer.array(jobs.len());
-                    written = jobs
-                        .iter()
-                        .try_for_each(|&job| write_letter(&mut writer, shard, job, &records));
+                    written = jobs.iter().try_for_each(|&job| {
+                        write_letter(&mut writer, shard, job, &records, now_ms)
+                    });
                 }
             });
             if written.is_err() {

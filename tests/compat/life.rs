@@ -1,6 +1,8 @@
 //! A life in which every kind of record is written, and the files of it: how the logs beside this file
 //! came to be. The engine and the log are the real ones; time is given, so that nothing is left to chance.
 
+mod kin;
+
 use std::convert::Infallible;
 use std::fs;
 use std::path::Path;
@@ -259,6 +261,7 @@ impl Life {
     fn live(&mut self, round: &str) {
         self.jobs_that_wait(round);
         self.jobs_that_depend(round);
+        self.families(round);
         self.jobs_that_end(round);
         self.jobs_with_workers(round);
         self.jobs_that_are_changed(round);
@@ -470,7 +473,7 @@ impl Life {
 
     /// Rules of queues, and what they lead to.
     fn rules(&mut self, round: &str) {
-        let queue = self.queue(&format!("{round}.ruled"));
+        let queue = self.queue(&format!("{round}.letters"));
         let dlq = DlqPatch {
             auto_retry: Some(true),
             retry_interval_ms: Some(1000),

@@ -289,6 +289,15 @@ impl Seat {
                 }),
             );
         }
+        if let Some(kin) = options.kin.as_deref() {
+            let ends = kin
+                .ends
+                .values()
+                .map(|end| json!({"child": name(end.child), "how": end.how as u8}));
+            put("parent", json!(kin.parent));
+            put("childrenEnded", Json::Array(ends.collect()));
+            put("freed", kin.freed.into());
+        }
         if let Some(before) = options.redelivered {
             put("redelivered", json!({"times": before.times, "at": before.last_at_ms}));
         }

@@ -207,6 +207,20 @@ impl Server {
         kill_process(pid, signal).expect("a child can be signalled");
     }
 
+    /// SIGSTOP, and waits until none of its threads runs any more: the signal alone does not.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        let stopped = |path: &Path| {
+            let about = fs::read_to_string(path.join("stat")).unwrap_or_default();
+            about.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        };
+        until("all threads to stand still", || {
+            let mut threads = fs::read_dir(&tasks).ok()?.flatten();
+            threads.all(|thread| stopped(&thread.path())).then_some(())
+        });
+    }
+
     pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
         self.call_off_watchdog();
         let mut child = self.child.take().expect("the server is running");

@@ -546,8 +546,7 @@ const promises = {
   },
 };
 
-/** Workers live through kills of the server, and nothing acknowledged is missing. */
-Object.assign(promises, {
+const flowing = {
   async 'a flow runs from its leaves to its root, which has their values'() {
     const flows = new FlowProducer({ connection });
     open.push(flows);
@@ -688,8 +687,11 @@ Object.assign(promises, {
       assert.equal(await queue('bun-many').getWaitingChildrenCount(), 3);
     }
   },
-});
+};
+// The producer of flows at 2.8 takes no TLS.
+if (modern || !ca) Object.assign(promises, flowing);
 
+/** Workers live through kills of the server, and nothing acknowledged is missing. */
 async function restart() {
   const jobs = queue('bun-restart');
   const entries = Array.from({ length: 300 }, (_, n) => ({

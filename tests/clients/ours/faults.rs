@@ -143,7 +143,7 @@ fn a_producer_waits_when_the_server_does_not_take_its_jobs() {
         let batcher = queue.batcher(options);
         batcher.send(&0).await.unwrap();
         assert_eq!(batcher.flush().await.unwrap().pushed, 1);
-        server.signal(Signal::STOP);
+        server.freeze();
         let taken = Arc::new(AtomicUsize::new(0));
         let counted = taken.clone();
         let producer = batcher.clone();

@@ -269,7 +269,7 @@ class Promises(unittest.TestCase):
         jobs.remove_global_rate_limit()
 
     def test_flows_run_from_their_leaves_to_their_root(self):
-        flows = FlowProducer(host="127.0.0.1", port=PORT)
+        flows = FlowProducer(**WAY)
 
         def leaf(n, **opts):
             return {"name": "leaf", "queueName": f"py-leaf-{n % 3}", "data": {"n": n}, "opts": opts}
@@ -318,7 +318,7 @@ class Promises(unittest.TestCase):
         flows.close()
 
     def test_what_a_failed_child_means_for_its_parent(self):
-        flows = FlowProducer(host="127.0.0.1", port=PORT)
+        flows = FlowProducer(**WAY)
         parents = queue("py-parents")
         policies = {
             "fail_parent_on_failure": "failed",

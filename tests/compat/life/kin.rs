@@ -1,0 +1,117 @@
+//! Parents, children and flows of that life.
+
+use corq_shards::change::Change;
+use corq_shards::command::{Command, NewJob, Stack};
+use corq_shards::dependency::{News, Notice, Unmet};
+use corq_shards::flow::{Fate, Staged};
+use corq_shards::id::JobId;
+use corq_shards::kin::{End, NewKin, Policy, Reported};
+use corq_shards::record::{Pushed, Record};
+
+use super::{Life, YEAR_MS};
+
+/// The list of one child, as a client gives it.
+fn children(child: JobId) -> Vec<u8> {
+    [b"\x91\xd9\x24", child.to_string().as_bytes()].concat()
+}
+
+impl Life {
+    pub(super) fn families(&mut self, round: &str) {
+        let families = [("heard", None), ("failed", Some(Policy::Ignore)), ("unheard", None)];
+        for (name, policy) in families {
+            let queue = self.queue(&format!("{round}.{name}"));
+            self.family(&queue, policy, name == "heard");
+        }
+        let queue = self.queue(&format!("{round}.adopted"));
+        self.adoption(&queue);
+        let queue = self.queue(&format!("{round}.flow"));
+        let open = self.stage(&queue);
+        let over = self.stage(&queue);
+        self.stage(&queue);
+        self.run(0, &Command::Decide { flow: open, fate: Fate::Committed });
+        for fate in [Fate::Committed, Fate::Released, Fate::Done] {
+            self.run(0, &Command::Decide { flow: over, fate });
+        }
+    }
+
+    /// A parent whose child ends and goes, and either has told what became of it or has not yet.
+    fn family(&mut self, queue: &str, policy: Option<Policy>, heard: bool) {
+        let kin = NewKin { parent: Some("parent"), policy, ..NewKin::default() };
+        let child = NewJob {
+            data: b"\xa5child",
+            kin: Some(Box::new(kin)),
+            max_attempts: 1,
+            remove_on_complete: true,
+            remove_on_fail: true,
+            ..NewJob::default()
+        };
+        let child = self.push(queue, child);
+        let mut open = Vec::new();
+        Unmet::push(&mut open, child, "");
+        let (list, open) = (children(child), Unmet::new(&open));
+        let kin = NewKin { children: &list, open, ..NewKin::default() };
+        let parent = NewJob { data: b"\xa6parent", kin: Some(Box::new(kin)), ..NewJob::default() };
+        let dependent = self.push(queue, parent);
+        self.run(
+            0,
+            &Command::Notice(Notice { news: News::WatchChild, dependent, dependency: child }),
+        );
+        let held = self.pull(1, queue, 60_000);
+        assert_eq!(held.0, child);
+        let fails = policy.is_some();
+        if fails {
+            self.fail(held, "the child broke", Stack::default());
+        } else {
+            self.ack(held, b"\xa5value");
+        }
+        if !heard {
+            return;
+        }
+        let reported = Reported {
+            parent: dependent,
+            child,
+            known_as: "",
+            queue,
+            end: End::Completed,
+            value: b"\xa5value",
+            is_last: true,
+        };
+        self.run(0, &Command::Report(&reported));
+        self.run(0, &Command::Notice(Notice { news: News::Unwatch, dependent, dependency: child }));
+    }
+
+    /// A job that finds at work that it has a child.
+    fn adoption(&mut self, queue: &str) {
+        let later = NewJob { data: b"\xa4late", delay_ms: YEAR_MS, ..NewJob::default() };
+        let child = self.push(queue, later);
+        // It goes before the parents that wait there.
+        let first = NewJob { data: b"\xa6adopts", priority: 9, ..NewJob::default() };
+        let parent = self.push(queue, first);
+        let (held, token) = self.pull(1, queue, 60_000);
+        assert_eq!(held, parent);
+        self.change(parent, Change::Adopt { child, name: "late" });
+        self.change(parent, Change::Block { token: Some(token) });
+    }
+
+    /// The whole of a flow, which is this shard's.
+    fn stage(&mut self, queue: &str) -> JobId {
+        let ids = [(); 2].map(|()| self.shard.reserve_id(self.now_ms, queue));
+        let [flow, child] = ids;
+        let mut open = Vec::new();
+        Unmet::push(&mut open, child, "");
+        let list = children(child);
+        let whole = NewKin { children: &list, open: Unmet::new(&open), ..NewKin::default() };
+        let part = NewKin { parent: Some("whole"), ..NewKin::default() };
+        let jobs = [(flow, b"\xa5whole".as_slice(), whole), (child, b"\xa4part", part)];
+        let records = jobs.map(|(id, data, kin)| {
+            let job = NewJob { data, kin: Some(Box::new(kin)), ..NewJob::default() };
+            let pushed = Pushed { id, queue, run_at_ms: self.now_ms, job };
+            let record = Record::Staged(Staged { flow, pushed });
+            let mut bytes = vec![0; record.encoded_len()];
+            record.encode(&mut bytes);
+            bytes
+        });
+        self.run(0, &Command::Stage { records: &[&records[0], &records[1]] });
+        flow
+    }
+}
