@@ -1,6 +1,7 @@
 //! A life in which every kind of record is written, and the files of it: how the logs beside this file
 //! came to be. The engine and the log are the real ones; time is given, so that nothing is left to chance.
 
+mod group;
 mod kin;
 
 use std::convert::Infallible;
@@ -269,6 +270,7 @@ impl Life {
         self.jobs_with_rules(round);
         self.settings(round);
         self.rules(round);
+        self.groups(round);
         self.schedules(round);
         self.webhooks(round);
     }
