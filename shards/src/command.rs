@@ -585,7 +585,7 @@ pub enum Command<'a> {
     Stage {
         /// Records of kind [`crate::record::Record::Staged`].
         records: &'a [&'a [u8]],
-        /// Of each, in the same order, what [`NewJob::group_max`] says; none may be left out at the end.
+        /// Of each, in the same order, what [`NewJob::group_max`] says; zeros at the end may be left out.
         group_max: &'a [u32],
     },
     /// Says what becomes of a flow.

@@ -199,6 +199,7 @@ pub(crate) struct Group {
     of_queue: Links,
     awaited: Links,
     with_settings: Links,
+    with_waiters: Links,
 }
 
 impl Default for Group {
@@ -223,6 +224,7 @@ impl Default for Group {
             of_queue: Links::default(),
             awaited: Links::default(),
             with_settings: Links::default(),
+            with_waiters: Links::default(),
         }
     }
 }
@@ -290,6 +292,18 @@ impl Linked<WithSettings> for Group {
     }
     fn links_mut(&mut self) -> &mut Links {
         &mut self.with_settings
+    }
+}
+
+/// The groups of one queue that pulls wait for.
+pub(crate) struct WithWaiters;
+
+impl Linked<WithWaiters> for Group {
+    fn links(&self) -> Links {
+        self.with_waiters
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.with_waiters
     }
 }
 

@@ -280,13 +280,17 @@ impl Shard {
     /// Lets a pull wait at its place, which must be known.
     pub(crate) fn hang(&mut self, waiter: u32) {
         let (queue, at) = (self.waiters[waiter].queue, self.waiters[waiter].at);
-        waiters_at(&mut self.queues, &mut self.groups, queue, at)
-            .push_back(&mut self.waiters, waiter);
+        let waiters = waiters_at(&mut self.queues, &mut self.groups, queue, at);
+        let first = waiters.is_empty();
+        waiters.push_back(&mut self.waiters, waiter);
         if at == Place::default() {
             return;
         }
         if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
             rotation.views[usize::from(at.view)].waiting += 1;
+            if first && at.group != NONE {
+                rotation.with_waiters.push_back(&mut self.groups.slab, at.group);
+            }
         }
         if at.group != NONE {
             self.groups.slab[at.group].views_awaited |= 1 << at.view;
@@ -297,12 +301,17 @@ impl Shard {
     /// Ends that.
     pub(crate) fn unhang(&mut self, waiter: u32) {
         let (queue, at) = (self.waiters[waiter].queue, self.waiters[waiter].at);
-        waiters_at(&mut self.queues, &mut self.groups, queue, at).remove(&mut self.waiters, waiter);
+        let waiters = waiters_at(&mut self.queues, &mut self.groups, queue, at);
+        waiters.remove(&mut self.waiters, waiter);
+        let last = waiters.is_empty();
         if at == Place::default() {
             return;
         }
         if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
             rotation.views[usize::from(at.view)].waiting -= 1;
+            if last && at.group != NONE {
+                rotation.with_waiters.remove(&mut self.groups.slab, at.group);
+            }
         }
         if at.group != NONE {
             let about = &mut self.groups.slab[at.group];
@@ -388,9 +397,8 @@ impl Shard {
         let rotation = about.groups.as_deref();
         let in_view = || rotation?.views.iter().find_map(|view| view.waiters.front());
         let at_group = || {
-            let rotation = rotation.filter(|it| it.views.iter().any(|view| view.waiting > 0))?;
-            let mut groups = groups_after(&self.groups.slab, rotation, None);
-            groups.find_map(|group| self.groups.slab[group].waiters.front())
+            let group = rotation?.with_waiters.front()?;
+            self.groups.slab[group].waiters.front()
         };
         about.waiters.front().or_else(in_view).or_else(at_group)
     }

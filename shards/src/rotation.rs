@@ -9,7 +9,9 @@
 //! question than for others, so there is a [`View`], a heap of its own, for each set of limits in use.
 //! There are few: the workers of a queue mostly say the same.
 
-use crate::group::{Awaited, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings};
+use crate::group::{
+    Awaited, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings, WithWaiters,
+};
 use crate::slab::{List, NONE, Slab};
 use crate::timers::Timers;
 use crate::waiter::AtQueue;
@@ -72,6 +74,8 @@ pub(crate) struct Rotation {
     pub(crate) with_settings: List<WithSettings>,
     /// How many these are.
     pub(crate) set: u32,
+    /// Those that pulls wait for.
+    pub(crate) with_waiters: List<WithWaiters>,
     /// Jobs in groups that wait.
     pub(crate) waiting: u64,
     /// Those that wait or are delayed.
@@ -94,6 +98,7 @@ impl Default for Rotation {
             count: 0,
             with_settings: List::default(),
             set: 0,
+            with_waiters: List::default(),
             waiting: 0,
             pending: 0,
             priorities: BTreeMap::new(),
@@ -378,6 +383,14 @@ impl Groups {
         let listed = with_settings.count() as u64;
         if counted != kept || set != u64::from(rotation.set) || set != listed {
             return Err(format!("groups and their jobs: {counted:?}, counted as {kept:?}"));
+        }
+        let with_waiters = std::iter::successors(rotation.with_waiters.front(), |&group| {
+            List::<WithWaiters>::after(&self.slab, group)
+        });
+        let (listed, waited) =
+            (with_waiters.count() as u64, sum(|it| u64::from(!it.waiters.is_empty())));
+        if listed != waited {
+            return Err(format!("pulls wait for {waited} groups, not {listed}"));
         }
         let waiting: u64 = rotation.priorities.values().map(|&jobs| u64::from(jobs)).sum();
         if waiting != rotation.waiting {
