@@ -476,11 +476,11 @@ pub(super) fn take_job<'a>(
     Ok(job)
 }
 
-/// Priorities of a group are other numbers than those of a queue.
+/// In a group larger numbers mean something, too.
 #[cold]
 fn check_priority(priority: i32, grouped: bool) -> Result<(), Complaint> {
-    let (least, most) =
-        if grouped { (0, GROUP_PRIORITY_MAX) } else { (-PRIORITY_MAX, PRIORITY_MAX) };
+    let least = -PRIORITY_MAX;
+    let most = if grouped { GROUP_PRIORITY_MAX } else { PRIORITY_MAX };
     if (least..=most).contains(&i64::from(priority)) {
         return Ok(());
     }

@@ -71,7 +71,8 @@ fn priorities_of_a_group_are_other_numbers() {
         (true, 0, true),
         (true, 2_097_151, true),
         (true, 2_097_152, false),
-        (true, -1, false),
+        (true, -1_000_000, true),
+        (true, -1_000_001, false),
         (false, 1_000_001, false),
         (false, 2_097_152, false),
         (false, -1_000_000, true),
@@ -83,7 +84,7 @@ fn priorities_of_a_group_are_other_numbers() {
             continue;
         }
         let bounds = match group {
-            true => "0 and 2097151 in a group",
+            true => "-1000000 and 2097151 in a group",
             false => "-1000000 and 1000000",
         };
         assert_eq!(refused(&alone), format!("priority must be between {bounds}"));
