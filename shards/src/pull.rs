@@ -7,6 +7,7 @@ use crate::grouping::waiters_at;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease_record::{Entries, Leased};
 use crate::record::{Journal, Record};
+use crate::rotation::Rotation;
 use crate::shard::{Caller, Out, Shard};
 use crate::slab::NONE;
 use crate::waiter::Waiter;
@@ -78,6 +79,7 @@ impl Shard {
             return;
         }
         let known = self.queues.find(pull.queue);
+        self.serve_earlier(now_ms, known, out);
         if let Some(queue) = known
             && self.queues[queue].waiters.is_empty()
             && self.deliver(now_ms, queue, &terms, out)
@@ -104,6 +106,8 @@ impl Shard {
     ) {
         let Some(group) = pull.group else { return };
         let waits = pull.timeout_ms > 0;
+        let known = self.queues.find(pull.queue);
+        self.serve_earlier(now_ms, known, out);
         match self.place_of(now_ms, pull.queue, group, false) {
             Some(Some(at)) => {
                 terms.at = at;
@@ -129,6 +133,19 @@ impl Shard {
         let queue = self.queues.find_or_insert(pull.queue);
         self.wait(now_ms + pull.timeout_ms, queue, &Terms { at, ..terms });
         self.serve(now_ms, queue, out);
+    }
+
+    /// What time has brought to a queue with groups is for those who wait there already, in whatever view.
+    #[inline]
+    fn serve_earlier<J: Journal>(&mut self, now_ms: u64, queue: Option<u32>, out: &mut Out<'_, J>) {
+        let Some(queue) = queue.filter(|&queue| self.queues[queue].groups.is_some()) else {
+            return;
+        };
+        self.wake_groups(now_ms, out);
+        let about = &self.queues[queue];
+        if !about.waiters.is_empty() || about.groups.as_deref().is_some_and(Rotation::is_awaited) {
+            self.serve(now_ms, queue, out);
+        }
     }
 
     fn pulled_nothing<J: Journal>(request: RequestId, out: &mut Out<'_, J>) {
@@ -188,6 +205,7 @@ impl Shard {
 
     /// The same in a queue that has groups, where a pull that finds nothing does not speak for others.
     fn serve_by_place<J: Journal>(&mut self, now_ms: u64, queue: u32, out: &mut Out<'_, J>) {
+        self.wake_groups(now_ms, out);
         let mut tried = 0;
         while let Some(waiter) = self.next_choosy_waiter(queue) {
             let terms = Terms::of(&self.waiters[waiter]);
@@ -233,9 +251,6 @@ impl Shard {
             return false;
         }
         let grouped = self.queues[queue].groups.is_some();
-        if grouped {
-            self.wake_groups(now_ms, out);
-        }
         let count = self.allowance(now_ms, queue).min(u64::from(terms.count)) as usize;
         let first = out.effects.deliveries.len();
         let ttl_ms = if terms.locked { terms.lock_ttl_ms } else { UNLOCKED_TTL_MS };

@@ -112,7 +112,7 @@ impl Default for Rotation {
 impl Rotation {
     /// Whether nothing would be lost with it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.groups.is_empty() && self.views.iter().all(|view| view.waiting == 0)
+        self.groups.is_empty() && !self.is_awaited()
     }
 
     /// The view of pulls that say this; `None` if there are too many others.
@@ -141,6 +141,11 @@ impl Rotation {
         let unseen = if terms.plain { NONE } else { self.groups.front().unwrap_or(NONE) };
         self.views[place] = View { terms, epoch: self.epoch, unseen, ..View::default() };
         Some(place)
+    }
+
+    /// Whether a pull waits that says something of groups.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.views.iter().any(|view| view.waiting > 0)
     }
 
     /// Whether a pull waits for a job of a group that could give one.

@@ -385,7 +385,7 @@ fn read_value<'a>(
             }
             Ok(Value::Aside)
         }
-        // Which of two pairs of bounds counts is known when all of the job is read.
+        // Which of two bounds counts is known when all of the job is read.
         Kind::Priority => {
             integer(spec, reader, i32::MIN.into(), i32::MAX.into()).map(Value::Integer)
         }
