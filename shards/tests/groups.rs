@@ -482,3 +482,26 @@ fn canary_a_group_that_gives_a_job_too_many_is_noticed() {
     fill(&mut bed, &[("a", 1), ("a", 2), ("a", 3)]);
     assert_ne!(numbers(&mut bed, 9, ANY), [1, 2]);
 }
+
+/// Guards against a place in another view being a place behind: who waits there gets what time brings, and not who
+/// comes at that moment.
+#[test]
+fn a_pull_that_comes_as_a_hold_ends_does_not_overtake_those_that_wait() {
+    let mut bed = Bed::new();
+    let one = GroupPull { active_max: Some(1), ..ANY };
+    let only_a = GroupPull { only: Only::Group("a"), ..ANY };
+    fill(&mut bed, &[("a", 1), ("a", 2), ("a", 3)]);
+    set(&mut bed, "a", GroupLimit::Hold(100));
+    let (any, choosy) = (wait(&mut bed, 1, Some(one)), wait(&mut bed, 2, Some(only_a)));
+    // The clock has gone on, and nobody has looked yet.
+    bed.now_ms += 100;
+    let replies = bed.run(3, &Command::Pull(locked("q")));
+    let late = RequestId(bed.request);
+    // One that can have no others goes first; then the group is full for the other one, and not for this.
+    assert_eq!(served(&replies), [choosy, late]);
+    bed.shard.audit().unwrap();
+    bed.run(2, &Command::Disconnect);
+    assert_eq!(bed.shard.group("q", "a").unwrap().active, 1);
+    assert_eq!(served(&bed.run(3, &Command::Disconnect)), [any]);
+    bed.shard.audit().unwrap();
+}

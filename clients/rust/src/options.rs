@@ -258,7 +258,7 @@ impl JobOptions {
     ) -> Result<u16, Error> {
         encoder.str("data");
         data.encode(encoder)?;
-        let mut fields = Fields { encoder, count: 1, count_at: None };
+        let mut fields = Fields::after(1, encoder);
         fields.text(id_key, self.job_id.as_deref());
         fields.text("name", self.name.as_deref());
         if let Some(priority) = self.priority {
@@ -307,7 +307,7 @@ impl JobOptions {
 
 /// Fields that are counted as they are written; what is not there is left out.
 pub(crate) struct Fields<'e> {
-    pub(crate) encoder: &'e mut Encoder,
+    encoder: &'e mut Encoder,
     pub(crate) count: u16,
     /// Where their count lies, if they are a map of their own.
     count_at: Option<usize>,
@@ -321,7 +321,12 @@ impl Encoder {
     }
 }
 
-impl Fields<'_> {
+impl<'e> Fields<'e> {
+    /// Goes on in a map that has `count` fields, and that somebody else ends.
+    pub(crate) fn after(count: u16, encoder: &'e mut Encoder) -> Self {
+        Self { encoder, count, count_at: None }
+    }
+
     /// Ends the map.
     pub(crate) fn close(self) {
         if let Some(count_at) = self.count_at {
