@@ -14,6 +14,7 @@
 
 mod attendance;
 mod awaiting;
+mod buried_record;
 pub mod cause;
 pub mod change;
 pub mod changed;
@@ -42,6 +43,7 @@ pub mod job;
 pub mod job_names;
 pub mod keep;
 pub mod kept_record;
+mod kept_replay;
 pub mod kin;
 pub mod latency;
 pub mod lease;

@@ -18,9 +18,10 @@
 //! needs it, in `keep.rs`, which does not compile before; and a log that holds it, written once and
 //! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
 
-use crate::cause::Cause;
+pub use crate::buried_record::Buried;
+use crate::buried_record::kind as buried;
 use crate::changed::Changed;
-use crate::command::{Limit, PerSpan, Stack};
+use crate::command::{Limit, PerSpan};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::flow::{Fate, Staged};
 use crate::group_record::{self, Grouped};
@@ -210,72 +211,19 @@ pub struct Retried<'a> {
     pub error: &'a str,
 }
 
-/// See [`Record::Buried`].
-#[derive(Clone, Copy, Debug)]
-pub struct Buried<'a> {
-    /// The job.
-    pub id: JobId,
-    /// When it failed for good.
-    pub at_ms: u64,
-    /// When its last attempt began; 0 if none did.
-    pub started_at_ms: u64,
-    /// Attempts that have failed, this one included.
-    pub attempts: u16,
-    /// Times its worker went silent.
-    pub stalls: u8,
-    /// Why it failed, in a word.
-    pub cause: Cause,
-    /// Where it failed, if the worker said so.
-    pub stack: Stack<'a>,
-    /// Why it failed.
-    pub error: &'a str,
-}
-
-/// The bit beside a cause that says that a stack follows.
-const WITH_STACK: u8 = 0x80;
-
-impl<'a> Buried<'a> {
-    fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
-        let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
-        let (attempts, stalls) = (from.u16()?, from.u8()?);
-        let (cause, with_stack) = match kind {
-            kind::BURIED_FOR => {
-                let byte = from.u8()?;
-                let cause = Cause::of(byte & !WITH_STACK);
-                let unknown = Malformed("the cause of a failure is not known to this release");
-                (cause.ok_or(unknown)?, byte & WITH_STACK != 0)
-            }
-            kind => (Cause::Unknown, kind == kind::BURIED_AT),
-        };
-        let stack = if with_stack {
-            let (lines, bytes) = (from.u32()?, from.u32()?);
-            Stack { lines, texts: from.bytes(bytes as usize)? }
-        } else {
-            Stack::default()
-        };
-        let error = utf8(from.rest())?;
-        Ok(Self { id, at_ms, started_at_ms, attempts, stalls, cause, stack, error })
-    }
-}
-
 /// Numbers of the kinds, for ever.
 mod kind {
     pub(super) const PUSHED: u8 = 1;
     pub(super) const LEASED: u8 = 2;
     pub(super) const COMPLETED: u8 = 3;
     pub(super) const RETRIED: u8 = 4;
-    pub(super) const BURIED: u8 = 5;
     pub(super) const STALLED: u8 = 6;
     pub(super) const RELEASED: u8 = 7;
     pub(super) const REVIVED: u8 = 8;
     pub(super) const REMOVED: u8 = 9;
     pub(super) const PAUSED: u8 = 10;
-    /// [`BURIED`] with a cause, and maybe a stack.
-    pub(super) const BURIED_FOR: u8 = 11;
     /// [`REVIVED`] by the rule of a queue.
     pub(super) const REVIVED_BY_ITSELF: u8 = 12;
-    /// [`BURIED`] with a stack.
-    pub(super) const BURIED_AT: u8 = 26;
     pub(super) const RATE_LIMITED: u8 = 40;
     pub(super) const ACTIVE_LIMITED: u8 = 41;
     /// [`RATE_LIMITED`] with a span of its own, or an end.
@@ -301,13 +249,13 @@ pub const KINDS: &[(u8, &str)] = &[
     (kind::LEASED, "leased"),
     (kind::COMPLETED, "completed"),
     (kind::RETRIED, "retried"),
-    (kind::BURIED, "buried"),
+    (buried::BURIED, "buried"),
     (kind::STALLED, "stalled"),
     (kind::RELEASED, "released"),
     (kind::REVIVED, "revived"),
     (kind::REMOVED, "removed"),
     (kind::PAUSED, "paused"),
-    (kind::BURIED_FOR, "buried-for"),
+    (buried::FOR, "buried-for"),
     (kind::REVIVED_BY_ITSELF, "revived-by-itself"),
     (crate::changed::kind::PRIORITIZED, "prioritized"),
     (crate::changed::kind::PROMOTED, "promoted"),
@@ -319,7 +267,7 @@ pub const KINDS: &[(u8, &str)] = &[
     (crate::changed::kind::KEY_FREED, "key-freed"),
     (crate::changed::kind::KEY_EXTENDED, "key-extended"),
     (crate::changed::kind::PRIORITIZED_AS, "prioritized-as"),
-    (kind::BURIED_AT, "buried-at"),
+    (buried::AT, "buried-at"),
     (kind::RATE_LIMITED, "rate-limited"),
     (kind::RATE_LIMITED_FOR, "rate-limited-for"),
     (kind::ACTIVE_LIMITED, "active-limited"),
@@ -365,11 +313,7 @@ impl Record<'_> {
             Self::Leased(leased) => leased.encoded_len(),
             Self::Completed(ended) => 32 + ended.result.len(),
             Self::Retried(retried) => 32 + retried.error.len(),
-            Self::Buried(buried) => {
-                let stack = if buried.stack.lines > 0 { 8 + buried.stack.texts.len() } else { 0 };
-                let cause = usize::from(buried.cause != Cause::Unknown);
-                35 + cause + stack + buried.error.len()
-            }
+            Self::Buried(buried) => buried.encoded_len(),
             Self::Changed(changed) => changed.encoded_len(),
             Self::Stalled { .. }
             | Self::Released { .. }
@@ -439,23 +383,7 @@ impl Record<'_> {
                 out.u64(retried.run_at_ms);
                 out.bytes(retried.error.as_bytes());
             }
-            Self::Buried(buried) => {
-                out.id(buried.id);
-                out.u64(buried.at_ms);
-                out.u64(buried.started_at_ms);
-                out.u16(buried.attempts);
-                out.u8(buried.stalls);
-                let stack = buried.stack.lines > 0;
-                if buried.cause != Cause::Unknown {
-                    out.u8(buried.cause as u8 | if stack { WITH_STACK } else { 0 });
-                }
-                if stack {
-                    out.u32(buried.stack.lines);
-                    out.u32(buried.stack.texts.len() as u32);
-                    out.bytes(buried.stack.texts);
-                }
-                out.bytes(buried.error.as_bytes());
-            }
+            Self::Buried(buried) => buried.encode(&mut out),
             Self::Changed(changed) => changed.encode(&mut out),
             Self::Stalled { id }
             | Self::Released { id }
@@ -529,9 +457,7 @@ impl Record<'_> {
             Self::Leased(_) => kind::LEASED,
             Self::Completed(_) => kind::COMPLETED,
             Self::Retried(_) => kind::RETRIED,
-            Self::Buried(buried) if buried.cause != Cause::Unknown => kind::BURIED_FOR,
-            Self::Buried(buried) if buried.stack.lines > 0 => kind::BURIED_AT,
-            Self::Buried(_) => kind::BURIED,
+            Self::Buried(buried) => buried.kind(),
             Self::Changed(changed) => changed.kind(),
             Self::Stalled { .. } => kind::STALLED,
             Self::Released { .. } => kind::RELEASED,
@@ -589,9 +515,7 @@ impl<'a> Record<'a> {
                 run_at_ms: from.u64()?,
                 error: utf8(from.rest())?,
             }),
-            kind::BURIED | kind::BURIED_AT | kind::BURIED_FOR => {
-                Self::Buried(Buried::decode(kind, from)?)
-            }
+            buried::BURIED | buried::AT | buried::FOR => Self::Buried(Buried::decode(kind, from)?),
             kind::STALLED => Self::Stalled { id: from.id()? },
             kind::RELEASED => Self::Released { id: from.id()? },
             kind::REVIVED | kind::REVIVED_BY_ITSELF => {

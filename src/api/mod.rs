@@ -5,6 +5,7 @@
 //! does with it. The table in [`spec`] is the only place where a bound or a default is written;
 //! the decoder, the documentation's test and every later surface read it there.
 
+mod field;
 pub mod flow;
 pub mod limits;
 pub mod request;

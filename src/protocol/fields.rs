@@ -12,6 +12,7 @@ use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHA
 use crate::api::request::{JobRef, token_of};
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
+use super::choices::read_choices;
 use super::msgpack::{Malformed, Number, Reader};
 use super::objects::{
     read_backoff, read_dedup, read_flow, read_flow_job, read_group_pull, read_group_rate,
@@ -434,7 +435,7 @@ fn read_value<'a>(
 }
 
 #[inline]
-fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Complaint> {
+pub(super) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Complaint> {
     match reader.text() {
         Ok(Some(text)) => Ok(text),
         Ok(None) => Err(spec.wrong_type()),
@@ -589,23 +590,6 @@ fn texts<'a>(
         return Ok(Value::Nothing);
     }
     Ok(Value::Raw(&whole[..whole.len() - reader.rest().len()]))
-}
-
-fn read_choices<'a>(
-    spec: &FieldSpec,
-    reader: &mut Reader<'a>,
-    choices: &[&str],
-) -> Result<Value<'a>, Complaint> {
-    let bit = |chosen: &str| choices.iter().position(|choice| *choice == chosen).map(|at| 1 << at);
-    let Some(count) = reader.array()? else {
-        let mask = bit(text(spec, reader)?).ok_or_else(|| spec.out_of_bounds())?;
-        return Ok(Value::Mask(mask));
-    };
-    let mut mask = 0;
-    for index in 0..count {
-        mask |= bit(item(spec, reader, index)?).ok_or_else(|| spec.wrong_item(index))?;
-    }
-    Ok(if mask == 0 { Value::Nothing } else { Value::Mask(mask) })
 }
 
 /// Enters a batch and says how many items it has.

@@ -1,7 +1,7 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
 use super::core::Core;
-use super::crons::write_cron;
+use super::cron_row::write_cron;
 use super::dispatch::Asked;
 use super::execute::framed;
 use super::figures::OfServer;

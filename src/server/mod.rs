@@ -37,6 +37,7 @@ mod certificate;
 mod change;
 mod chore;
 mod core;
+mod cron_row;
 mod crons;
 mod deliveries;
 mod dispatch;

@@ -44,7 +44,7 @@ fn groups_are_set_asked_about_and_pulled_from() {
             assert!(group.pause().await.unwrap() && !group.pause().await.unwrap());
             assert!(group.is_paused().await.unwrap());
             let only_a = || GroupOptions::new().only("a");
-            assert_eq!(numbers(&queue, only_a()).await, []);
+            assert!(numbers(&queue, only_a()).await.is_empty());
             assert!(group.resume().await.unwrap() && !group.resume().await.unwrap());
 
             group.set_concurrency(1).await.unwrap();
@@ -94,13 +94,13 @@ fn a_worker_keeps_to_the_limits_that_it_brings_for_groups() {
             batch.add_with(&number, &of_group(["a", "b"][number % 2])).unwrap();
         }
         queue.push_many(&batch).await.unwrap();
-        let asked = client.queue("polite");
         let worker = Worker::builder(&client, "polite")
             .concurrency(10)
             .groups(GroupOptions::new().concurrency(2))
-            .start(async move |job: corq_client::ActiveJob| {
+            .start(async |job: corq_client::ActiveJob| {
                 let group = job.group_id.clone().unwrap_or_default();
-                let active = asked.group(&group).active_count().await?;
+                let queue = job.client().queue(&job.queue);
+                let active = queue.group(group).active_count().await?;
                 Ok::<_, Failure>(active)
             })
             .unwrap();

@@ -1,0 +1,180 @@
+//! What was written again at the end of the log, on its way back: how recovery takes records of
+//! [`crate::keep`]. They stand for what was said before them, wherever that was.
+
+use crate::id::JobId;
+use crate::job::{Job, Options, State, Stored};
+use crate::job_names::NameRef;
+use crate::keep::evicted_bytes;
+use crate::kept_record::{Kept, KeptJob, Place, Rare};
+use crate::kin::{Kin, NewKin};
+use crate::mutate::RETENTION_CHECK_MS;
+use crate::repeat::Series;
+use crate::shard::Shard;
+use crate::slab::NONE;
+
+impl Shard {
+    /// [`crate::record::Record::Kept`]: recovery's way to it.
+    pub(crate) fn replay_kept(&mut self, kept: &Kept<'_>, stored: Stored) {
+        match kept {
+            Kept::Job(kept) => {
+                if let Some(known) = self.jobs.find(kept.pushed.id) {
+                    self.leave(known);
+                    self.unique.release(&self.jobs, known);
+                    self.erase(known);
+                }
+                self.ids.rise_above(kept.pushed.id);
+                self.place_kept(kept, stored);
+            }
+            Kept::Moved(moved) => self.relocate(moved.id, moved.from, stored),
+            Kept::Evicted { queue, below } => {
+                let Some(queue) = self.queues.find(queue) else { return };
+                while let Some(oldest) = self.queues[queue].completed.front(&self.jobs)
+                    && self.jobs.end_order(oldest) < *below
+                {
+                    self.remove(oldest);
+                }
+                let about = &mut self.queues[queue];
+                let told = !about.has_evictions_to_tell();
+                about.evicted_below = about.evicted_below.max(*below);
+                about.evicted_noted = about.evicted_noted.max(*below);
+                if !told && !about.has_evictions_to_tell() {
+                    self.evictions_to_tell -= evicted_bytes(&about.name);
+                }
+            }
+            Kept::Past(ids) => {
+                for id in ids.iter() {
+                    if !self.past.has(id) {
+                        self.past.note(id, stored.position);
+                    }
+                }
+            }
+            Kept::Remains(left) => {
+                self.drop_remains(left.child);
+                self.leave_remains(left.child, left.remains(stored));
+            }
+            Kept::Ids { highest } => self.ids.rise_above(*highest),
+        }
+    }
+
+    /// What lay at `from` lies at `to` from now on.
+    pub(crate) fn relocate(&mut self, id: JobId, from: u64, to: Stored) {
+        let live = &mut self.live;
+        let mut follow = |stored: &mut Stored| {
+            if stored.position == from {
+                live.sub(stored);
+                live.add(&to);
+                *stored = to;
+            }
+        };
+        if let Some(mut shared) = self.shares.relocate(from, to) {
+            follow(&mut shared);
+        }
+        let Some(job) = self.jobs.find(id) else { return };
+        let about = &self.jobs.slab[job];
+        if about.state.is_end() {
+            let outcome = &mut self.jobs.outcomes[about.detail];
+            self.ends_unmoved -= u64::from(outcome.is_unmoved());
+            follow(&mut outcome.stored);
+            self.ends_unmoved += u64::from(outcome.is_unmoved());
+        }
+        let Some(options) = self.jobs.options_of_mut(job) else { return };
+        if let Some(kin) = options.kin.as_deref_mut()
+            && let Some(mut end) = kin.ends.remove(&from)
+        {
+            follow(&mut end.stored);
+            kin.ends.insert(end.stored.position, end);
+        }
+        let Some(notes) = options.notes.as_deref_mut() else { return };
+        notes.message.iter_mut().for_each(&mut follow);
+        notes.logs.iter_mut().for_each(|line| follow(&mut line.stored));
+    }
+
+    /// Puts a job that is not known where its record says.
+    pub(crate) fn place_kept(&mut self, kept: &KeptJob<'_>, stored: Stored) -> u32 {
+        let pushed = &kept.pushed;
+        let given = &pushed.job;
+        let queue = self.queues.find_or_insert(pushed.queue);
+        let name = self.take_name(queue, given.name);
+        let options = self.options_of_kept(queue, kept, name);
+        let index = self.jobs.insert(Job {
+            attempts: kept.attempts,
+            stalls: kept.stalls,
+            options,
+            name,
+            ..Job::of(pushed, queue, stored)
+        });
+        self.live.add(&stored);
+        let notes = self.jobs.options_of(index).and_then(|has| has.notes.as_deref());
+        notes.iter().flat_map(|notes| notes.texts()).for_each(|text| self.live.add(text));
+        let kin = self.jobs.options_of(index).and_then(|has| has.kin.as_deref());
+        kin.iter().flat_map(|kin| kin.ends.values()).for_each(|end| self.live.add(&end.stored));
+        self.child_ends += kin.map_or(0, |kin| kin.ends.len() as u64);
+        self.live.add_lines(notes.map_or(0, |notes| notes.logs.len()));
+        self.queues[queue].roll.insert(&self.jobs.slab, index);
+        if let Some(data) = kept.shared {
+            self.share(index, data);
+        }
+        match kept.place {
+            Place::Ended(state, outcome) => {
+                self.end(index, state, outcome);
+                self.note_kept(index);
+                if state == State::Completed {
+                    let due_ms = outcome.finished_at_ms.saturating_add(RETENTION_CHECK_MS);
+                    self.retention_due_ms = self.retention_due_ms.min(due_ms);
+                }
+            }
+            Place::Pending(state) => {
+                self.unique.take(&self.jobs, index);
+                self.enter(index, state);
+            }
+            Place::Active { token, ttl_ms, at_ms } => {
+                self.unique.take(&self.jobs, index);
+                // From where a pull would have taken it.
+                self.enter(index, State::Waiting);
+                self.lease(index, at_ms, ttl_ms, Some(token), None);
+            }
+        }
+        debug_assert!(!given.waits() || self.jobs.slab[index].options != NONE);
+        index
+    }
+
+    fn options_of_kept(&mut self, queue: u32, kept: &KeptJob<'_>, name: NameRef) -> u32 {
+        let given = &kept.pushed.job;
+        let apart = given.name.filter(|_| name == NameRef::APART).map(Into::into);
+        let group = self.join_group(queue, given.group_id);
+        let Some(rare) = &kept.rare else {
+            // It found a place among the names of its queue when it was written, and finds none now; or
+            // it was written when groups meant nothing.
+            if apart.is_none() && given.group_id.is_none() {
+                return NONE;
+            }
+            return self.jobs.options.insert(Options { name: apart, group, ..Options::default() });
+        };
+        let series = Series::of(&kept.pushed).map(|series| {
+            let (due_ms, continued) = rare.run.unwrap_or((series.due_ms, false));
+            Box::new(Series { due_ms, continued, ..series })
+        });
+        self.jobs.options.insert(Options {
+            unique_key: given.unique_key.map(Into::into),
+            custom_id: given.custom_id.map(Into::into),
+            expires_at_ms: rare.expires_at_ms,
+            timeout_ms: given.timeout_ms.unwrap_or(0),
+            notes: rare.notes.as_ref().map(|notes| Box::new(notes.notes())),
+            unmet: given.dependencies(),
+            series,
+            name: apart,
+            extras: given.extras.clone(),
+            group,
+            redelivered: rare.redelivered,
+            kin: given.kin.as_deref().map(|kin| Box::new(Self::kin_of_kept(kin, rare))),
+            ..Options::default()
+        })
+    }
+
+    fn kin_of_kept(given: &NewKin<'_>, rare: &Rare<'_>) -> Kin {
+        let ends = rare.kin.unwrap_or_default();
+        let freed = ends.freed;
+        let ends = ends.iter().map(|end| (end.stored.position, end)).collect();
+        Kin { freed, ends, ..Kin::of(given) }
+    }
+}
