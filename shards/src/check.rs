@@ -5,6 +5,7 @@ use crate::id::fnv1a;
 use crate::job::{Options, State, flags};
 use crate::job_names::NameRef;
 use crate::limits::Limits;
+use crate::rotation::Rotation;
 use crate::shard::Shard;
 use crate::slab::NONE;
 use std::fmt::Write;
@@ -32,6 +33,7 @@ impl Shard {
                     .push(format!("ruled {} by {:?} and {:?}", queue.name, rules.dlq, rules.stall));
             }
         }
+        facts.extend(self.facts_of_groups());
         facts.extend(self.crons.iter().map(crate::cron::Cron::facts));
         facts.extend(self.webhooks().map(crate::webhook::Webhook::facts));
         facts.extend(
@@ -84,7 +86,14 @@ impl Shard {
             let _ = write!(text, " named {name}");
         }
         // Where a name stands depends on which others came before it, and is no fact.
-        let options = Options { name: None, ..view.options.cloned().unwrap_or_default() };
+        if let Some(group) = self.group_name_of(index) {
+            let _ = write!(text, " of group {group}");
+        }
+        let options = Options {
+            name: None,
+            group: Default::default(),
+            ..view.options.cloned().unwrap_or_default()
+        };
         let options = format!("{options:?}");
         if options != format!("{:?}", Options::default()) {
             let _ = write!(text, " {options}");
@@ -134,6 +143,7 @@ impl Shard {
         self.audit_awaitings()?;
         self.audit_needed()?;
         self.audit_limits()?;
+        self.audit_groups()?;
         let pulled = self.jobs.indices().filter(|&job| {
             let about = &self.jobs.slab[job];
             about.state == State::Active && self.leases[about.detail].puller.is_some()
@@ -165,7 +175,9 @@ impl Shard {
             let full = limits.and_then(Limits::active_max);
             let full = full.is_some_and(|max| about.count(State::Active) >= u64::from(max));
             let held_back = about.is_paused() || full || limits.is_some_and(Limits::is_timed);
-            if !about.waiters.is_empty() && about.count(State::Waiting) > 0 && !held_back {
+            let awaited = !about.waiters.is_empty() && about.has_deliverable(&self.jobs);
+            let choosy = about.groups.as_deref().is_some_and(Rotation::could_serve);
+            if (awaited || choosy) && !held_back {
                 return Err(format!("queue {queue}: pulls wait beside ready jobs"));
             }
         }
@@ -269,12 +281,13 @@ impl Shard {
                 return Err(format!("queue {queue}: {listed} in the list of {state:?}"));
             }
         }
-        let by_priority: u64 = about.ready.priorities().map(|(_, jobs)| jobs).sum();
+        let by_priority: u64 = about.priorities().into_iter().map(|(_, jobs)| jobs).sum();
         if by_priority != about.count(State::Waiting) {
             return Err(format!("queue {queue}: {by_priority} waiting jobs by priority"));
         }
         let ready = about.ready.first(&self.jobs.slab).is_some();
-        if ready != (about.count(State::Waiting) > 0) {
+        let grouped = about.groups.as_deref().map_or(0, |groups| groups.waiting);
+        if ready != (about.count(State::Waiting) > grouped) {
             return Err(format!("queue {queue}: waiting jobs do not match what is ready"));
         }
         Ok(())

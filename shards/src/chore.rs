@@ -227,14 +227,7 @@ impl Shard {
             return;
         };
         self.queues.detach(old);
-        if !self.queues[old].waiters.is_empty() {
-            let new = self.queues.find_or_insert(name);
-            while let Some(waiter) = self.queues[old].waiters.front() {
-                self.queues[old].waiters.remove(&mut self.waiters, waiter);
-                self.waiters[waiter].queue = new;
-                self.queues[new].waiters.push_back(&mut self.waiters, waiter);
-            }
-        }
+        self.move_waiters(now_ms, old, name);
         self.begin_chore(now_ms, caller, old, Work::Empty, out);
     }
 
@@ -245,6 +238,10 @@ impl Shard {
             self.set_paused(&name, false, stored);
         }
         self.clear_limits(&name, out);
+        if self.queues[queue].groups_with_settings() > 0 {
+            out.journal.append(&Record::GroupsCleared { queue: &name });
+            self.clear_groups(&name);
+        }
         self.clear_rules(&name, out);
     }
 

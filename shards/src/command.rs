@@ -8,6 +8,7 @@ use crate::cron_record::CronRules;
 use crate::dependency::{Notice, Unmet};
 use crate::extras::Extras;
 use crate::flow::Fate;
+use crate::group::GroupRate;
 use crate::id::JobId;
 use crate::job::State;
 use crate::kin::{NewKin, Reported};
@@ -51,8 +52,11 @@ pub struct NewJob<'a> {
     pub unique_key: Option<&'a str>,
     /// The id chosen by the client; one name space for the server.
     pub custom_id: Option<&'a str>,
-    /// Group the job belongs to; stored and listed.
+    /// Group the job belongs to.
     pub group_id: Option<&'a str>,
+    /// Jobs of its group that may wait or be delayed, this one included, or it is refused; 0 for any
+    /// number. Not a part of the job.
+    pub group_max: u32,
     /// A MessagePack array of strings, or empty for none.
     pub tags: &'a [u8],
     /// A MessagePack array of job ids that must complete first, or empty for none.
@@ -101,6 +105,7 @@ impl Default for NewJob<'_> {
             unique_key: None,
             custom_id: None,
             group_id: None,
+            group_max: 0,
             tags: &[],
             depends_on: &[],
             unmet: Unmet::default(),
@@ -178,6 +183,46 @@ pub struct Pull<'a> {
     pub lock_ttl_ms: u32,
     /// Whether the jobs stay with the token's holder when the connection goes.
     pub detach: bool,
+    /// What it says of groups.
+    pub group: Option<&'a GroupPull<'a>>,
+}
+
+/// What a pull says of groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupPull<'a> {
+    /// Most active jobs of a group for which nothing else is set, at least 1.
+    pub active_max: Option<u64>,
+    /// The rate of a group for which nothing else is set.
+    pub rate: Option<GroupRate>,
+    /// Which jobs are wanted.
+    pub only: Only<'a>,
+}
+
+/// Which jobs of a queue with groups a pull wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Only<'a> {
+    /// Those whose turn it is.
+    #[default]
+    Any,
+    /// Those without a group.
+    Ungrouped,
+    /// Those of this group.
+    Group(&'a str),
+}
+
+/// One thing that is set for a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupLimit {
+    /// Jobs that may leave in a span of time.
+    Rate(Option<GroupRate>),
+    /// Jobs that may be active at a time, at least 1.
+    Active(Option<u64>),
+    /// Jobs given in a row, 1 to [`crate::WEIGHT_MAX`].
+    Weight(u32),
+    /// Whether it gives none.
+    Paused(bool),
+    /// It gives none for so many milliseconds, at least 1.
+    Hold(u64),
 }
 
 /// Completes one job.
@@ -428,6 +473,15 @@ pub enum Command<'a> {
         /// Which, and how much.
         limit: Limit,
     },
+    /// Sets something for a group. Answered with how much was changed by it: 0 or 1.
+    LimitGroup {
+        /// The queue.
+        queue: &'a str,
+        /// The group, 1 to 256 characters.
+        group: &'a str,
+        /// What.
+        limit: GroupLimit,
+    },
     /// Changes a rule of a queue.
     Rule {
         /// The queue.
@@ -531,6 +585,8 @@ pub enum Command<'a> {
     Stage {
         /// Records of kind [`crate::record::Record::Staged`].
         records: &'a [&'a [u8]],
+        /// Of each, in the same order, what [`NewJob::group_max`] says; zeros at the end may be left out.
+        group_max: &'a [u32],
     },
     /// Says what becomes of a flow.
     Decide {

@@ -39,6 +39,12 @@ pub enum Refusal {
     Busy,
     /// The log has no room for it.
     Full,
+    /// The group of the job has as many jobs as it says that it may have.
+    GroupFull,
+    /// As many groups have settings as may have.
+    GroupSettings,
+    /// Pulls of this queue say too many different things of groups.
+    GroupTerms,
 }
 
 /// The id by which clients know a job.

@@ -115,8 +115,14 @@ impl Shard {
         &mut self,
         caller: Caller,
         records: &[&[u8]],
+        group_max: &[u32],
         out: &mut Out<'_, J>,
     ) {
+        if let Some(place) = self.find_overfull_part(records, group_max) {
+            let refused = Reply::Refused { place, refusal: Refusal::GroupFull };
+            out.effects.replies.push((caller.request, refused));
+            return;
+        }
         let bytes: u64 = records.iter().map(|record| record.len() as u64 + JOB_BYTES).sum();
         let refusal = if out.journal.takes_more(bytes, || self.upkeep()) {
             None

@@ -5,6 +5,7 @@
 
 use crate::cause::Cause;
 use crate::extras::Extras;
+use crate::grouping::GroupRef;
 use crate::id::JobId;
 use crate::job_names::NameRef;
 use crate::kin::Kin;
@@ -226,6 +227,8 @@ pub struct Options {
     pub name: Option<Box<str>>,
     /// Rules of its own.
     pub extras: Option<Box<Extras>>,
+    /// The group it belongs to.
+    pub group: GroupRef,
     /// What it knows of its parent and its children.
     pub kin: Option<Box<Kin>>,
     /// How often it left the dead-letter queue by itself.

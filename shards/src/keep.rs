@@ -143,6 +143,10 @@ impl Shard {
                 let set = limits.and_then(|limits| limits.set_in(*limit));
                 needs.setting = set.is_some_and(|stored| stored.position == position);
             }
+            Record::Grouped(grouped) => {
+                let set = self.group_set_in(grouped.queue, grouped.group);
+                needs.setting = set.is_some_and(|stored| stored.position == position);
+            }
             Record::Ruled { queue, rule } => {
                 let queue = self.queues.find(queue);
                 let rules = queue.and_then(|queue| self.queues[queue].rules.as_deref());
@@ -173,6 +177,7 @@ impl Shard {
                 | Changed::KeyFreed { .. }
                 | Changed::KeyExtended { .. },
             )
+            | Record::GroupsCleared { .. }
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. }
             | Record::Met { .. }
@@ -289,6 +294,7 @@ impl Shard {
         // Of a run, the record that it shares tells the options of the first one.
         pushed.job = NewJob {
             name: self.name_of(job),
+            group_id: self.group_name_of(job).or(pushed.job.group_id),
             extras: options.and_then(|has| has.extras.clone()),
             priority: about.priority,
             max_attempts: about.max_attempts,
@@ -346,6 +352,10 @@ impl Shard {
                 if let Some(queue) = self.queues.find(queue) {
                     self.note_limit(queue, *limit, stored);
                 }
+            }
+            Record::Grouped(grouped) => {
+                let stored = journal.append(record);
+                self.set_group(grouped, stored);
             }
             Record::Ruled { queue, rule } => {
                 let stored = journal.append(record);
@@ -481,6 +491,8 @@ impl Shard {
         self.shares.records().for_each(|shared| counted.add(&shared));
         self.crons.iter().for_each(|cron| counted.add(&cron.set_in));
         self.webhooks().for_each(|webhook| counted.add(&webhook.set_in));
+        let groups = self.groups.indices().filter_map(|at| self.groups.slab[at].own.as_deref());
+        groups.for_each(|own| counted.add(&own.set_in));
         for queue in 0..self.queues.end() {
             let about = &self.queues[queue];
             let limits = about.limits.as_deref();

@@ -95,7 +95,7 @@ impl Shard {
         let given = &pushed.job;
         let queue = self.queues.find_or_insert(pushed.queue);
         let name = self.take_name(queue, given.name);
-        let options = self.options_of_kept(kept, name);
+        let options = self.options_of_kept(queue, kept, name);
         let index = self.jobs.insert(Job {
             attempts: kept.attempts,
             stalls: kept.stalls,
@@ -138,14 +138,17 @@ impl Shard {
         index
     }
 
-    fn options_of_kept(&mut self, kept: &KeptJob<'_>, name: NameRef) -> u32 {
+    fn options_of_kept(&mut self, queue: u32, kept: &KeptJob<'_>, name: NameRef) -> u32 {
         let given = &kept.pushed.job;
         let apart = given.name.filter(|_| name == NameRef::APART).map(Into::into);
+        let group = self.join_group(queue, given.group_id);
         let Some(rare) = &kept.rare else {
-            // It found a place among the names of its queue when it was written, and finds none now.
-            return apart.map_or(NONE, |name| {
-                self.jobs.options.insert(Options { name: Some(name), ..Options::default() })
-            });
+            // It found a place among the names of its queue when it was written, and finds none now; or
+            // it was written when groups meant nothing.
+            if apart.is_none() && given.group_id.is_none() {
+                return NONE;
+            }
+            return self.jobs.options.insert(Options { name: apart, group, ..Options::default() });
         };
         let series = Series::of(&kept.pushed).map(|series| {
             let (due_ms, continued) = rare.run.unwrap_or((series.due_ms, false));
@@ -161,6 +164,7 @@ impl Shard {
             series,
             name: apart,
             extras: given.extras.clone(),
+            group,
             redelivered: rare.redelivered,
             kin: given.kin.as_deref().map(|kin| Box::new(Self::kin_of_kept(kin, rare))),
             ..Options::default()

@@ -259,7 +259,7 @@ impl Shard {
         let about = &self.queues[queue];
         let Some(limits) = about.limits.as_deref() else { return };
         let Some(rate) = limits.rate.filter(|rate| rate.level < rate.token()) else { return };
-        if !about.is_paused() && about.ready.first(&self.jobs.slab).is_some() {
+        if !about.is_paused() && about.has_deliverable(&self.jobs) {
             self.await_limits(queue, rate.tokens_ms(1));
         }
     }

@@ -23,7 +23,7 @@ impl Shard {
     pub(crate) fn add(&mut self, queue: u32, pushed: &Pushed<'_>, stored: Stored) -> u32 {
         let given = &pushed.job;
         let name = self.take_name(queue, given.name);
-        let options = self.store_options(pushed, name);
+        let options = self.store_options(queue, pushed, name);
         let index = self.jobs.insert(Job { options, name, ..Job::of(pushed, queue, stored) });
         self.live.add(&stored);
         self.queues[queue].roll.insert(&self.jobs.slab, index);
@@ -63,7 +63,7 @@ impl Shard {
         self.queues[about.queue].names.as_deref()?.get(about.name)
     }
 
-    fn store_options(&mut self, pushed: &Pushed<'_>, name: NameRef) -> u32 {
+    fn store_options(&mut self, queue: u32, pushed: &Pushed<'_>, name: NameRef) -> u32 {
         let given = &pushed.job;
         let plain = given.unique_key.is_none()
             && given.custom_id.is_none()
@@ -72,6 +72,7 @@ impl Shard {
             && given.unmet.is_empty()
             && given.repeat.is_none()
             && given.extras.is_none()
+            && given.group_id.is_none()
             && given.kin.is_none()
             && name != NameRef::APART;
         if plain {
@@ -80,6 +81,7 @@ impl Shard {
         let made_at_ms = given.extras.as_ref().and_then(|extras| extras.made_at_ms);
         let pushed_at_ms = pushed.run_at_ms.saturating_sub(given.delay_ms);
         let created_at_ms = made_at_ms.unwrap_or(pushed_at_ms);
+        let group = self.join_group(queue, given.group_id);
         self.jobs.options.insert(Options {
             unique_key: given.unique_key.map(Into::into),
             custom_id: given.custom_id.map(Into::into),
@@ -90,6 +92,7 @@ impl Shard {
             series: Series::of(pushed).map(Box::new),
             name: given.name.filter(|_| name == NameRef::APART).map(Into::into),
             extras: given.extras.clone(),
+            group,
             kin: given.kin.as_deref().map(|kin| Box::new(Kin::of(kin))),
             ..Options::default()
         })
@@ -274,6 +277,7 @@ impl Shard {
     /// Forgets a job that is in no state any more, and what it points to in the log.
     pub(crate) fn erase(&mut self, job: u32) {
         self.unshare(job);
+        self.quit_group(job);
         let options = self.jobs.options_of_mut(job);
         let (notes, kin) = options.map_or((None, None), |has| (has.notes.take(), has.kin.take()));
         if let Some(notes) = notes {
@@ -312,7 +316,11 @@ impl Shard {
         let queue = self.jobs.slab[job].queue;
         self.jobs.slab[job].state = state;
         self.queues[queue].enter(state);
-        if state == State::Waiting {
+        if self.queues[queue].groups.is_some()
+            && let Some(group) = self.group_of(job)
+        {
+            self.enter_group(job, group, state);
+        } else if state == State::Waiting {
             self.queues[queue].ready.insert(&mut self.jobs.slab, job);
         }
         if matches!(state, State::Waiting | State::Delayed | State::WaitingChildren) {
@@ -356,8 +364,16 @@ impl Shard {
         if timer != NONE {
             self.job_timers.remove(timer, &mut self.jobs.slab);
         }
+        let group = match self.queues[queue].groups {
+            Some(_) => self.group_of(job),
+            None => None,
+        };
+        if let Some(group) = group {
+            self.leave_group(job, group, state);
+        }
         match state {
             State::Vacant | State::Delayed | State::WaitingChildren => {}
+            State::Waiting if group.is_some() => {}
             State::Waiting => self.queues[queue].ready.remove(&mut self.jobs.slab, job),
             State::Active => {
                 self.leave_puller(detail);

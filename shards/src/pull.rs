@@ -1,17 +1,35 @@
 //! Delivery: who gets which job next, and who waits.
 
 use crate::command::{ClientId, Pull, RequestId, Token};
-use crate::effect::{Delivery, Reply};
+use crate::effect::{Delivery, Refusal, Reply};
 use crate::event::Step;
+use crate::grouping::waiters_at;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease_record::{Entries, Leased};
 use crate::record::{Journal, Record};
+use crate::rotation::Rotation;
 use crate::shard::{Caller, Out, Shard};
+use crate::slab::NONE;
 use crate::waiter::Waiter;
 
 /// Payload bytes one pull may carry: a reply must fit the frame its client can read. A single larger
 /// job is delivered alone.
 pub const PULL_BYTES_MAX: u64 = 32 << 20;
+
+/// Where a pull stands in a queue that has groups; the default is that of one that says nothing of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The view that shows what its limits leave.
+    pub(crate) view: u8,
+    /// The one group whose jobs it wants, or `NONE`.
+    pub(crate) group: u32,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { view: 0, group: NONE }
+    }
+}
 
 /// On what terms jobs are handed out.
 #[derive(Clone, Copy)]
@@ -22,6 +40,21 @@ pub(crate) struct Terms {
     pub(crate) locked: bool,
     pub(crate) detach: bool,
     pub(crate) lock_ttl_ms: u32,
+    pub(crate) at: Place,
+}
+
+impl Terms {
+    fn of(waiter: &Waiter) -> Self {
+        Self {
+            client: waiter.client,
+            request: waiter.request,
+            count: waiter.count,
+            locked: waiter.locked,
+            detach: waiter.detach,
+            lock_ttl_ms: waiter.lock_ttl_ms,
+            at: waiter.at,
+        }
+    }
 }
 
 impl Shard {
@@ -39,8 +72,14 @@ impl Shard {
             locked: pull.locked,
             detach: pull.detach,
             lock_ttl_ms: pull.lock_ttl_ms,
+            at: Place::default(),
         };
+        if pull.group.is_some() {
+            self.pull_of_groups(now_ms, pull, terms, out);
+            return;
+        }
         let known = self.queues.find(pull.queue);
+        self.serve_earlier(now_ms, known, out);
         if let Some(queue) = known
             && self.queues[queue].waiters.is_empty()
             && self.deliver(now_ms, queue, &terms, out)
@@ -48,14 +87,70 @@ impl Shard {
             return;
         }
         if pull.timeout_ms == 0 {
-            let none = out.effects.deliveries.len();
-            out.effects.replies.push((caller.request, Reply::Pulled(none..none)));
+            Self::pulled_nothing(caller.request, out);
             return;
         }
         let queue = self.queues.find_or_insert(pull.queue);
         self.wait(now_ms + pull.timeout_ms, queue, &terms);
         // A pull that came behind sleeping ones may still find a job left over for it.
         self.serve(now_ms, queue, out);
+    }
+
+    /// A pull that says something of groups.
+    fn pull_of_groups<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        pull: &Pull<'_>,
+        mut terms: Terms,
+        out: &mut Out<'_, J>,
+    ) {
+        let Some(group) = pull.group else { return };
+        let waits = pull.timeout_ms > 0;
+        let known = self.queues.find(pull.queue);
+        self.serve_earlier(now_ms, known, out);
+        match self.place_of(now_ms, pull.queue, group, false) {
+            Some(Some(at)) => {
+                terms.at = at;
+                if let Some(queue) = self.queues.find(pull.queue)
+                    && waiters_at(&mut self.queues, &mut self.groups, queue, at).is_empty()
+                    && self.deliver(now_ms, queue, &terms, out)
+                {
+                    return;
+                }
+            }
+            Some(None) => {}
+            None => {
+                let refused = Reply::Refused { place: 0, refusal: Refusal::GroupTerms };
+                out.effects.replies.push((terms.request, refused));
+                return;
+            }
+        }
+        let at = if waits { self.place_of(now_ms, pull.queue, group, true) } else { None };
+        let Some(at) = at.flatten() else {
+            Self::pulled_nothing(terms.request, out);
+            return;
+        };
+        let queue = self.queues.find_or_insert(pull.queue);
+        self.wait(now_ms + pull.timeout_ms, queue, &Terms { at, ..terms });
+        self.serve(now_ms, queue, out);
+    }
+
+    /// What time has brought to a queue with groups is for those who wait there already, in whatever view.
+    #[inline]
+    fn serve_earlier<J: Journal>(&mut self, now_ms: u64, queue: Option<u32>, out: &mut Out<'_, J>) {
+        let Some(queue) = queue.filter(|&queue| self.queues[queue].groups.is_some()) else {
+            return;
+        };
+        self.wake_groups(now_ms, out);
+        let about = &self.queues[queue];
+        if !about.waiters.is_empty() || about.groups.as_deref().is_some_and(Rotation::is_awaited) {
+            self.serve(now_ms, queue, out);
+        }
+    }
+
+    fn pulled_nothing<J: Journal>(request: RequestId, out: &mut Out<'_, J>) {
+        let none = out.effects.deliveries.len();
+        out.effects.replies.push((request, Reply::Pulled(none..none)));
     }
 
     fn wait(&mut self, until_ms: u64, queue: u32, terms: &Terms) {
@@ -67,9 +162,12 @@ impl Shard {
             locked: terms.locked,
             detach: terms.detach,
             lock_ttl_ms: terms.lock_ttl_ms,
+            at: terms.at,
+            since: self.waits,
             ..Waiter::default()
         });
-        self.queues[queue].waiters.push_back(&mut self.waiters, waiter);
+        self.waits += 1;
+        self.hang(waiter);
         let client = self.clients.entry(terms.client).or_default();
         client.waiters.push_back(&mut self.waiters, waiter);
         self.waiter_timers.insert(until_ms, waiter, &mut self.waiters);
@@ -77,11 +175,8 @@ impl Shard {
 
     /// Ends a wait, without an answer.
     pub(crate) fn stop_waiting(&mut self, waiter: u32) -> Waiter {
-        let (queue, client, timer) = {
-            let waiter = &self.waiters[waiter];
-            (waiter.queue, waiter.client, waiter.timer)
-        };
-        self.queues[queue].waiters.remove(&mut self.waiters, waiter);
+        let (client, timer) = (self.waiters[waiter].client, self.waiters[waiter].timer);
+        self.unhang(waiter);
         if let Some(owner) = self.clients.get_mut(&client) {
             owner.waiters.remove(&mut self.waiters, waiter);
             if owner.is_idle() {
@@ -94,22 +189,54 @@ impl Shard {
 
     /// Gives ready jobs to the pulls that wait for them.
     pub(crate) fn serve<J: Journal>(&mut self, now_ms: u64, queue: u32, out: &mut Out<'_, J>) {
+        if self.queues[queue].groups.is_some() {
+            self.serve_by_place(now_ms, queue, out);
+            return;
+        }
         while let Some(front) = self.queues[queue].waiters.front() {
-            let waiter = &self.waiters[front];
-            let terms = Terms {
-                client: waiter.client,
-                request: waiter.request,
-                count: waiter.count,
-                locked: waiter.locked,
-                detach: waiter.detach,
-                lock_ttl_ms: waiter.lock_ttl_ms,
-            };
+            let terms = Terms::of(&self.waiters[front]);
             if !self.deliver(now_ms, queue, &terms, out) {
                 self.await_token(queue);
                 return;
             }
             self.stop_waiting(front);
         }
+    }
+
+    /// The same in a queue that has groups, where a pull that finds nothing does not speak for others.
+    fn serve_by_place<J: Journal>(&mut self, now_ms: u64, queue: u32, out: &mut Out<'_, J>) {
+        self.wake_groups(now_ms, out);
+        let mut tried = 0;
+        while let Some(waiter) = self.next_choosy_waiter(queue) {
+            let terms = Terms::of(&self.waiters[waiter]);
+            if !self.deliver(now_ms, queue, &terms, out) {
+                // Its group could; so it is the queue that gives nothing.
+                self.await_token(queue);
+                return;
+            }
+            self.stop_waiting(waiter);
+        }
+        while let Some(waiter) = self.next_waiter(queue, tried) {
+            let terms = Terms::of(&self.waiters[waiter]);
+            if self.deliver(now_ms, queue, &terms, out) {
+                self.stop_waiting(waiter);
+            } else {
+                tried |= 1 << terms.at.view;
+            }
+        }
+        if tried > 0 {
+            self.await_token(queue);
+        }
+    }
+
+    /// The job to be handed out next.
+    #[inline]
+    fn next_job(&mut self, queue: u32, at: Place) -> Option<u32> {
+        let about = &self.queues[queue];
+        if about.groups.is_some() {
+            return self.next_of_groups(queue, at);
+        }
+        about.ready.first(&self.jobs.slab).filter(|_| at.group == NONE)
     }
 
     /// Hands out what is ready, with its reply; false if nothing is.
@@ -123,13 +250,14 @@ impl Shard {
         if self.queues[queue].is_paused() {
             return false;
         }
+        let grouped = self.queues[queue].groups.is_some();
         let count = self.allowance(now_ms, queue).min(u64::from(terms.count)) as usize;
         let first = out.effects.deliveries.len();
         let ttl_ms = if terms.locked { terms.lock_ttl_ms } else { UNLOCKED_TTL_MS };
         let mut bytes = 0;
         self.entries.clear();
         while out.effects.deliveries.len() - first < count {
-            let Some(job) = self.queues[queue].ready.first(&self.jobs.slab) else { break };
+            let Some(job) = self.next_job(queue, terms.at) else { break };
             bytes += u64::from(self.data_of(job).payload_bytes);
             if bytes > PULL_BYTES_MAX && out.effects.deliveries.len() > first {
                 break;
@@ -138,6 +266,9 @@ impl Shard {
             self.timings.waiting.record(waited_ms.saturating_mul(1000), 1);
             let token = terms.locked.then(|| self.make_token());
             self.lease(job, now_ms, ttl_ms, token, (!terms.detach).then_some(terms.client));
+            if grouped {
+                self.note_served(now_ms, queue, job);
+            }
             if let Some(token) = token {
                 Entries::push(&mut self.entries, self.jobs.slab[job].id, token);
             }

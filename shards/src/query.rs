@@ -72,6 +72,10 @@ pub struct Holdings {
     pub watches: usize,
     /// Completed jobs that are forgotten but for their id.
     pub past: usize,
+    /// Groups that have jobs, settings or pulls that wait for them.
+    pub groups: usize,
+    /// Groups that have settings: at most [`crate::GROUP_SETTINGS_MAX`].
+    pub group_settings: u64,
     /// Children that are forgotten but for how they ended, which their parents have yet to hear.
     pub remains: usize,
     /// Those that were given up because there were too many.
@@ -198,12 +202,15 @@ impl Shard {
                 + self.lease_timers.len()
                 + self.waiter_timers.len()
                 + self.limit_timers.len()
+                + self.groups.timers.len()
                 + self.crons.deadlines(),
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
             attended: self.attendance.len(),
             watches: self.watchers.len(),
             past: self.past.len(),
+            groups: self.groups.slab.len(),
+            group_settings: self.groups.with_settings,
             remains: self.remains.len(),
             remains_dropped: self.remains.dropped(),
         }

@@ -9,6 +9,7 @@ use crate::listing::States;
 use crate::minutes::Minutes;
 use crate::ready::Ready;
 use crate::roll::Roll;
+use crate::rotation::Rotation;
 use crate::rules::Rules;
 use crate::slab::{List, NONE, Slab};
 use crate::waiter::AtQueue;
@@ -37,6 +38,8 @@ pub struct Queue {
     pub names: Option<Box<JobNames>>,
     /// How fast and how many jobs may leave it, if that is limited.
     pub limits: Option<Box<Limits>>,
+    /// Its groups, if it has any.
+    pub(crate) groups: Option<Box<Rotation>>,
     /// What becomes of its jobs by themselves, if anything is said.
     pub rules: Option<Box<Rules>>,
     /// Long commands that work on it or wait for their turn.
@@ -105,7 +108,10 @@ impl Queue {
 
     /// Whether clients see it: it has a job or a setting.
     pub fn exists(&self) -> bool {
-        let set = self.is_paused() || self.limits.is_some() || self.rules.is_some();
+        let set = self.is_paused()
+            || self.limits.is_some()
+            || self.rules.is_some()
+            || self.groups_with_settings() > 0;
         !self.detached && (set || self.total() > 0)
     }
 
@@ -118,6 +124,7 @@ impl Queue {
         !self.exists()
             && !self.has_evictions_to_tell()
             && self.waiters.is_empty()
+            && self.groups.is_none()
             && self.chores == 0
     }
 }

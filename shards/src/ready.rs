@@ -8,6 +8,7 @@
 use crate::id::JobId;
 use crate::job::{InQueue, Job, flags};
 use crate::slab::{List, Slab};
+use crate::strays::{Order, Strays};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ const EMPTY_LANES_MAX: usize = 16;
 #[derive(Default)]
 pub struct Ready {
     lanes: BTreeMap<Reverse<i32>, Lane>,
-    strays: Vec<u32>,
+    strays: Strays<Delivery>,
 }
 
 /// Sorts in order of delivery.
@@ -42,6 +43,16 @@ struct Rank {
     fifo: bool,
     run_at_ms: u64,
     sequence: u128,
+}
+
+/// See [`Rank`].
+struct Delivery;
+
+impl Order for Delivery {
+    type Rank = Rank;
+    fn rank(job: &Job) -> Rank {
+        rank(job)
+    }
 }
 
 fn rank(job: &Job) -> Rank {
@@ -58,7 +69,7 @@ impl Ready {
     /// The next job to deliver.
     pub fn first(&self, jobs: &Slab<Job>) -> Option<u32> {
         let in_order = self.lanes.values().find_map(Lane::front);
-        match (in_order, self.strays.first().copied()) {
+        match (in_order, self.strays.first()) {
             (Some(a), Some(b)) => Some(if rank(&jobs[a]) < rank(&jobs[b]) { a } else { b }),
             (one, other) => one.or(other),
         }
@@ -80,7 +91,7 @@ impl Ready {
         } else if rank_here < rank(&jobs[front]) {
             list.push_front(jobs, index);
         } else {
-            self.insert_stray(jobs, index);
+            self.strays.insert(jobs, index);
         }
     }
 
@@ -89,7 +100,7 @@ impl Ready {
         let key = Reverse(jobs[index].priority);
         let (lifo, stray) = (jobs[index].has(flags::LIFO), jobs[index].has(flags::STRAY));
         if stray {
-            self.remove_stray(jobs, index);
+            self.strays.remove(jobs, index);
         }
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.jobs -= 1;
@@ -107,58 +118,6 @@ impl Ready {
     pub fn priorities(&self) -> impl Iterator<Item = (i32, u64)> {
         let used = self.lanes.iter().filter(|(_, lane)| lane.jobs > 0);
         used.map(|(Reverse(priority), lane)| (*priority, u64::from(lane.jobs)))
-    }
-
-    fn insert_stray(&mut self, jobs: &mut Slab<Job>, index: u32) {
-        jobs[index].flags |= flags::STRAY;
-        self.strays.push(index);
-        self.rise(jobs, self.strays.len() - 1);
-    }
-
-    fn remove_stray(&mut self, jobs: &mut Slab<Job>, index: u32) {
-        let place = jobs[index].links.next as usize;
-        assert_eq!(self.strays[place], index, "a stray knows its place");
-        jobs[index].flags &= !flags::STRAY;
-        self.strays.swap_remove(place);
-        if place < self.strays.len() {
-            let place = self.rise(jobs, place);
-            self.sink(jobs, place);
-        }
-    }
-
-    fn rise(&mut self, jobs: &mut Slab<Job>, mut place: usize) -> usize {
-        let index = self.strays[place];
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if rank(&jobs[self.strays[parent]]) <= rank(&jobs[index]) {
-                break;
-            }
-            self.put(jobs, place, self.strays[parent]);
-            place = parent;
-        }
-        self.put(jobs, place, index);
-        place
-    }
-
-    fn sink(&mut self, jobs: &mut Slab<Job>, mut place: usize) {
-        let index = self.strays[place];
-        loop {
-            let children = place * 2 + 1..(place * 2 + 3).min(self.strays.len());
-            let Some(best) = children.min_by_key(|&child| rank(&jobs[self.strays[child]])) else {
-                break;
-            };
-            if rank(&jobs[self.strays[best]]) >= rank(&jobs[index]) {
-                break;
-            }
-            self.put(jobs, place, self.strays[best]);
-            place = best;
-        }
-        self.put(jobs, place, index);
-    }
-
-    fn put(&mut self, jobs: &mut Slab<Job>, place: usize, index: u32) {
-        self.strays[place] = index;
-        jobs[index].links.next = place as u32;
     }
 }
 

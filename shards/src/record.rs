@@ -24,6 +24,7 @@ use crate::changed::Changed;
 use crate::command::{Limit, PerSpan};
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::flow::{Fate, Staged};
+use crate::group_record::{self, Grouped};
 use crate::id::JobId;
 use crate::job::Stored;
 use crate::kept_record::{Kept, Moved};
@@ -101,6 +102,13 @@ pub enum Record<'a> {
         queue: &'a str,
         /// The new setting.
         limit: Limit,
+    },
+    /// Something was set for a group, or taken back.
+    Grouped(Grouped<'a>),
+    /// All that was set for the groups of a queue was taken back.
+    GroupsCleared {
+        /// The queue.
+        queue: &'a str,
     },
     /// A queue has another rule.
     Ruled {
@@ -265,6 +273,8 @@ pub const KINDS: &[(u8, &str)] = &[
     (kind::ACTIVE_LIMITED, "active-limited"),
     (rule_record::kind::DLQ, "dlq-ruled"),
     (rule_record::kind::STALL, "stall-ruled"),
+    (group_record::kind::GROUPED, "grouped"),
+    (group_record::kind::CLEARED, "groups-cleared"),
     (kind::MET, "met"),
     (kind::REPEATED, "repeated"),
     (kind::CHILD_ENDED, "child-ended"),
@@ -318,6 +328,8 @@ impl Record<'_> {
             }
             Self::Limited { queue, .. } => 4 + queue.len(),
             Self::Ruled { queue, rule } => rule.encoded_len() + queue.len(),
+            Self::Grouped(grouped) => grouped.encoded_len(),
+            Self::GroupsCleared { queue } => queue.len(),
             Self::CronSet(set) => set.encoded_len(),
             Self::CronRan(ran) => ran.encoded_len(),
             Self::CronMissed { name, .. } => 8 + name.len(),
@@ -404,6 +416,8 @@ impl Record<'_> {
                 out.u8(u8::from(*paused));
                 out.bytes(queue.as_bytes());
             }
+            Self::Grouped(grouped) => grouped.encode(&mut out),
+            Self::GroupsCleared { queue } => out.bytes(queue.as_bytes()),
             Self::CronSet(set) => set.encode(&mut out),
             Self::CronRan(ran) => ran.encode(&mut out),
             Self::CronMissed { name, next_run_ms } => {
@@ -457,6 +471,8 @@ impl Record<'_> {
             Self::Limited { limit: Limit::Rate(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
             Self::Ruled { rule, .. } => rule.kind(),
+            Self::Grouped(_) => group_record::kind::GROUPED,
+            Self::GroupsCleared { .. } => group_record::kind::CLEARED,
             Self::CronSet(set) => set.kind(),
             Self::CronRan(_) => kind::CRON_RAN,
             Self::CronMissed { .. } => kind::CRON_MISSED,
@@ -523,6 +539,8 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
+            group_record::kind::GROUPED => Self::Grouped(Grouped::decode(from)?),
+            group_record::kind::CLEARED => Self::GroupsCleared { queue: utf8(from.rest())? },
             rule_record::kind::DLQ | rule_record::kind::STALL => {
                 let (queue, rule) = Rule::decode(kind, from)?;
                 Self::Ruled { queue, rule }

@@ -74,6 +74,9 @@ pub struct Repeated<'a> {
     pub next: Box<KeptJob<'a>>,
 }
 
+/// The queue of a run, its name, its key and its group.
+type Texts<'a> = (&'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
 impl<'a> Repeated<'a> {
     pub(crate) fn encoded_len(&self) -> usize {
         32 + 4 + self.next.encoded_len() + self.ended.result.len()
@@ -125,7 +128,8 @@ impl Shard {
         // Out of their places while they lend their texts to the record.
         let (queue_name, key) = (self.queues[queue].name.clone(), self.unique_key_of(job));
         let name: Option<Box<str>> = self.name_of(job).map(Into::into);
-        let texts = (&*queue_name, name.as_deref(), key.as_deref());
+        let group: Option<Box<str>> = self.group_name_of(job).map(Into::into);
+        let texts = (&*queue_name, name.as_deref(), key.as_deref(), group.as_deref());
         let Some(next) = self.next_run(now_ms, id, job, texts) else { return };
         let record = Record::Repeated(Repeated { ended, next: Box::new(next) });
         let stored = out.journal.append(&record);
@@ -205,7 +209,7 @@ impl Shard {
         now_ms: u64,
         id: JobId,
         job: u32,
-        (queue, name, unique_key): (&'a str, Option<&'a str>, Option<&'a str>),
+        (queue, name, unique_key, group_id): Texts<'a>,
     ) -> Option<KeptJob<'a>> {
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
@@ -224,6 +228,7 @@ impl Shard {
             ttl_ms: (ttl_ms > 0).then_some(ttl_ms),
             timeout_ms: (given.timeout_ms > 0).then_some(given.timeout_ms),
             unique_key,
+            group_id,
             repeat: Some(Repeat { every_ms, limit, count }),
             lifo: about.has(flags::LIFO),
             remove_on_complete: about.has(flags::REMOVE_ON_COMPLETE),

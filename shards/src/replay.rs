@@ -70,6 +70,8 @@ impl Shard {
             Record::Limited { queue, limit } => {
                 self.set_limit(queue, *limit, stored);
             }
+            Record::Grouped(grouped) => self.set_group(grouped, stored),
+            Record::GroupsCleared { queue } => self.clear_groups(queue),
             Record::Ruled { queue, rule } => {
                 self.set_rule(queue, *rule, stored);
             }

@@ -40,6 +40,8 @@ pub struct Contents {
     pub paused: u64,
     /// Limits of queues.
     pub limits: u64,
+    /// Groups for which something is set.
+    pub groups: u64,
     /// Rules of queues.
     pub rules: u64,
     /// Schedules.
@@ -60,6 +62,7 @@ impl AddAssign for Contents {
         self.jobs.iter_mut().zip(other.jobs).for_each(|(sum, jobs)| *sum += jobs);
         self.paused += other.paused;
         self.limits += other.limits;
+        self.groups += other.groups;
         self.rules += other.rules;
         self.crons += other.crons;
         self.webhooks += other.webhooks;
@@ -81,6 +84,7 @@ impl Shard {
                 jobs: State::ALL.map(|state| queue.count(state)),
                 paused: u64::from(queue.is_paused()),
                 limits: limits.map_or(0, |limits| limits.all_set_in().count() as u64),
+                groups: queue.groups_with_settings(),
                 rules: rules.map_or(0, |rules| rules.all_set_in().count() as u64),
                 ..Contents::default()
             };
@@ -206,6 +210,7 @@ impl Reshard {
             Record::Paused { queue, .. }
             | Record::Limited { queue, .. }
             | Record::Ruled { queue, .. } => Slot::of_name(queue),
+            Record::Grouped(grouped) => Slot::of_name(grouped.queue),
             Record::WebhookAdded(_) => return Ok(KEEPER),
             _ => return Err(Malformed("nothing can need a record of this kind")),
         };

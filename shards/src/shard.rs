@@ -13,6 +13,7 @@ use crate::dependency::Notice;
 use crate::effect::{Effects, NameChange, Refusal, Reply};
 use crate::event::Listeners;
 use crate::flow::Flows;
+use crate::group::Groups;
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::kin::Report;
@@ -127,6 +128,9 @@ pub struct Shard {
     pub(crate) lease_timers: Timers,
     pub(crate) waiter_timers: Timers,
     pub(crate) limit_timers: Timers,
+    pub(crate) groups: Groups,
+    /// Pulls that have come to wait.
+    pub(crate) waits: u64,
     /// Queues whose pulls may be served by what has changed in this call.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
@@ -204,6 +208,8 @@ impl Shard {
             lease_timers: Timers::default(),
             waiter_timers: Timers::default(),
             limit_timers: Timers::default(),
+            groups: Groups::default(),
+            waits: 0,
             with_room: Vec::new(),
             crons: Crons::default(),
             attendance: Attendance::default(),
@@ -281,6 +287,9 @@ impl Shard {
                     out,
                 );
             }
+            Command::LimitGroup { queue, group, limit } => {
+                self.limit_group(now_ms, caller, (queue, group), *limit, out);
+            }
             Command::Rule { queue, patch } => self.rule(now_ms, caller, queue, *patch, out),
             Command::Sift(sifting) => self.sift_failed(now_ms, caller, sifting, out),
             Command::Attend { queue, came } => {
@@ -317,7 +326,9 @@ impl Shard {
             }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
-            Command::Stage { records } => self.stage(caller, records, out),
+            Command::Stage { records, group_max } => {
+                self.stage(caller, records, group_max, out);
+            }
             Command::Decide { flow, fate } => {
                 self.decide(now_ms, caller.request, (*flow, *fate), out);
             }
@@ -344,6 +355,13 @@ impl Shard {
         jobs: &[NewJob<'_>],
         out: &mut Out<'_, J>,
     ) {
+        if jobs.iter().any(|job| job.group_max > 0)
+            && let Some(place) = self.find_overfull(now_ms, queue_name, jobs)
+        {
+            let refused = Reply::Refused { place, refusal: Refusal::GroupFull };
+            out.effects.replies.push((caller.request, refused));
+            return;
+        }
         let bytes = jobs.iter().map(|job| job.bytes() + queue_name.len() as u64 + JOB_BYTES).sum();
         if !out.journal.takes_more(bytes, || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));

@@ -34,6 +34,8 @@ impl Shard {
         }
         // Before waits end: a pull whose token came while nobody looked is not sent away empty.
         self.bring_tokens(now_ms, out);
+        self.wake_groups(now_ms, out);
+        self.fill_room(now_ms, out);
         self.end_waits(now_ms, out);
         self.end_awaitings(now_ms, out);
         self.run_crons(now_ms, out);
@@ -57,6 +59,7 @@ impl Shard {
             .min(next(self.waiter_timers.next_ms()))
             .min(next(self.awaitings.timers.next_ms()))
             .min(next(self.limit_timers.next_ms()))
+            .min(next(self.groups.timers.next_ms()))
             .min(next(self.crons.next_ms()))
             .min(self.retention_due_ms)
     }
@@ -176,6 +179,7 @@ impl Shard {
         // may still have the records.
         self.forget_aged(now_ms, u64::MAX);
         self.recovering = false;
+        self.line_up_groups();
         let leases: Vec<u32> = self
             .jobs
             .indices()

@@ -2,6 +2,7 @@
 
 use crate::command::{ClientId, RequestId};
 use crate::lease::OfClient;
+use crate::pull::Place;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 
@@ -22,6 +23,10 @@ pub struct Waiter {
     pub detach: bool,
     /// Life of each lock.
     pub lock_ttl_ms: u32,
+    /// Where it stands in a queue that has groups.
+    pub at: Place,
+    /// Pulls that came to wait before it.
+    pub since: u64,
     /// Neighbours at the queue.
     pub at_queue: Links,
     /// Neighbours of the same client.
@@ -40,6 +45,8 @@ impl Default for Waiter {
             locked: false,
             detach: false,
             lock_ttl_ms: 0,
+            at: Place::default(),
+            since: 0,
             at_queue: Links::default(),
             of_client: Links::default(),
             timer: NONE,

@@ -134,7 +134,7 @@ fn story(logs: &[&Memory], config: Config) -> Vec<String> {
     for journal in logs {
         let shard = replayed(journal, config);
         lines.extend(shard.indices().map(|index| story_of(&shard, journal, index)));
-        let settings = ["paused ", "limited ", "cron ", "webhook "];
+        let settings = ["paused ", "limited ", "group ", "cron ", "webhook "];
         let is_setting = |fact: &String| settings.iter().any(|word| fact.starts_with(word));
         lines.extend(shard.facts().into_iter().filter(is_setting));
     }

@@ -90,6 +90,12 @@ pub enum Kind {
     Jobs,
     /// An object with [`super::spec::DEDUP_FIELDS`].
     Dedup,
+    /// A whole number. Its bounds are others for a job in a group; who puts the job together minds them.
+    Priority,
+    /// An object with [`super::spec::GROUP_PULL_FIELDS`].
+    GroupPull,
+    /// An object with [`super::spec::GROUP_RATE_FIELDS`].
+    GroupRate,
     /// An object with [`super::spec::CRON_JOB_FIELDS`].
     CronJob,
     /// An object with [`super::spec::DLQ_CONFIG_FIELDS`].

@@ -55,6 +55,9 @@ pub const LIST_MAX: u32 = 1000;
 /// Bounds of a job's priority, either side of zero.
 pub const PRIORITY_MAX: i64 = 1_000_000;
 
+/// Largest priority of a job in a group, where the lowest number goes first.
+pub const GROUP_PRIORITY_MAX: i64 = 2_097_151;
+
 /// A day, in milliseconds: the most for `backoff`, `timeout` and `lockTtl`.
 pub const DAY_MS: i64 = 86_400_000;
 

@@ -5,7 +5,7 @@
 
 use super::flow::FlowJob;
 use corq_shards::changed::Level;
-use corq_shards::command::{NewJob, Stack, Token};
+use corq_shards::command::{GroupLimit, GroupPull, NewJob, Stack, Token};
 use corq_shards::cron_record::CronRules;
 use corq_shards::id::JobId;
 use corq_shards::rules::RulePatch;
@@ -125,11 +125,13 @@ pub struct Pull<'a> {
     pub lock_ttl_ms: u32,
     /// Whether the jobs stay with the token's holder when the connection goes.
     pub detach: bool,
+    /// What it says of groups.
+    pub group: Option<GroupPull<'a>>,
 }
 
-impl<'a> Pull<'a> {
+impl Pull<'_> {
     /// The shard's view.
-    pub fn command(&self) -> corq_shards::command::Pull<'a> {
+    pub fn command(&self) -> corq_shards::command::Pull<'_> {
         corq_shards::command::Pull {
             queue: self.queue,
             count: self.count,
@@ -137,6 +139,7 @@ impl<'a> Pull<'a> {
             locked: self.owner.is_some(),
             lock_ttl_ms: self.lock_ttl_ms,
             detach: self.detach,
+            group: self.group.as_ref(),
         }
     }
 }
@@ -284,6 +287,46 @@ pub struct AddWebhook<'a> {
     pub queue: Option<&'a str>,
     /// Signs the posts.
     pub secret: Option<&'a str>,
+}
+
+/// What a command on one group wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupAsk {
+    /// How many of its jobs wait or are delayed.
+    JobsCount,
+    /// How many of its jobs workers have.
+    ActiveCount,
+    /// The rate that is set for it.
+    RateLimit,
+    /// How long it gives no jobs.
+    RateLimitTtl {
+        /// Unless fewer than so many have left.
+        jobs: Option<u64>,
+    },
+    /// How many of its jobs may be active.
+    Concurrency,
+    /// Jobs it may give in a row.
+    Weight,
+    /// Whether it is paused.
+    IsPaused,
+    /// To set something.
+    Set {
+        /// What.
+        limit: GroupLimit,
+        /// What is answered.
+        answer: Answer,
+    },
+}
+
+/// What a command that sets something for a group answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Nothing more.
+    Ok,
+    /// How much was taken back.
+    Removed,
+    /// Whether it was otherwise before.
+    Changed,
 }
 
 /// One command with its fields. Those that take only a queue or a job carry just that.
@@ -496,6 +539,17 @@ pub enum Body<'a> {
         queue: &'a str,
         jobs: u64,
     },
+    Group {
+        queue: &'a str,
+        group: &'a str,
+        ask: GroupAsk,
+    },
+    GetGroups {
+        queue: &'a str,
+        limit: u32,
+        after: Option<&'a str>,
+    },
+    GetGroupsJobsCount(&'a str),
     TrimEvents(&'a str),
     RateLimitClear(&'a str),
     SetConcurrency {

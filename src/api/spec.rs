@@ -74,7 +74,7 @@ const PAYLOAD: Kind = Kind::Payload { bytes_max: PAYLOAD_BYTES_MAX };
 pub const JOB_FIELDS: &[FieldSpec] = &[
     required("data", PAYLOAD),
     optional("name", NAME),
-    integer("priority", -PRIORITY_MAX, PRIORITY_MAX).or(0),
+    FieldSpec { default: Preset::Integer(0), ..optional("priority", Kind::Priority) },
     integer("delay", 0, YEAR_MS).or(0),
     integer("maxAttempts", 1, ATTEMPTS_MAX).or(ATTEMPTS_DEFAULT),
     FieldSpec {
@@ -103,6 +103,7 @@ pub const JOB_FIELDS: &[FieldSpec] = &[
     integer("keepLogs", 0, LINES_MAX),
     integer("sizeLimit", 0, INTEGER_MAX),
     integer("timestamp", 0, INTEGER_MAX),
+    integer("groupMaxSize", 1, INTEGER_MAX),
     optional("parentId", NAME),
     optional("childrenIds", Kind::Texts { items_max: DEPENDS_ON_MAX, chars_max: NAME_CHARS_MAX })
         .or_empty(),
@@ -199,6 +200,22 @@ pub const REPEAT_FIELDS: &[FieldSpec] = &[
     integer("count", 0, INTEGER_MAX).or(0),
 ];
 
+/// The object `group` of a pull. An `affinity` of null is another thing than none.
+pub const GROUP_PULL_FIELDS: &[FieldSpec] = &[
+    integer("concurrency", 1, INTEGER_MAX),
+    optional("limit", Kind::GroupRate),
+    optional("affinity", NAME),
+];
+
+/// The object `limit` in it.
+pub const GROUP_RATE_FIELDS: &[FieldSpec] =
+    &[integer("max", 1, INTEGER_MAX).must(), integer("duration", 1, INTEGER_MAX).must()];
+
+/// The required ones of [`GROUP_PULL_FIELDS`].
+pub const GROUP_PULL_REQUIRED: u64 = required_of(GROUP_PULL_FIELDS);
+/// The required ones of [`GROUP_RATE_FIELDS`].
+pub const GROUP_RATE_REQUIRED: u64 = required_of(GROUP_RATE_FIELDS);
+
 /// The required ones of [`JOB_FIELDS`].
 pub const JOB_REQUIRED: u64 = required_of(JOB_FIELDS);
 /// The required ones of [`BACKOFF_FIELDS`].
@@ -226,6 +243,9 @@ const OWNER: FieldSpec = optional("owner", NAME);
 const LOCK_TTL: FieldSpec = integer("lockTtl", 1, DAY_MS).or(LOCK_TTL_DEFAULT_MS);
 const DETACH: FieldSpec = flag("detach");
 const LIMIT: FieldSpec = integer("limit", 1, RATE_MAX).must();
+const GROUP_PULL: FieldSpec = optional("group", Kind::GroupPull);
+const GROUP: FieldSpec = required("groupId", NAME);
+const DURATION: FieldSpec = integer("duration", 1, INTEGER_MAX).must();
 
 /// A push to one queue: the queue, then the job's own fields.
 const PUSH_FIELDS: &[FieldSpec] = &{
@@ -259,10 +279,17 @@ macro_rules! commands {
 commands! {
     Push "PUSH" PUSH_FIELDS;
     Ack "ACK" &[ID, optional("result", PAYLOAD), TOKEN, flag("removeOnComplete")];
-    Pull "PULL" &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
+    Pull "PULL" &[QUEUE, PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH, GROUP_PULL];
     PushBatch "PUSHB" &[QUEUE, required("jobs", Kind::Jobs)];
-    PullBatch "PULLB"
-        &[QUEUE, integer("count", 1, PULL_COUNT_MAX).must(), PULL_TIMEOUT, OWNER, LOCK_TTL, DETACH];
+    PullBatch "PULLB" &[
+        QUEUE,
+        integer("count", 1, PULL_COUNT_MAX).must(),
+        PULL_TIMEOUT,
+        OWNER,
+        LOCK_TTL,
+        DETACH,
+        GROUP_PULL,
+    ];
     AckBatch "ACKB" &[
         required("ids", Kind::JobIds),
         optional("results", Kind::Results),
@@ -434,6 +461,31 @@ commands! {
     SetConcurrency "SetConcurrency" &[QUEUE, LIMIT];
     ClearConcurrency "ClearConcurrency" &[QUEUE];
     GetQueueLimits "GetQueueLimits" &[QUEUE, integer("maxJobs", 1, RATE_MAX).or(1)];
+    GetGroupsJobsCount "GetGroupsJobsCount" &[QUEUE];
+    GetGroupJobsCount "GetGroupJobsCount" &[QUEUE, GROUP];
+    GetGroupActiveCount "GetGroupActiveCount" &[QUEUE, GROUP];
+    GetGroups "GetGroups" &[
+        QUEUE,
+        integer("limit", 0, LISTING_MAX).or(LISTING_DEFAULT),
+        optional("after", NAME),
+    ];
+    SetGroupRateLimit "SetGroupRateLimit"
+        &[QUEUE, GROUP, integer("max", 1, INTEGER_MAX).must(), DURATION];
+    GetGroupRateLimit "GetGroupRateLimit" &[QUEUE, GROUP];
+    RemoveGroupRateLimit "RemoveGroupRateLimit" &[QUEUE, GROUP];
+    GetGroupRateLimitTtl "GetGroupRateLimitTtl"
+        &[QUEUE, GROUP, integer("maxJobs", 0, INTEGER_MAX)];
+    SetGroupConcurrency "SetGroupConcurrency"
+        &[QUEUE, GROUP, integer("concurrency", 1, INTEGER_MAX).must()];
+    GetGroupConcurrency "GetGroupConcurrency" &[QUEUE, GROUP];
+    RemoveGroupConcurrency "RemoveGroupConcurrency" &[QUEUE, GROUP];
+    SetGroupWeight "SetGroupWeight"
+        &[QUEUE, GROUP, integer("weight", 1, corq_shards::WEIGHT_MAX as i64).must()];
+    GetGroupWeight "GetGroupWeight" &[QUEUE, GROUP];
+    PauseGroup "PauseGroup" &[QUEUE, GROUP];
+    ResumeGroup "ResumeGroup" &[QUEUE, GROUP];
+    IsGroupPaused "IsGroupPaused" &[QUEUE, GROUP];
+    RateLimitGroup "RateLimitGroup" &[QUEUE, GROUP, DURATION];
     TrimEvents "TrimEvents" &[QUEUE, integer("maxLength", 0, INTEGER_MAX).must()];
     SubscribeEvents "SubscribeEvents" &[QUEUE];
     UnsubscribeEvents "UnsubscribeEvents" &[];

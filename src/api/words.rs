@@ -3,7 +3,7 @@
 //! Only built when something is wrong, so nothing here is hurried. The form of the sentences is
 //! `<field> is required`, `<field> must be <type>`, `<field> must be between A and B`.
 
-use super::limits::{DEPTH_MAX, QUEUE_CHARS_MAX};
+use super::limits::{DEPTH_MAX, PRIORITY_MAX, QUEUE_CHARS_MAX};
 use super::spec::{FieldSpec, Kind};
 
 /// A command that the table does not know; its name follows.
@@ -73,13 +73,15 @@ impl Kind {
             | Self::JobIds
             | Self::Tokens => "a list of strings",
             Self::Choices(_) => "a string or a list of strings",
-            Self::Integer { .. } => "an integer",
+            Self::Integer { .. } | Self::Priority => "an integer",
             Self::Number { .. } => "a number",
             Self::Flag => "a boolean",
             Self::Payload { .. } => "a value",
             Self::Backoff => "an integer or an object",
             Self::Repeat
             | Self::Dedup
+            | Self::GroupPull
+            | Self::GroupRate
             | Self::CronJob
             | Self::DlqConfig
             | Self::StallConfig
@@ -123,11 +125,14 @@ impl Kind {
             }
             Self::Integer { min, max } => format!("between {min} and {max}"),
             Self::Number { min, max } => format!("between {min} and {max}"),
+            Self::Priority => format!("between {} and {PRIORITY_MAX}", -PRIORITY_MAX),
             Self::Backoff => format!("between 0 and {}", super::limits::DAY_MS),
             Self::Token
             | Self::Flag
             | Self::Repeat
             | Self::Dedup
+            | Self::GroupPull
+            | Self::GroupRate
             | Self::CronJob
             | Self::DlqConfig
             | Self::StallConfig

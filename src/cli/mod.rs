@@ -15,6 +15,7 @@ mod doctor;
 mod events;
 mod failure;
 mod follow;
+mod group;
 mod input;
 mod job;
 mod limits;
@@ -98,6 +99,9 @@ enum Command {
     /// Look at queues, pause or empty them
     #[command(subcommand)]
     Queue(queue::Queue),
+    /// Look at groups of jobs, pause or limit them
+    #[command(subcommand)]
+    Group(group::Group),
     /// Look at the jobs that failed for good, retry or remove them
     #[command(subcommand)]
     Dlq(dlq::Dlq),
@@ -244,6 +248,7 @@ fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
         Command::Fail(fail) => work::fail(context, fail),
         Command::Job(job) => job::run(context, job),
         Command::Queue(queue) => queue::run(context, queue),
+        Command::Group(group) => group::run(context, group),
         Command::Dlq(dlq) => dlq::run(context, dlq),
         Command::Cron(cron) => cron::run(context, cron),
         Command::Worker(worker) => worker::run(context, worker),

@@ -67,6 +67,9 @@ pub struct Options {
     /// The group it belongs to
     #[arg(long, value_name = "GROUP")]
     group_id: Option<String>,
+    /// Refuse it if so many jobs of its group wait already
+    #[arg(long, requires = "group_id", allow_negative_numbers = true, value_name = "N")]
+    group_max_size: Option<i64>,
     /// Newest first within its priority
     #[arg(long)]
     lifo: bool,
@@ -104,6 +107,7 @@ impl Options {
         fields.text_if("jobId", self.job_id.as_deref());
         fields.texts_if("tags", &self.tags);
         fields.text_if("groupId", self.group_id.as_deref());
+        fields.integer_if("groupMaxSize", self.group_max_size);
         fields.flag_if("lifo", self.lifo);
         fields.flag_if("removeOnComplete", self.remove_on_complete);
         fields.flag_if("removeOnFail", self.remove_on_fail);

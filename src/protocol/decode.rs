@@ -5,17 +5,18 @@
 //! could take it for two different commands; unknown fields are checked for form and ignored.
 
 use corq_shards::changed::Level;
-use corq_shards::command::NewJob;
+use corq_shards::command::{GroupLimit, NewJob};
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::extras::{Dedup, Extras, Growth};
+use corq_shards::group::GroupRate;
 use corq_shards::kin::{CHILD_BYTES, NewKin, Policy};
 
 use crate::api::UNKNOWN_COMMAND;
-use crate::api::limits::{FAMILY_BYTES_MAX, OPTIONS_BYTES_MAX};
+use crate::api::limits::{FAMILY_BYTES_MAX, GROUP_PRIORITY_MAX, OPTIONS_BYTES_MAX, PRIORITY_MAX};
 use crate::api::request::{
-    Ack, AddWebhook, Batch, Body, Cadence, Cron, Fail, Pull, Refused, RegisterWorker, Request,
-    StateFilter,
+    Ack, AddWebhook, Answer, Batch, Body, Cadence, Cron, Fail, GroupAsk, Pull, Refused,
+    RegisterWorker, Request, StateFilter,
 };
 use crate::api::spec::{CommandSpec, Op};
 
@@ -159,13 +160,13 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         }
         Op::Pull => {
             let queue = f.text("queue");
-            Body::Pull(take_pull(f, queue, 1))
+            Body::Pull(take_pull(f, &mut aside, queue, 1))
         }
         Op::PushBatch => Body::PushBatch { queue: f.text("queue"), jobs: aside.jobs },
         Op::PushFlow => Body::PushFlow(aside.flow),
         Op::PullBatch => {
             let (queue, count) = (f.text("queue"), f.integer("count"));
-            Body::PullBatch(take_pull(f, queue, count as u32))
+            Body::PullBatch(take_pull(f, &mut aside, queue, count as u32))
         }
         Op::AckBatch => {
             f.aside("ids");
@@ -356,6 +357,40 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::GetQueueLimits => {
             Body::GetQueueLimits { queue: f.text("queue"), jobs: f.integer("maxJobs") as u64 }
         }
+        Op::GetGroupsJobsCount => Body::GetGroupsJobsCount(f.text("queue")),
+        Op::GetGroups => Body::GetGroups {
+            queue: f.text("queue"),
+            limit: f.integer("limit") as u32,
+            after: f.text_or_none("after"),
+        },
+        Op::GetGroupJobsCount => take_group(f, |_| GroupAsk::JobsCount),
+        Op::GetGroupActiveCount => take_group(f, |_| GroupAsk::ActiveCount),
+        Op::GetGroupRateLimit => take_group(f, |_| GroupAsk::RateLimit),
+        Op::GetGroupRateLimitTtl => {
+            take_group(f, |f| GroupAsk::RateLimitTtl { jobs: f.integer_or_none("maxJobs") })
+        }
+        Op::GetGroupConcurrency => take_group(f, |_| GroupAsk::Concurrency),
+        Op::GetGroupWeight => take_group(f, |_| GroupAsk::Weight),
+        Op::IsGroupPaused => take_group(f, |_| GroupAsk::IsPaused),
+        Op::SetGroupRateLimit => take_group(f, |f| {
+            let (jobs, span_ms) = (f.integer("max") as u64, f.integer("duration") as u64);
+            set(GroupLimit::Rate(Some(GroupRate { jobs, span_ms })), Answer::Ok)
+        }),
+        Op::RemoveGroupRateLimit => take_group(f, |_| set(GroupLimit::Rate(None), Answer::Removed)),
+        Op::SetGroupConcurrency => take_group(f, |f| {
+            set(GroupLimit::Active(Some(f.integer("concurrency") as u64)), Answer::Ok)
+        }),
+        Op::RemoveGroupConcurrency => {
+            take_group(f, |_| set(GroupLimit::Active(None), Answer::Removed))
+        }
+        Op::SetGroupWeight => {
+            take_group(f, |f| set(GroupLimit::Weight(f.integer("weight") as u32), Answer::Ok))
+        }
+        Op::PauseGroup => take_group(f, |_| set(GroupLimit::Paused(true), Answer::Changed)),
+        Op::ResumeGroup => take_group(f, |_| set(GroupLimit::Paused(false), Answer::Changed)),
+        Op::RateLimitGroup => {
+            take_group(f, |f| set(GroupLimit::Hold(f.integer("duration") as u64), Answer::Ok))
+        }
         Op::TrimEvents => Body::TrimEvents(f.text("queue")),
         Op::RateLimitClear => Body::RateLimitClear(f.text("queue")),
         Op::SetConcurrency => {
@@ -395,6 +430,9 @@ pub(super) fn take_job<'a>(
     let (job_id, custom_id) = (f.text_or_none("jobId"), f.text_or_none("customId"));
     let tags = f.raw("tags");
     let group_id = f.text_or_none("groupId");
+    if group_id.is_some() || i64::from(priority).abs() > PRIORITY_MAX {
+        check_priority(priority, group_id.is_some())?;
+    }
     let job = NewJob {
         data,
         name,
@@ -407,6 +445,7 @@ pub(super) fn take_job<'a>(
         unique_key,
         custom_id: if in_batch { custom_id.or(job_id) } else { job_id.or(custom_id) },
         group_id,
+        group_max: 0,
         tags,
         lifo: f.flag("lifo"),
         remove_on_complete: f.flag("removeOnComplete"),
@@ -435,6 +474,18 @@ pub(super) fn take_job<'a>(
         );
     }
     Ok(job)
+}
+
+/// In a group larger numbers mean something, too.
+#[cold]
+fn check_priority(priority: i32, grouped: bool) -> Result<(), Complaint> {
+    let least = -PRIORITY_MAX;
+    let most = if grouped { GROUP_PRIORITY_MAX } else { PRIORITY_MAX };
+    if (least..=most).contains(&i64::from(priority)) {
+        return Ok(());
+    }
+    let of = if grouped { " in a group" } else { "" };
+    Err(format!("priority must be between {least} and {most}{of}").into())
 }
 
 /// Bytes of the list of dependencies, where it is not that of the children.
@@ -516,6 +567,8 @@ fn take_all_extras<'a>(
         made_at_ms: f.integer_or_none("timestamp"),
         dedup: dedup.filter(|dedup| job.unique_key.is_some() && *dedup != Dedup::default()),
     };
+    let group_max = number(f.integer_or_none("groupMaxSize"));
+    job.group_max = group_max.filter(|_| job.group_id.is_some()).unwrap_or(0);
     if let Some(most) = extras.size_limit
         && job.data.len() > most as usize
     {
@@ -533,7 +586,12 @@ pub fn over_size_limit(bytes_max: u32) -> String {
     format!("data must be at most {bytes_max} bytes, as sizeLimit says")
 }
 
-fn take_pull<'a>(f: &mut Fields<'a>, queue: &'a str, count: u32) -> Pull<'a> {
+fn take_pull<'a>(
+    f: &mut Fields<'a>,
+    aside: &mut Aside<'a>,
+    queue: &'a str,
+    count: u32,
+) -> Pull<'a> {
     Pull {
         queue,
         count,
@@ -541,7 +599,18 @@ fn take_pull<'a>(f: &mut Fields<'a>, queue: &'a str, count: u32) -> Pull<'a> {
         owner: f.text_or_none("owner"),
         lock_ttl_ms: f.integer("lockTtl") as u32,
         detach: f.flag("detach"),
+        group: if f.aside("group") { aside.group.take() } else { None },
     }
+}
+
+/// A command on one group.
+fn take_group<'a>(f: &mut Fields<'a>, ask: impl FnOnce(&mut Fields<'a>) -> GroupAsk) -> Body<'a> {
+    let (queue, group) = (f.text("queue"), f.text("groupId"));
+    Body::Group { queue, group, ask: ask(f) }
+}
+
+fn set(limit: GroupLimit, answer: Answer) -> GroupAsk {
+    GroupAsk::Set { limit, answer }
 }
 
 fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {

@@ -3,8 +3,9 @@
 //! [`Fields::read`] checks each entry as it comes and keeps it in a fixed array; afterwards the
 //! fields are taken in the order of the specification. Which command they make is not known here.
 
-use corq_shards::command::{NewJob, Repeat, Stack, Token};
+use corq_shards::command::{GroupPull, NewJob, Repeat, Stack, Token};
 use corq_shards::extras::{Dedup, Growth};
+use corq_shards::group::GroupRate;
 
 use crate::api::flow::FlowJob;
 use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
@@ -13,7 +14,10 @@ use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::choices::read_choices;
 use super::msgpack::{Malformed, Number, Reader};
-use super::objects::{read_backoff, read_dedup, read_flow, read_flow_job, read_jobs, read_repeat};
+use super::objects::{
+    read_backoff, read_dedup, read_flow, read_flow_job, read_group_pull, read_group_rate,
+    read_jobs, read_repeat,
+};
 use super::settings::{Rare, read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
 
 /// The text for a client. Only made when something is wrong.
@@ -53,6 +57,8 @@ pub(super) struct Aside<'a> {
     /// The object form of `backoff`: growth and longest wait.
     pub(super) backoff: Option<(Growth, Option<u32>)>,
     pub(super) dedup: Option<Dedup>,
+    pub(super) group: Option<GroupPull<'a>>,
+    pub(super) rate: Option<GroupRate>,
     pub(super) flags: Vec<bool>,
     pub(super) integers: Vec<i64>,
     pub(super) stack: Stack<'a>,
@@ -380,6 +386,12 @@ fn read_value<'a>(
             }
             Ok(Value::Aside)
         }
+        // Which of two bounds counts is known when all of the job is read.
+        Kind::Priority => {
+            integer(spec, reader, i32::MIN.into(), i32::MAX.into()).map(Value::Integer)
+        }
+        Kind::GroupPull => read_group_pull(spec, reader, aside),
+        Kind::GroupRate => read_group_rate(spec, reader, aside),
         Kind::Jobs => read_jobs(spec, reader, aside),
         Kind::Flow => read_flow(spec, reader, aside),
         Kind::FlowJob => read_flow_job(spec, reader, aside),

@@ -3,13 +3,15 @@
 //! What is wrong inside is told with the way to it in front. Which command they belong to is not
 //! known here.
 
-use corq_shards::command::Repeat;
+use corq_shards::command::{GroupPull, Only, Repeat};
 use corq_shards::extras::{Dedup, Growth};
+use corq_shards::group::GroupRate;
 
 use crate::api::flow::FlowJob;
 use crate::api::spec::{
     BACKOFF_FIELDS, BACKOFF_REQUIRED, DEDUP_FIELDS, DEDUP_REQUIRED, FLOW_FIELDS, FLOW_JOB_FIELDS,
-    FLOW_REQUIRED, FieldSpec, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
+    FLOW_REQUIRED, FieldSpec, GROUP_PULL_FIELDS, GROUP_PULL_REQUIRED, GROUP_RATE_FIELDS,
+    GROUP_RATE_REQUIRED, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
 };
 
 use super::decode::take_job;
@@ -90,6 +92,51 @@ pub(super) fn read_dedup<'a>(
         replace: fields.flag("replace"),
         until_ms: 0,
     });
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_group_pull<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    /// What stands for null.
+    const NIL: u8 = 0xc0;
+    let mut fields = Fields::new(GROUP_PULL_FIELDS, GROUP_PULL_REQUIRED);
+    let Some(entries) = reader.map()? else { return Err(spec.wrong_type()) };
+    let mut ungrouped = false;
+    for _ in 0..entries {
+        let key = reader.key()?;
+        if key == b"affinity" && reader.rest().first() == Some(&NIL) {
+            ungrouped = true;
+            reader.skip()?;
+            continue;
+        }
+        fields.read(key, reader, aside).map_err(|complaint| inside("group.", &complaint))?;
+    }
+    let active_max = fields.integer_or_none("concurrency");
+    let rate = if fields.aside("limit") { aside.rate.take() } else { None };
+    let only = match (fields.text_or_none("affinity"), ungrouped) {
+        (Some(_), true) => return Err("group.affinity must be given only once".into()),
+        (Some(group), false) => Only::Group(group),
+        (None, true) => Only::Ungrouped,
+        (None, false) => Only::Any,
+    };
+    aside.group = Some(GroupPull { active_max, rate, only });
+    Ok(Value::Aside)
+}
+
+pub(super) fn read_group_rate<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    let mut fields = Fields::new(GROUP_RATE_FIELDS, GROUP_RATE_REQUIRED);
+    if !object(&mut fields, reader, aside).map_err(|complaint| inside("limit.", &complaint))? {
+        return Err(spec.wrong_type());
+    }
+    let (jobs, span_ms) = (fields.integer("max") as u64, fields.integer("duration") as u64);
+    aside.rate = Some(GroupRate { jobs, span_ms });
     Ok(Value::Aside)
 }
 

@@ -3,6 +3,7 @@
 use super::core::{CURRENT, Core, Parked, Pen, Shape};
 use super::dispatch::Asked;
 use super::engine::Engine;
+use super::groups::group_full;
 use super::job_map::{write_delivery, write_id};
 use super::message::Origin;
 use crate::api::{
@@ -12,10 +13,10 @@ use crate::api::{
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
-use corq_shards::Caller;
 use corq_shards::change::Change;
 use corq_shards::command::{Ack, Beat, Command, Fail, Limit, NewJob, PerSpan};
 use corq_shards::effect::{Effects, Refusal, Reply};
+use corq_shards::{Caller, GROUP_SETTINGS_MAX, VIEWS_MAX};
 use std::ops::Range;
 
 pub(super) const NOT_FOUND: &str = "Job not found";
@@ -108,6 +109,9 @@ impl Core {
                 self.limit(conns, asked, queue, Limit::Active(Some(*limit)));
             }
             Body::ClearConcurrency(queue) => self.limit(conns, asked, queue, Limit::Active(None)),
+            Body::Group { queue, group, ask } => {
+                self.on_group(conns, asked, (queue, group), *ask);
+            }
             Body::RetryDlq { .. }
             | Body::RetryCompleted { .. }
             | Body::PromoteJobs { .. }
@@ -162,6 +166,11 @@ impl Core {
         self.apply(conns, Self::caller(&asked), &Command::Push { queue, jobs });
         let pushed = match self.own_reply() {
             Some(Reply::Pushed(pushed)) => pushed,
+            Some(Reply::Refused { place, refusal: Refusal::GroupFull }) => {
+                let text = group_full(jobs.get(place), many.then_some(place));
+                self.refuse(conns, asked.origin, asked.req_id, &text);
+                return;
+            }
             Some(Reply::Refused { refusal, .. }) => {
                 self.refuse_push(conns, asked.origin, asked.req_id, refusal, jobs.len());
                 return;
@@ -221,8 +230,15 @@ impl Core {
         }
         let pull = corq_shards::command::Pull { timeout_ms, ..*pull };
         self.apply(conns, caller, &Command::Pull(pull));
-        if let Some(Reply::Pulled(range)) = self.own_reply() {
-            self.write_pulled(conns, asked.origin, asked.req_id, shape, range);
+        match self.own_reply() {
+            Some(Reply::Pulled(range)) => {
+                self.write_pulled(conns, asked.origin, asked.req_id, shape, range);
+            }
+            Some(Reply::Refused { refusal, .. }) => {
+                let text = refusal_text(refusal, JobRef::Custom(""));
+                self.refuse(conns, asked.origin, asked.req_id, &text);
+            }
+            _ => {}
         }
     }
 
@@ -254,7 +270,7 @@ impl Core {
                 self.write_ending(conns, parked.origin, req_id, Some(*ending));
             }
             Reply::Unended => self.write_ending(conns, parked.origin, req_id, None),
-            Reply::Refused { refusal, .. } if parked.shape == Shape::Ending => {
+            Reply::Refused { refusal, .. } if parked.shape != Shape::Chore => {
                 let text = refusal_text(*refusal, JobRef::Custom(""));
                 self.refuse(conns, parked.origin, req_id, &text);
             }
@@ -462,6 +478,13 @@ pub(super) fn refusal_text(refusal: Refusal, job: JobRef<'_>) -> String {
         Refusal::Ended => "Job not found or already completed or failed".into(),
         Refusal::Busy => BUSY.into(),
         Refusal::Full => FULL.into(),
+        Refusal::GroupFull => "The group of a job is full".into(),
+        Refusal::GroupSettings => {
+            format!("At most {GROUP_SETTINGS_MAX} groups of a shard may have settings")
+        }
+        Refusal::GroupTerms => {
+            format!("group must be one of at most {VIEWS_MAX} that pulls of a queue say at a time")
+        }
         Refusal::TokenRequired => format!("Lock token required for job {id}"),
         Refusal::TokenInvalid => format!("Invalid or expired lock token for job {id}"),
     }

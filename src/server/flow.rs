@@ -8,6 +8,7 @@
 use super::core::{CURRENT, Core};
 use super::dispatch::Asked;
 use super::execute::{BUSY, FULL, framed};
+use super::groups::group_full;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;
 use crate::api::flow::{FlowJob, Ties, ties};
@@ -54,7 +55,7 @@ pub struct FlowTask {
     /// Shards that have a part.
     owners: Vec<usize>,
     left: usize,
-    refused: Option<Refusal>,
+    refused: Option<(usize, Refusal)>,
 }
 
 /// What shards tell each other of flows.
@@ -66,13 +67,15 @@ pub enum FlowMail {
         step: Step,
         /// Its records.
         records: Vec<Span>,
+        /// Of each, its place in the flow and its `groupMaxSize`, if it has one; empty if none has.
+        caps: Vec<(usize, u32)>,
     },
     /// The part is written down, or why not.
     Staged {
         /// Who waits.
         step: Step,
-        /// Why not.
-        refused: Option<Refusal>,
+        /// Why not, and for the sake of which job.
+        refused: Option<(usize, Refusal)>,
     },
     /// What becomes of a flow.
     Decided {
@@ -229,7 +232,14 @@ impl Core {
         let mut left = 0;
         for (owner, records) in records.into_iter().enumerate().filter(|(_, it)| !it.is_empty()) {
             left += 1;
-            let mail = FlowMail::Stage { step, records };
+            let of_owner = jobs.iter().enumerate();
+            let of_owner = of_owner.filter(|(_, one)| self.slots.of_queue(one.queue) == owner);
+            let mut caps: Vec<(usize, u32)> =
+                of_owner.map(|(place, one)| (place, one.job.group_max)).collect();
+            if caps.iter().all(|(_, max)| *max == 0) {
+                caps.clear();
+            }
+            let mail = FlowMail::Stage { step, records, caps };
             self.post.ask(owner).messages.push(Message::Flow(mail));
         }
         let Some(task) = self.flow_task(step) else { return };
@@ -244,16 +254,20 @@ impl Core {
         mail: &FlowMail,
     ) {
         match mail {
-            FlowMail::Stage { step, records } => {
+            FlowMail::Stage { step, records, caps } => {
                 let records: Vec<&[u8]> =
                     records.iter().map(|span| &batch.bytes[span.clone()]).collect();
                 let caller = Caller { request: CURRENT, ..Caller::default() };
-                self.apply(conns, caller, &Command::Stage { records: &records });
+                let group_max: Vec<u32> = caps.iter().map(|(_, max)| *max).collect();
+                let stage = Command::Stage { records: &records, group_max: &group_max };
+                self.apply(conns, caller, &stage);
                 let refused = match self.own_reply() {
-                    Some(Reply::Refused { refusal, .. }) => Some(refusal),
+                    Some(Reply::Refused { place, refusal }) => {
+                        Some((caps.get(place).map_or(0, |(place, _)| *place), refusal))
+                    }
                     _ => None,
                 };
-                if refused == Some(Refusal::Full) {
+                if refused.is_some_and(|(_, refusal)| refusal == Refusal::Full) {
                     self.reclaim.refused_pushes += records.len() as u64;
                 }
                 let mail = FlowMail::Staged { step: *step, refused };
@@ -288,17 +302,24 @@ impl Core {
         let me = self.me;
         let Some(task) = self.flow_task(step) else { return };
         let (flow, refused) = (task.flow, task.refused);
+        let frame = if refused.is_some() { task.frame.clone() } else { Box::default() };
         let others: Vec<usize> = task.owners.iter().copied().filter(|&it| it != me).collect();
         let shard = me as u16;
-        if let Some(refusal) = refused {
+        if let Some((place, refusal)) = refused {
             let fate = Fate::Dropped;
             for dest in others {
                 let mail = FlowMail::Decided { shard, flow, fate };
                 self.post.ask(dest).messages.push(Message::Flow(mail));
             }
             self.decide(conns, flow, fate);
-            let text = if refusal == Refusal::Full { FULL } else { BUSY };
-            self.finish_flow(conns, step, Some(text));
+            let text = match (refusal, decode(&frame).map(|request| request.body)) {
+                (Refusal::Full, _) => FULL.to_owned(),
+                (Refusal::GroupFull, Ok(Body::PushFlow(jobs))) => {
+                    group_full(jobs.get(place).map(|one| &one.job), Some(place))
+                }
+                _ => BUSY.to_owned(),
+            };
+            self.finish_flow(conns, step, Some(&text));
             return;
         }
         if others.is_empty() {

@@ -180,6 +180,7 @@ impl Bed {
             locked: true,
             lock_ttl_ms: 3_600_000,
             detach: false,
+            group: None,
         };
         let Reply::Pulled(range) = self.run(&Command::Pull(pull)) else { panic!("a pull") };
         let deliveries = self.effects.deliveries[range].iter();

@@ -53,6 +53,12 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("deadlines", Kind::Gauge, "Delays, locks, lives, waits and schedules that will fall due"),
     ("unique_keys", Kind::Gauge, "Deduplication keys held"),
     (
+        "groups",
+        Kind::Gauge,
+        "Groups of jobs that have a job, a setting or a pull that waits for one",
+    ),
+    ("group_settings", Kind::Gauge, "Groups of jobs for which something is set"),
+    (
         "children_unheard",
         Kind::Gauge,
         "Children that are forgotten while their parents have yet to hear of their end",
@@ -402,6 +408,8 @@ impl Core {
             held.waiters as u64,
             held.timers as u64,
             held.unique_keys as u64,
+            held.groups as u64,
+            held.group_settings,
             held.remains as u64,
             held.remains_dropped,
             self.open_flows.len() as u64,

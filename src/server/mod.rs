@@ -5,6 +5,7 @@
 //! core     connections     respond  replies     session  what is remembered of each
 //! dispatch which shard carries a command out     route, message, post, inbox: between shards
 //! execute  commands of this shard      query    questions to it      here  what any shard answers
+//! groups   groups of jobs: what is set for them and what they have
 //! limited  what limits a queue and what it has done
 //! letters  dead letters, and the rules of queues
 //! list     pages of jobs  show   jobs in full     change   one job, in any state
@@ -51,6 +52,7 @@ mod figures;
 mod flow;
 #[cfg(test)]
 mod full_life;
+mod groups;
 mod here;
 mod hole;
 mod http;

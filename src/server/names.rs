@@ -2,6 +2,7 @@
 
 use super::core::{CURRENT, Core};
 use super::execute::framed;
+use super::groups::group_full;
 use super::job_map::write_id;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::needs::{Needed, UnmetOf};
@@ -13,7 +14,7 @@ use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Command, NewJob};
 use corq_shards::dependency::Unmet;
-use corq_shards::effect::Reply;
+use corq_shards::effect::{Refusal, Reply};
 use std::collections::BTreeMap;
 
 /// A push that waits until another one says what came of a name that both want.
@@ -202,11 +203,19 @@ impl Core {
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         let pushed = match own {
             Some((_, Reply::Pushed(pushed))) => pushed,
-            Some((_, Reply::Refused { refusal, .. })) => {
-                let refusal = *refusal;
+            Some((_, Reply::Refused { place, refusal })) => {
+                let (place, refusal) = (*place, *refusal);
                 let names = granted.iter().filter_map(|job| job.custom_id);
                 names.for_each(|name| self.release_name(name));
-                self.refuse_push(conns, origin, req_id, refusal, granted.len());
+                if refusal == Refusal::GroupFull {
+                    // Its place among all, not among those whose names were granted.
+                    let places = taken.iter().enumerate().filter(|(_, taken)| !**taken);
+                    let place = places.map(|(place, _)| place).nth(place).unwrap_or(place);
+                    let text = group_full(all.get(place), many.then_some(place));
+                    self.refuse(conns, origin, req_id, &text);
+                } else {
+                    self.refuse_push(conns, origin, req_id, refusal, granted.len());
+                }
                 self.answered(origin);
                 return;
             }

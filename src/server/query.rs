@@ -55,6 +55,10 @@ impl Core {
             Body::Dlq { queue, count, .. } => self.dead_letters(conns, asked, queue, *count),
             Body::GetDlqConfig(queue) => self.dlq_config(conns, asked, queue),
             Body::GetStallConfig(queue) => self.stall_config(conns, asked, queue),
+            Body::GetGroupsJobsCount(queue) => self.jobs_in_groups(conns, asked, queue),
+            Body::GetGroups { queue, limit, after } => {
+                self.list_groups(conns, asked, queue, *limit, *after);
+            }
             Body::GetJobCounts(queue) => self.job_counts(conns, asked, queue),
             Body::GetDeduplicationJobId { queue, key } => {
                 let holder = self.engine.shard.holder_of(self.now_ms, queue, key);
@@ -232,7 +236,7 @@ impl Core {
 
     fn priority_counts(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
         let found = self.engine.shard.queue(queue);
-        let counts: Vec<(i32, u64)> = found.map_or(vec![], |it| it.ready.priorities().collect());
+        let counts: Vec<(i32, u64)> = found.map_or(vec![], Queue::priorities);
         self.respond(conns, asked.origin, |_, pen| {
             framed(pen, asked.req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, asked.req_id, 2);

@@ -110,6 +110,9 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::GetJobs { queue, .. }
         | Body::RetryCompleted { queue, job: None, .. }
         | Body::GetQueueLimits { queue, .. }
+        | Body::Group { queue, .. }
+        | Body::GetGroups { queue, .. }
+        | Body::GetGroupsJobsCount(queue)
         | Body::TrimEvents(queue)
         | Body::QueueMetrics { queue, .. }
         | Body::RateLimit { queue, .. }

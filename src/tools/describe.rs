@@ -8,6 +8,7 @@ use corq_shards::command::{Limit, NewJob, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
 use corq_shards::extras::{Extras, Growth};
 use corq_shards::flow::Fate;
+use corq_shards::group_record::Grouped;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
@@ -95,6 +96,8 @@ pub fn queue_of<'a>(record: &'a Record<'_>) -> Option<&'a str> {
         Record::Limited { queue, .. }
         | Record::Ruled { queue, .. }
         | Record::Paused { queue, .. }
+        | Record::Grouped(Grouped { queue, .. })
+        | Record::GroupsCleared { queue }
         | Record::Kept(Kept::Evicted { queue, .. }) => Some(queue),
         Record::CronSet(set) => Some(set.queue),
         Record::CronRan(ran) => Some(ran.pushed.queue),
@@ -141,6 +144,8 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         Record::Limited { .. }
         | Record::Ruled { .. }
         | Record::Paused { .. }
+        | Record::Grouped(_)
+        | Record::GroupsCleared { .. }
         | Record::CronSet(_)
         | Record::CronMissed { .. }
         | Record::CronRemoved { .. }
@@ -264,6 +269,20 @@ impl<'o> Pen<'o> {
                 self.text("queue", queue);
                 self.key("paused").bool(*paused);
             }
+            Record::Grouped(Grouped { queue, group, settings }) => {
+                self.text("queue", queue);
+                self.text("groupId", group);
+                if let Some(rate) = settings.rate {
+                    self.uint("max", rate.jobs);
+                    self.uint("duration", rate.span_ms);
+                }
+                self.some_uint("concurrency", settings.active_max);
+                self.uint("weight", u64::from(settings.weight));
+                self.flag("paused", settings.paused);
+                let held_until_ms = settings.held_until_ms;
+                self.some_uint("heldUntil", (held_until_ms > 0).then_some(held_until_ms));
+            }
+            Record::GroupsCleared { queue } => self.text("queue", queue),
             Record::CronSet(set) => self.cron_set(set),
             Record::CronRan(CronRan { name, next_run_ms, pushed }) => {
                 self.text("name", name);

@@ -1,6 +1,7 @@
 //! A life in which every kind of record is written, and the files of it: how the logs beside this file
 //! came to be. The engine and the log are the real ones; time is given, so that nothing is left to chance.
 
+mod group;
 mod kin;
 
 use std::convert::Infallible;
@@ -195,7 +196,15 @@ impl Life {
     /// Pulls one job as `client`, under a lock.
     fn pull(&mut self, client: u64, queue: &str, lock_ttl_ms: u32) -> (JobId, Token) {
         let (count, timeout_ms) = (1, 0);
-        let pull = Pull { queue, count, timeout_ms, locked: true, lock_ttl_ms, detach: false };
+        let pull = Pull {
+            queue,
+            count,
+            timeout_ms,
+            locked: true,
+            lock_ttl_ms,
+            detach: false,
+            group: None,
+        };
         let reply = self.run(client, &Command::Pull(pull));
         let Some(Reply::Pulled(range)) = reply else { panic!("not answered: {reply:?}") };
         let delivery = &self.effects.deliveries[range.start];
@@ -261,6 +270,7 @@ impl Life {
         self.jobs_with_rules(round);
         self.settings(round);
         self.rules(round);
+        self.groups(round);
         self.schedules(round);
         self.webhooks(round);
     }

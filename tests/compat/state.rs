@@ -14,6 +14,7 @@ use corq_shards::cause::Cause;
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Standing;
 use corq_shards::extras::Growth;
+use corq_shards::group::GroupSettings;
 use corq_shards::id::JobId;
 use corq_shards::job::{Job, Options, State, Stored, flags};
 use corq_shards::record::{Pushed, Record};
@@ -174,9 +175,31 @@ impl Seat {
                     "stalls": stall.stalls_max, "grace": stall.grace_ms,
                 });
             }
+            let groups = self.groups(&queue);
+            if !groups.is_empty() {
+                facts["groups"] = Json::Array(groups);
+            }
             queues.push(facts);
         }
         sorted(queues)
+    }
+
+    /// Groups for which something is set.
+    fn groups(&mut self, queue: &str) -> Vec<Json> {
+        let groups = self.replay.shard.groups_of(queue, None).into_iter().flatten();
+        let set = groups.filter(|group| group.settings != GroupSettings::default());
+        let mut groups: Vec<Json> = set
+            .map(|group| {
+                let set = group.settings;
+                let rate = set.rate.map(|rate| json!({"jobs": rate.jobs, "span": rate.span_ms}));
+                json!({
+                    "name": group.name, "rate": rate, "active": set.active_max,
+                    "weight": set.weight, "paused": set.paused, "heldUntil": set.held_until_ms,
+                })
+            })
+            .collect();
+        groups.sort_by_key(|group| group["name"].to_string());
+        groups
     }
 
     /// Jobs that are gone and count as completed for those that depend on them.

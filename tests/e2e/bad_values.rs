@@ -1,10 +1,11 @@
 //! Values that a field must refuse or take, made from its row in the command table. Which commands
 //! there are, and who judges the answers, is not known here.
 
-use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX};
+use corq::api::limits::{BATCH_MAX, DAY_MS, DEPTH_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX};
 use corq::api::spec::{
     BACKOFF_FIELDS, CRON_JOB_FIELDS, DEDUP_FIELDS, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
-    FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, JOB_FIELDS, Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
+    FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
+    Kind, REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use rmpv::Value;
 
@@ -106,12 +107,14 @@ fn takes(kind: &Kind, of_type: &str) -> bool {
         | Kind::Flow
         | Kind::Jobs => of_type == "list",
         Kind::Choices(_) => matches!(of_type, "text" | "list"),
-        Kind::Integer { .. } => of_type == "integer",
+        Kind::Integer { .. } | Kind::Priority => of_type == "integer",
         Kind::Number { .. } => matches!(of_type, "integer" | "fraction"),
         Kind::Flag => of_type == "flag",
         Kind::Backoff => matches!(of_type, "integer" | "map"),
         Kind::Repeat
         | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
         | Kind::CronJob
         | Kind::DlqConfig
         | Kind::StallConfig
@@ -182,6 +185,8 @@ fn inner_fields(kind: &Kind) -> &'static [FieldSpec] {
         Kind::Backoff => BACKOFF_FIELDS,
         Kind::Repeat => REPEAT_FIELDS,
         Kind::Dedup => DEDUP_FIELDS,
+        Kind::GroupPull => GROUP_PULL_FIELDS,
+        Kind::GroupRate => GROUP_RATE_FIELDS,
         Kind::CronJob => CRON_JOB_FIELDS,
         Kind::DlqConfig => DLQ_CONFIG_FIELDS,
         Kind::StallConfig => STALL_CONFIG_FIELDS,
@@ -201,6 +206,7 @@ fn holding(kind: &Kind, name: &str, value: Bytes) -> Bytes {
     let needed: &[(&str, i64)] = match kind {
         Kind::Jobs | Kind::FlowJob => &[("data", 7)],
         Kind::Repeat => &[("every", 60_000)],
+        Kind::GroupRate => &[("max", 5), ("duration", 1000)],
         _ => &[],
     };
     let mut entries: Vec<(&str, Bytes)> = needed
@@ -350,9 +356,12 @@ fn wrong_of_kind(field: &FieldSpec) -> Vec<(Bytes, Box<str>)> {
             wrong.extend(outside_of(right_outside.map(|it| pack(&it.into())).to_vec()));
             wrong
         }
+        Kind::Priority => outside_of(outside(-PRIORITY_MAX, PRIORITY_MAX)),
         Kind::Flag
         | Kind::Repeat
         | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
         | Kind::CronJob
         | Kind::DlqConfig
         | Kind::StallConfig
@@ -416,8 +425,11 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
         Kind::Integers { min, max } => {
             numbers(*min, *max).into_iter().map(|number| list(&[number])).collect()
         }
+        Kind::Priority => numbers(-PRIORITY_MAX, PRIORITY_MAX),
         Kind::Repeat
         | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
         | Kind::CronJob
         | Kind::DlqConfig
         | Kind::StallConfig

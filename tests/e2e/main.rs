@@ -17,6 +17,7 @@ mod family;
 mod finish;
 mod flows;
 mod full;
+mod groups;
 mod handling;
 mod hostile;
 mod http_auth;

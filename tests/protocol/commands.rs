@@ -1,17 +1,18 @@
 //! What each command means, written by hand, so that the table cannot be wrong in silence.
 
 use corq::api::request::{
-    Ack, AddWebhook, Body, Cadence, Cron, Fail, JobRef, Pull, RegisterWorker, StateFilter,
+    Ack, AddWebhook, Answer, Body, Cadence, Cron, Fail, GroupAsk, JobRef, Pull, RegisterWorker,
+    StateFilter,
 };
 use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
-use corq_shards::command::Token;
-use corq_shards::command::{NewJob, Stack};
+use corq_shards::command::{GroupLimit, GroupPull, NewJob, Only, Stack, Token};
 use corq_shards::cron_record::CronRules;
+use corq_shards::group::GroupRate;
 use corq_shards::id::JobId;
 use rmpv::Value;
 
-use crate::{JOB_ID, accepted, command, map, pack, refused, strings};
+use crate::{JOB_ID, accepted, command, map, pack, refused, strings, undefined};
 
 const JOB: JobRef<'static> = JobRef::Id(JobId(0x0190_163d_8694_739b_aea5_966c_26f8_a787));
 const TOKEN: Token = Token(0x2f1d_7e64_0c55_4d0a_9b1e_0011_2233_4455);
@@ -31,16 +32,17 @@ fn means(name: &str, fields: &[(&str, Value)], expected: &Body<'_>) {
 fn the_table_is_the_interface() {
     // Required fields end in `!`; integers show their bounds, then their default.
     let expected = "\
-PUSH queue! data! name priority[-1000000..1000000]=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3 \
+PUSH queue! data! name priority=0 delay[0..31536000000]=0 maxAttempts[1..1000]=3 \
 backoff=1000 ttl[0..31536000000] timeout[0..86400000] uniqueKey jobId customId tags groupId lifo \
 removeOnComplete removeOnFail durable dependsOn repeat dedup stallTimeout[0..86400000] debounceId \
 debounceTtl[0..31536000000] stackTraceLimit[0..1000000] keepLogs[0..1000000] \
-sizeLimit[0..9007199254740991] timestamp[0..9007199254740991] parentId childrenIds \
+sizeLimit[0..9007199254740991] timestamp[0..9007199254740991] groupMaxSize[1..9007199254740991] \
+parentId childrenIds \
 failParentOnFailure continueParentOnFailure ignoreDependencyOnFailure removeDependencyOnFailure
 ACK id! result token removeOnComplete
-PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
+PULL queue! timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach group
 PUSHB queue! jobs!
-PULLB queue! count![1..1000] timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach
+PULLB queue! count![1..1000] timeout[0..60000]=0 owner lockTtl[1..86400000]=30000 detach group
 ACKB ids! results tokens removeOnCompletes
 FAIL id! error token unrecoverable stack removeOnFail
 JobHeartbeat id! token
@@ -122,6 +124,23 @@ RateLimitClear queue!
 SetConcurrency queue! limit![1..4294967295]
 ClearConcurrency queue!
 GetQueueLimits queue! maxJobs[1..4294967295]=1
+GetGroupsJobsCount queue!
+GetGroupJobsCount queue! groupId!
+GetGroupActiveCount queue! groupId!
+GetGroups queue! limit[0..1000]=100 after
+SetGroupRateLimit queue! groupId! max![1..9007199254740991] duration![1..9007199254740991]
+GetGroupRateLimit queue! groupId!
+RemoveGroupRateLimit queue! groupId!
+GetGroupRateLimitTtl queue! groupId! maxJobs[0..9007199254740991]
+SetGroupConcurrency queue! groupId! concurrency![1..9007199254740991]
+GetGroupConcurrency queue! groupId!
+RemoveGroupConcurrency queue! groupId!
+SetGroupWeight queue! groupId! weight![1..1000]
+GetGroupWeight queue! groupId!
+PauseGroup queue! groupId!
+ResumeGroup queue! groupId!
+IsGroupPaused queue! groupId!
+RateLimitGroup queue! groupId! duration![1..9007199254740991]
 TrimEvents queue! maxLength![0..9007199254740991]
 SubscribeEvents queue!
 UnsubscribeEvents
@@ -237,6 +256,7 @@ fn pulls_with_an_owner_are_locked() {
         owner: None,
         lock_ttl_ms: 30_000,
         detach: false,
+        group: None,
     };
     means("PULL", &[("queue", "q".into())], &Body::Pull(plain));
     assert!(!plain.command().locked);
@@ -260,6 +280,86 @@ fn pulls_with_an_owner_are_locked() {
     means("PULLB", &fields, &Body::PullBatch(owned));
     let count = [("queue", "q".into()), ("count", 0.into())];
     assert_eq!(refused(&command("PULLB", &count)), "count must be between 1 and 1000");
+}
+
+#[test]
+fn pulls_say_what_they_want_of_groups() {
+    let pull = |group: Value| {
+        let frame = command("PULL", &[("queue", "q".into()), ("group", group)]);
+        let Body::Pull(pull) = accepted(&frame) else { panic!("not a pull") };
+        format!("{:?}", pull.group)
+    };
+    let shown = |group: GroupPull<'_>| format!("{:?}", Some(group));
+    let any = GroupPull::default();
+    assert_eq!(pull(map(&[])), shown(any));
+    assert_eq!(pull(Value::Nil), "None");
+    let limit = map(&[("max", 20.into()), ("duration", 1000.0.into())]);
+    let all = [("concurrency", 2.into()), ("limit", limit), ("affinity", "a".into())];
+    let rate = Some(GroupRate { jobs: 20, span_ms: 1000 });
+    let expected = GroupPull { active_max: Some(2), rate, only: Only::Group("a") };
+    assert_eq!(pull(map(&all)), shown(expected));
+    // Null is a wish of its own here, what a client leaves undefined is none.
+    let ungrouped = GroupPull { only: Only::Ungrouped, ..any };
+    assert_eq!(pull(map(&[("affinity", Value::Nil)])), shown(ungrouped));
+    assert_eq!(pull(map(&[("affinity", undefined())])), shown(any));
+    let wrong =
+        |group: Value| refused(&command("PULL", &[("queue", "q".into()), ("group", group)]));
+    assert_eq!(wrong(7.into()), "group must be an object");
+    assert_eq!(wrong(map(&[("affinity", 7.into())])), "group.affinity must be a string");
+    assert_eq!(
+        wrong(map(&[("limit", map(&[("max", 1.into())]))])),
+        "group.limit.duration is required"
+    );
+    assert_eq!(
+        wrong(map(&[("concurrency", 0.into())])),
+        "group.concurrency must be between 1 and 9007199254740991"
+    );
+    assert_eq!(
+        wrong(map(&[("affinity", Value::Nil), ("affinity", "a".into())])),
+        "group.affinity must be given only once"
+    );
+}
+
+#[test]
+fn commands_on_a_group_name_it_and_what_they_want() {
+    let (queue, group) = ("q", "a");
+    let set = |limit, answer| GroupAsk::Set { limit, answer };
+    let rate = GroupRate { jobs: 3, span_ms: 50 };
+    type Row<'a> = (&'a str, &'a [(&'a str, i64)], GroupAsk);
+    let rows: &[Row<'_>] = &[
+        ("GetGroupJobsCount", &[], GroupAsk::JobsCount),
+        ("GetGroupActiveCount", &[], GroupAsk::ActiveCount),
+        ("GetGroupRateLimit", &[], GroupAsk::RateLimit),
+        ("GetGroupRateLimitTtl", &[], GroupAsk::RateLimitTtl { jobs: None }),
+        ("GetGroupRateLimitTtl", &[("maxJobs", 4)], GroupAsk::RateLimitTtl { jobs: Some(4) }),
+        ("GetGroupConcurrency", &[], GroupAsk::Concurrency),
+        ("GetGroupWeight", &[], GroupAsk::Weight),
+        ("IsGroupPaused", &[], GroupAsk::IsPaused),
+        (
+            "SetGroupRateLimit",
+            &[("max", 3), ("duration", 50)],
+            set(GroupLimit::Rate(Some(rate)), Answer::Ok),
+        ),
+        ("RemoveGroupRateLimit", &[], set(GroupLimit::Rate(None), Answer::Removed)),
+        (
+            "SetGroupConcurrency",
+            &[("concurrency", 5)],
+            set(GroupLimit::Active(Some(5)), Answer::Ok),
+        ),
+        ("RemoveGroupConcurrency", &[], set(GroupLimit::Active(None), Answer::Removed)),
+        ("SetGroupWeight", &[("weight", 6)], set(GroupLimit::Weight(6), Answer::Ok)),
+        ("PauseGroup", &[], set(GroupLimit::Paused(true), Answer::Changed)),
+        ("ResumeGroup", &[], set(GroupLimit::Paused(false), Answer::Changed)),
+        ("RateLimitGroup", &[("duration", 7)], set(GroupLimit::Hold(7), Answer::Ok)),
+    ];
+    for &(name, numbers, ask) in rows {
+        let mut fields = vec![("queue", queue.into()), ("groupId", group.into())];
+        fields.extend(numbers.iter().map(|(name, number)| (*name, Value::from(*number))));
+        means(name, &fields, &Body::Group { queue, group, ask });
+    }
+    means("GetGroupsJobsCount", &[("queue", "q".into())], &Body::GetGroupsJobsCount("q"));
+    let fields = [("queue", "q".into()), ("limit", 5.into()), ("after", "x".into())];
+    means("GetGroups", &fields, &Body::GetGroups { queue, limit: 5, after: Some("x") });
 }
 
 #[test]

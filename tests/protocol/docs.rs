@@ -61,6 +61,7 @@ fn long(kind: Kind) -> String {
         }
         Kind::Flag => "boolean".to_owned(),
         Kind::Repeat | Kind::Dedup => "object, see below".to_owned(),
+        Kind::Priority => "integer, -1000000 to 1000000, with a `groupId` to 2097151".to_owned(),
         other => panic!("no words for {other:?}"),
     }
 }

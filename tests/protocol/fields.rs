@@ -28,6 +28,9 @@ fn sample(kind: &Kind) -> Value {
         Kind::Flags => Value::Array(vec![true.into()]),
         Kind::Integers { min, .. } => Value::Array(vec![(*min).into()]),
         Kind::Dedup => map(&[("ttl", 5.into())]),
+        Kind::Priority => 7.into(),
+        Kind::GroupPull => map(&[("concurrency", 5.into())]),
+        Kind::GroupRate => map(&[("max", 5.into()), ("duration", 1.into())]),
         Kind::CronJob => map(&[("maxAttempts", 5.into())]),
         Kind::DlqConfig => map(&[("maxAge", Value::Nil)]),
         Kind::StallConfig => map(&[("maxStalls", 5.into())]),
@@ -139,13 +142,15 @@ fn another_type_is_refused_in_every_field_and_named() {
             // Any value is a payload.
             Kind::Payload { .. } => Vec::new(),
             Kind::Flag => vec![1.into(), "true".into(), strings(&[])],
-            Kind::Integer { .. } => {
+            Kind::Integer { .. } | Kind::Priority => {
                 vec!["1".into(), 1.5.into(), f64::NAN.into(), f64::INFINITY.into(), true.into()]
             }
             Kind::Number { .. } => vec!["1".into(), f64::NAN.into(), true.into()],
             Kind::Backoff => vec!["1".into(), 1.5.into(), true.into()],
             Kind::Repeat
             | Kind::Dedup
+            | Kind::GroupPull
+            | Kind::GroupRate
             | Kind::CronJob
             | Kind::DlqConfig
             | Kind::StallConfig
@@ -243,8 +248,14 @@ fn edges(kind: &Kind) -> (Vec<Value>, Vec<Value>) {
         }
         Kind::Jobs | Kind::Flow => (vec![list(0, "")], vec![list(100_001, "a")]),
         Kind::Flag => (vec![true.into(), false.into()], vec![]),
+        Kind::Priority => (
+            vec![(-1_000_000).into(), 1_000_000.into()],
+            vec![(-1_000_001).into(), 1_000_001.into(), u64::MAX.into(), 1e300.into()],
+        ),
         Kind::Repeat
         | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
         | Kind::CronJob
         | Kind::DlqConfig
         | Kind::StallConfig

@@ -36,6 +36,7 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
         unique_key: None,
         custom_id: None,
         group_id: None,
+        group_max: 0,
         tags: &[],
         depends_on: &[],
         unmet: Unmet::default(),
@@ -56,13 +57,49 @@ fn a_job_that_says_nothing_gets_the_documented_defaults() {
 }
 
 #[test]
+fn priorities_of_a_group_are_other_numbers() {
+    let of = |group: bool, priority: i64| {
+        let mut fields = vec![("priority", priority.into()), ("data", 1.into())];
+        fields.extend(group.then(|| ("groupId", "g".into())));
+        let item = map(&fields);
+        fields.push(("queue", "q".into()));
+        let alone = command("PUSH", &fields);
+        let jobs = [("queue", "q".into()), ("jobs", Value::Array(vec![item]))];
+        (alone, command("PUSHB", &jobs))
+    };
+    for (group, priority, fine) in [
+        (true, 0, true),
+        (true, 2_097_151, true),
+        (true, 2_097_152, false),
+        (true, -1_000_000, true),
+        (true, -1_000_001, false),
+        (false, 1_000_001, false),
+        (false, 2_097_152, false),
+        (false, -1_000_000, true),
+    ] {
+        let (alone, batch) = of(group, priority);
+        if fine {
+            accepted(&alone);
+            accepted(&batch);
+            continue;
+        }
+        let bounds = match group {
+            true => "-1000000 and 2097151 in a group",
+            false => "-1000000 and 1000000",
+        };
+        assert_eq!(refused(&alone), format!("priority must be between {bounds}"));
+        assert_eq!(refused(&batch), format!("jobs[0]: priority must be between {bounds}"));
+    }
+}
+
+#[test]
 fn every_field_of_a_job_arrives() {
     let data = pack(&map(&[("n", 1.into())]));
     let (tags, depends_on) = (pack(&strings(&["x", "y"])), pack(&strings(&["a"])));
     let job = NewJob {
         data: &data,
         name: Some("send"),
-        priority: -7,
+        priority: 7,
         delay_ms: 31_536_000_000,
         max_attempts: 1000,
         backoff_ms: 86_400_000,
@@ -71,6 +108,7 @@ fn every_field_of_a_job_arrives() {
         unique_key: Some("key"),
         custom_id: Some("mine"),
         group_id: Some("group"),
+        group_max: 12,
         tags: &tags,
         depends_on: &depends_on,
         unmet: Unmet::default(),
@@ -94,7 +132,7 @@ fn every_field_of_a_job_arrives() {
     let repeat = map(&[("every", 10.0.into()), ("limit", 4.into()), ("count", 1.into())]);
     let options = [
         ("name", "send".into()),
-        ("priority", (-7).into()),
+        ("priority", 7.into()),
         ("delay", 31_536_000_000_f64.into()),
         ("maxAttempts", 1000.into()),
         ("backoff", 86_400_000.into()),
@@ -104,6 +142,7 @@ fn every_field_of_a_job_arrives() {
         ("jobId", "mine".into()),
         ("tags", strings(&["x", "y"])),
         ("groupId", "group".into()),
+        ("groupMaxSize", 12.into()),
         ("lifo", true.into()),
         ("removeOnComplete", true.into()),
         ("removeOnFail", true.into()),

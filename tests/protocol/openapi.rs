@@ -1,6 +1,7 @@
 //! The `OpenAPI` document gives fields the bounds and defaults of the table. That it has every route stands in
 //! `src/server/http/endpoint.rs`; that it describes every answer, an outside judge says (`tests/clients`).
 
+use corq::api::limits::{GROUP_PRIORITY_MAX, PRIORITY_MAX};
 use corq::api::spec::{
     BACKOFF_FIELDS, CommandSpec, DEDUP_FIELDS, FieldSpec, JOB_FIELDS, Kind, Preset, REPEAT_FIELDS,
 };
@@ -49,6 +50,12 @@ fn agrees(document: &Value, field: &FieldSpec, schema: &Value, nullable: bool) {
             has("/type", kind("string"));
             has("/minLength", chars_min.into());
             has("/maxLength", chars_max.into());
+        }
+        // Of both pairs of bounds the wider: JSON Schema has no short way to say which counts.
+        Kind::Priority => {
+            has("/type", kind("integer"));
+            has("/minimum", (-PRIORITY_MAX).into());
+            has("/maximum", GROUP_PRIORITY_MAX.into());
         }
         Kind::Texts { items_max, chars_max } => {
             has("/type", kind("array"));

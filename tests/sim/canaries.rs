@@ -65,6 +65,7 @@ canaries! {
     canary_a_dead_letter_that_comes_back_early_is_seen: Rule sees ClockAhead;
     canary_a_long_command_that_ends_too_soon_is_seen: Chore sees ShyClean;
     canary_a_record_that_comes_back_changed_is_seen: Log sees BentRecord;
+    canary_a_group_that_gives_too_many_is_seen: Group sees GenerousGroups;
     canary_a_reclaim_that_drops_a_job_is_seen: Replay sees SloppyReclaim;
 }
 

@@ -4,7 +4,9 @@ use super::node::Node;
 use super::settings::Flaw;
 use corq_shards::Caller;
 use corq_shards::Out;
-use corq_shards::command::{Clean, ClientId, Command, NewJob, Pull, RequestId, SetCron};
+use corq_shards::command::{
+    Clean, ClientId, Command, GroupLimit, NewJob, Pull, RequestId, SetCron,
+};
 use corq_shards::effect::Effects;
 use corq_shards::id::{IdMaker, JobId, Slot};
 use corq_shards::record::{Pushed, Record};
@@ -63,6 +65,12 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
         }
         Command::Clean(clean) if flaw == Flaw::ShyClean => {
             to(&Command::Clean(Clean { limit: clean.limit.min(1), ..*clean }));
+        }
+        Command::LimitGroup { queue, group, limit: GroupLimit::Active(Some(max)) }
+            if flaw == Flaw::GenerousGroups =>
+        {
+            let limit = GroupLimit::Active(Some(max + 1));
+            to(&Command::LimitGroup { queue, group, limit });
         }
         Command::Pull(pull) if flaw == Flaw::SmallPulls => {
             to(&Command::Pull(Pull { count: 1, ..*pull }));

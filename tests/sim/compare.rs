@@ -56,6 +56,7 @@ impl Model {
                 format!("{} is paused?", queue.name)
             });
         }
+        self.compare_groups(shard);
         self.compare_schedules(shard);
         let waiters = shard.holdings().waiters;
         self.must(Check::Answer, waiters == self.waiters.len(), || {

@@ -145,7 +145,7 @@ impl World {
         self.checks.must(Check::Lost, way != Way::Stop || kept == written.len(), || {
             format!("shard {index} stopped cleanly with {} records, found {kept}", written.len())
         });
-        model.rewind(kept, &shard);
+        model.rewind(kept, &mut shard);
         shard.restart(self.now_ms);
         model.restart(self.now_ms);
         written.truncate(kept);

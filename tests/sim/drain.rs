@@ -1,10 +1,12 @@
 //! The end of every run: nothing new comes, and everything that is there can be brought to its end.
 
 use super::check::Check;
+use super::groups::{GROUPS, OfGroups};
 use super::model::{Job, State};
 use super::node::{Node, finish_one};
 use super::ops::ack::{Ack, One};
 use super::ops::change::Change;
+use super::ops::group::LimitGroup;
 use super::ops::limit::Limit;
 use super::ops::pause::Pause;
 use super::ops::pull::Pull;
@@ -15,7 +17,7 @@ use super::settings::Flaw;
 use super::world::{QUEUES, World};
 use corq_io::log::Faults;
 use corq_shards::Out;
-use corq_shards::command::{self, Command};
+use corq_shards::command::{self, Command, GroupLimit};
 use corq_shards::id::JobId;
 
 /// Turns that mail and disk may take to come to rest.
@@ -38,6 +40,14 @@ impl World {
         for queue in QUEUES {
             let shard = self.shard_of_queue(queue);
             self.send(0, shard, Pause { queue: (*queue).into(), paused: false });
+            for group in GROUPS {
+                for limit in
+                    [GroupLimit::Paused(false), GroupLimit::Active(None), GroupLimit::Weight(1)]
+                {
+                    let (queue, group) = ((*queue).into(), (*group).into());
+                    self.send(0, shard, LimitGroup { queue, group, limit });
+                }
+            }
             for limit in [command::Limit::Rate(None), command::Limit::Active(None)] {
                 self.send(0, shard, Limit { queue: (*queue).into(), limit });
             }
@@ -93,6 +103,7 @@ impl World {
                 locked: true,
                 lock_ttl_ms: 30_000,
                 detach: false,
+                of_groups: OfGroups::default(),
             };
             self.send(0, shard, pull);
         }
@@ -117,7 +128,8 @@ impl World {
             }
             _ => None,
         });
-        let Some(due_ms) = due.min() else { return false };
+        let holds = self.nodes.iter().filter_map(|node| node.model.next_end_of_hold());
+        let Some(due_ms) = due.chain(holds).min() else { return false };
         self.now_ms = due_ms.max(self.now_ms + 1);
         self.settle();
         true

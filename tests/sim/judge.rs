@@ -2,7 +2,8 @@
 
 use super::awaits::End;
 use super::check::Check;
-use super::model::{Job, Lease, Model, State};
+use super::groups::Wanted;
+use super::model::{Job, Lease, Model, State, Waiter};
 use super::ops::Answer;
 use corq_io::log::Position;
 use corq_shards::Shard;
@@ -183,8 +184,14 @@ impl Model {
             return;
         };
         let waiter = self.waiters.remove(place);
-        let first = self.waiters[..place].iter().all(|earlier| earlier.queue != waiter.queue);
-        self.must(Check::Order, first, || format!("pull {request} was served out of turn"));
+        let got = jobs.first().and_then(|(id, _)| self.jobs.get(id));
+        let overtaken = got.and_then(|job| {
+            let mut earlier = self.waiters[..place].iter();
+            earlier.find(|earlier| self.is_overtaken(earlier, &waiter, job))
+        });
+        self.must(Check::Order, overtaken.is_none(), || {
+            format!("pull {request} was served before {overtaken:?}")
+        });
         self.must(Check::Answer, jobs.len() <= waiter.count, || {
             format!("{} jobs for a pull of {}", jobs.len(), waiter.count)
         });
@@ -200,7 +207,7 @@ impl Model {
             if !self.is_there_to_deliver(at, id) {
                 continue;
             }
-            self.may_deliver(at.now_ms, id, &waiter.queue);
+            self.may_deliver(at.now_ms, id, &waiter);
             let fits = token.is_some() == waiter.locked
                 && token.is_none_or(|token| self.tokens.insert(token.0));
             self.must(Check::Answer, fits, || format!("the token of {id:?} is {token:?}"));
@@ -219,7 +226,11 @@ impl Model {
         // Room may have come while the call went on, and too late for this pull.
         let open = !self.in_steps && self.allowance(at.now_ms, &waiter.queue) > 0
             || !self.limits.contains_key(&waiter.queue);
-        let more = self.ready(&waiter.queue).any(|job| !self.fresh.contains_key(&job.id)) && open;
+        let left = |job: &Job| {
+            let sure = !self.in_steps || self.active_max(job, &waiter).is_none();
+            !self.fresh.contains_key(&job.id) && sure && self.may_get(&waiter, job)
+        };
+        let more = self.ready(&waiter.queue).any(left) && open;
         self.must(Check::Starved, jobs.len() == waiter.count || !more, || {
             format!("pull {request} got {} jobs of {} and left some", jobs.len(), waiter.count)
         });
@@ -240,7 +251,8 @@ impl Model {
     }
 
     /// Whether this job may go out now, and before all others.
-    fn may_deliver(&mut self, now_ms: u64, id: JobId, queue: &str) {
+    fn may_deliver(&mut self, now_ms: u64, id: JobId, waiter: &Waiter) {
+        let queue = waiter.queue.as_str();
         let Some(job) = self.jobs.get(&id) else {
             self.checks.fail(Check::State, || format!("{id:?} is delivered and was never pushed"));
             return;
@@ -259,6 +271,7 @@ impl Model {
         self.must(Check::Attempts, job.attempts < job.max_attempts, || {
             format!("{id:?} is delivered for attempt {} of {}", job.attempts + 1, job.max_attempts)
         });
+        self.judge_group(now_ms, waiter, job);
         let mine = self.fresh.get(&id);
         let overtaken = self.ready(queue).find(|other| {
             let considered = match (self.fresh.get(&other.id), mine) {
@@ -267,7 +280,12 @@ impl Model {
                 (Some(Some(theirs)), Some(Some(mine))) => theirs < mine,
                 (Some(_), _) => false,
             };
-            considered && other.id != id && other.rank() < job.rank()
+            let first = match (&other.group, &job.group) {
+                // Jobs without a group come before those of groups, where the pull wants both.
+                (None, Some(_)) => waiter.of_groups.wanted == Wanted::Any,
+                (theirs, mine) => theirs == mine && other.rank() < job.rank(),
+            };
+            considered && other.id != id && first
         });
         if let Some(other) = overtaken {
             self.checks.fail(Check::Order, || format!("{job:?}\n  is delivered before {other:?}"));
@@ -301,13 +319,14 @@ impl Model {
         let in_time = |job: &Job| self.fresh.get(&job.id) != Some(&LAST);
         let none = before
             || self.waits_for_token(&waiter.queue, at.by_clock)
-            || !self.is_servable(at.now_ms, &waiter.queue, in_time);
+            || !self.is_servable(at.now_ms, &waiter, in_time);
         self.must(Check::Starved, none, || format!("pull {request} finds nothing: {waiter:?}"));
     }
 
-    fn is_servable(&self, now_ms: u64, queue: &str, counts: impl Fn(&Job) -> bool) -> bool {
+    fn is_servable(&self, now_ms: u64, waiter: &Waiter, counts: impl Fn(&Job) -> bool) -> bool {
+        let queue = waiter.queue.as_str();
         !self.paused.contains(queue)
-            && self.ready(queue).any(counts)
+            && self.ready(queue).any(|job| counts(job) && self.may_get(waiter, job))
             && self.allowance(now_ms, queue) > 0
     }
 
@@ -323,7 +342,7 @@ impl Model {
             if self.waits_for_token(&waiter.queue, by_clock) {
                 continue;
             }
-            self.must(Check::Starved, !self.is_servable(now_ms, &waiter.queue, |_| true), || {
+            self.must(Check::Starved, !self.is_servable(now_ms, waiter, |_| true), || {
                 format!("pull {} waits beside a ready job", waiter.request)
             });
         }
@@ -374,6 +393,7 @@ impl Model {
                 Record::Revived { id, by_itself: false, .. } if !self.claimed.remove(&id) => {
                     self.take_in_chore(at, id, true);
                 }
+                Record::Grouped(grouped) => self.follow_group(at, &grouped),
                 Record::CronRan(ran) => self.run_schedule(at, &ran),
                 Record::CronMissed { name, next_run_ms } => {
                     self.miss_schedule(at, name, next_run_ms);

@@ -8,7 +8,7 @@
 //! names, needs   commands in several steps over several shards
 //! reclaim giving up the beginning of the log
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, judge, limits, awaits, chores, repeat, schedules, compare   what should be
+//! model, judge, limits, groups, awaits, chores, repeat, schedules, compare   what should be
 //! ledger  what clients were told
 //! check   every promise, by name      canary  wrongness planted to see that a check sees it
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
@@ -27,6 +27,7 @@ pub mod compare;
 pub mod crash;
 pub mod dice;
 pub mod drain;
+pub mod groups;
 pub mod judge;
 pub mod ledger;
 pub mod limits;

@@ -7,6 +7,7 @@
 use super::awaits::{Await, End};
 use super::check::{Check, Checks};
 use super::chores::Chore;
+use super::groups::OfGroups;
 use super::limits::Limits;
 use super::repeat::Series;
 use super::rules::{Rules, redelivered};
@@ -14,6 +15,7 @@ use super::schedules::Schedule;
 use corq_shards::Shard;
 use corq_shards::changed::Level;
 use corq_shards::command::{self, Token};
+use corq_shards::group::GroupSettings;
 use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,6 +60,7 @@ pub enum State {
 pub struct Job {
     pub id: JobId,
     pub queue: String,
+    pub group: Option<String>,
     pub data: Vec<u8>,
     pub priority: i32,
     pub lifo: bool,
@@ -97,6 +100,7 @@ impl Job {
         Self {
             id,
             queue: queue.into(),
+            group: None,
             data: data.into(),
             priority: 0,
             lifo: false,
@@ -148,7 +152,10 @@ impl Job {
     pub fn rank(&self) -> (i32, bool, u64, i128) {
         // The top bits of an id are a time, far from the sign.
         let id = self.id.0 as i128;
-        if self.lifo {
+        if self.group.is_some() {
+            // Among those of its group.
+            (self.priority, false, 0, id)
+        } else if self.lifo {
             (-self.priority, false, 0, -id)
         } else {
             (-self.priority, true, self.run_at_ms, id)
@@ -167,6 +174,7 @@ pub struct Waiter {
     pub locked: bool,
     pub detach: bool,
     pub ttl_ms: u64,
+    pub of_groups: OfGroups,
 }
 
 /// What was before a change.
@@ -175,6 +183,7 @@ pub enum Old {
     Paused(String, bool),
     Limit(String, command::Limit),
     Rules(String, Rules),
+    Group((String, String), GroupSettings),
     Schedule(String, Option<Box<Schedule>>),
 }
 
@@ -196,6 +205,8 @@ pub struct Model {
     pub paused: BTreeSet<String>,
     pub limits: BTreeMap<String, Limits>,
     pub rules: BTreeMap<String, Rules>,
+    /// What is set for groups, by queue and name; nothing that is only the default.
+    pub groups: BTreeMap<(String, String), GroupSettings>,
     pub schedules: BTreeMap<String, Schedule>,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
@@ -240,6 +251,7 @@ impl Model {
             paused: BTreeSet::new(),
             limits: BTreeMap::new(),
             rules: BTreeMap::new(),
+            groups: BTreeMap::new(),
             schedules: BTreeMap::new(),
             schedules_since_ms: None,
             chores: Vec::new(),
@@ -325,7 +337,7 @@ impl Model {
 
     /// The process has ended and `kept` records are left: takes back what they do not tell of. Of a call
     /// that was cut in the middle, each job stands at one of the versions it had in it.
-    pub fn rewind(&mut self, kept: usize, shard: &Shard) {
+    pub fn rewind(&mut self, kept: usize, shard: &mut Shard) {
         self.waiters.clear();
         self.awaits.clear();
         self.chores.clear();
@@ -357,6 +369,7 @@ impl Model {
                 Old::Rules(queue, old) => {
                     self.undo_rules(&queue, old, change.before < kept, shard);
                 }
+                Old::Group(key, old) => self.undo_group(&key, old, change.before < kept, shard),
                 Old::Job(id, old) => {
                     let perhaps = change.before < kept && !known_lost;
                     if perhaps && (cut.contains(&id) || self.matches(id, shard)) {

@@ -59,6 +59,8 @@ pub enum Flaw {
     HastySchedules,
     /// Clean-ups are passed on with a lower limit.
     ShyClean,
+    /// Groups are told that one more of their jobs may be active than was said.
+    GenerousGroups,
     /// The dice are not the same in a second run.
     LoadedDice,
 }

@@ -283,7 +283,7 @@ impl Client {
             Every::Interval(interval) => request.uint("repeatEvery", millis(*interval)),
         };
         let request = request.payload("data", data)?.fields(|encoder| {
-            let mut fields = Fields { encoder, count: 0 };
+            let mut fields = Fields::after(0, encoder);
             if let Some(priority) = options.priority {
                 fields.key("priority").int(priority);
             }

@@ -80,11 +80,15 @@ impl JobHandle {
         &self.id
     }
 
-    fn reading(&self, cmd: &str) -> Request {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn reading(&self, cmd: &str) -> Request {
         Request::repeatable(cmd).str("id", &self.id)
     }
 
-    fn changing(&self, cmd: &str) -> Request {
+    pub(crate) fn changing(&self, cmd: &str) -> Request {
         Request::new(cmd).str("id", &self.id)
     }
 

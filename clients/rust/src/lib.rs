@@ -32,7 +32,9 @@
 //! | what | where |
 //! |---|---|
 //! | a server: schedules, webhooks, figures, any command | [`Client`] |
-//! | a queue: pushing, pulling, looking, limits, dead letters | [`Queue`], [`JobOptions`] |
+//! | a queue: pushing, pulling, looking, limits, rules, dead letters | [`Queue`], [`JobOptions`] |
+//! | fair turns between groups of its jobs | [`Group`], [`GroupOptions`] |
+//! | jobs that wait for others, pushed as a whole | [`FlowJob`] |
 //! | many jobs at a time | [`JobBatch`]; those that come one by one: [`Batcher`] |
 //! | one job: state, result, progress, log, waiting for its end | [`JobHandle`] |
 //! | working on jobs | [`Worker`], [`ActiveJob`]; by hand: [`Queue::pull`] |
@@ -60,6 +62,10 @@ mod error;
 #[cfg(feature = "tokio")]
 mod events;
 #[cfg(feature = "tokio")]
+mod family;
+#[cfg(feature = "tokio")]
+mod group;
+#[cfg(feature = "tokio")]
 mod handle;
 #[cfg(feature = "tokio")]
 mod net;
@@ -70,6 +76,8 @@ mod pulled;
 mod queue;
 mod raw;
 mod records;
+#[cfg(feature = "tokio")]
+mod rules;
 mod wire;
 #[cfg(feature = "tokio")]
 mod worker;
@@ -82,21 +90,28 @@ pub use error::Error;
 #[cfg(feature = "tokio")]
 pub use events::Events;
 #[cfg(feature = "tokio")]
+pub use family::FlowJob;
+#[cfg(feature = "tokio")]
+pub use group::Group;
+#[cfg(feature = "tokio")]
 pub use handle::{Ending, JobHandle, LogLevel};
 #[cfg(feature = "tokio")]
 pub use net::dial::ServerInfo;
 #[cfg(feature = "tls")]
 pub use net::tls::Tls;
-pub use options::{Backoff, Dedup, JobOptions, Repeat};
+pub use options::{Backoff, Dedup, JobOptions, OnChildFailure, Repeat};
 #[cfg(feature = "tokio")]
-pub use pulled::{Applied, Failure, Hold, PullOptions, Pulled};
+pub use pulled::{Applied, Failure, GroupOptions, Hold, PullOptions, Pulled};
 #[cfg(feature = "tokio")]
 pub use queue::{JobBatch, Listing, Queue};
 pub use raw::{Payload, Raw};
 pub use records::{
-    CountsPerPriority, Cron, Event, Job, JobCounts, JobState, LogLine, Metrics, Progress,
-    QueueInfo, QueueLimits, Rate, RepeatState, Stats, Step, Webhook, WorkerInfo,
+    CountsPerPriority, Cron, DlqRules, DlqStats, Event, GroupInfo, Job, JobCounts, JobState,
+    LogLine, Metrics, Progress, QueueInfo, QueueLimits, Rate, RepeatState, StallRules, Stats, Step,
+    Webhook, WorkerInfo,
 };
+#[cfg(feature = "tokio")]
+pub use rules::{DlqConfig, StallConfig};
 pub use wire::reply::Reply;
 #[cfg(feature = "tokio")]
 pub use worker::{ActiveJob, Summary, Worker, WorkerBuilder, WorkerEvent};

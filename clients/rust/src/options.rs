@@ -38,11 +38,15 @@ pub struct JobOptions {
     debounce: Option<(String, Option<Duration>)>,
     tags: Vec<String>,
     group_id: Option<String>,
+    group_max_size: Option<u64>,
     lifo: bool,
     remove_on_complete: bool,
     remove_on_fail: bool,
     durable: bool,
     depends_on: Vec<String>,
+    children: Vec<String>,
+    parent_id: Option<String>,
+    on_failure: Option<OnChildFailure>,
     repeat: Option<Repeat>,
     stack_trace_limit: Option<u32>,
     keep_logs: Option<u32>,
@@ -69,7 +73,8 @@ impl JobOptions {
         self
     }
 
-    /// From -1,000,000 to 1,000,000; higher is delivered sooner. 0 unless set.
+    /// From -1,000,000 to 1,000,000; higher is delivered sooner. 0 unless set. In a [group](Self::group_id) lower is
+    /// delivered sooner, and it goes up to 2,097,151.
     pub fn priority(mut self, priority: i64) -> Self {
         self.priority = Some(priority);
         self
@@ -136,9 +141,15 @@ impl JobOptions {
         self
     }
 
-    /// The group that it belongs to.
+    /// The [group](crate::Queue::group) that it belongs to. Groups of a queue take turns, behind its jobs without one.
     pub fn group_id(mut self, group: impl Into<String>) -> Self {
         self.group_id = Some(group.into());
+        self
+    }
+
+    /// How many jobs of its group may wait or be delayed; if it were one more, it is refused.
+    pub fn group_max_size(mut self, jobs: u64) -> Self {
+        self.group_max_size = Some(jobs);
         self
     }
 
@@ -172,6 +183,25 @@ impl JobOptions {
         self
     }
 
+    /// The id of a child: a job that must be completed first, and whose result it
+    /// [can see](crate::JobHandle::children_values); at most 1000 of them.
+    pub fn child_id(mut self, id: impl Into<String>) -> Self {
+        self.children.push(id.into());
+        self
+    }
+
+    /// The id of the job that it is a child of.
+    pub fn parent_id(mut self, id: impl Into<String>) -> Self {
+        self.parent_id = Some(id.into());
+        self
+    }
+
+    /// What its failure for good means for its parent, which waits on unless this is set.
+    pub fn on_failure(mut self, then: OnChildFailure) -> Self {
+        self.on_failure = Some(then);
+        self
+    }
+
     /// The job is pushed again whenever a run completes.
     pub fn repeat(mut self, repeat: Repeat) -> Self {
         self.repeat = Some(repeat);
@@ -202,6 +232,18 @@ impl JobOptions {
         self
     }
 
+    /// As a part of a flow: its id stands elsewhere, its family is that of the flow.
+    pub(crate) fn in_flow<'f>(
+        mut self,
+        parent: Option<&str>,
+        children: impl Iterator<Item = &'f str>,
+    ) -> Self {
+        self.job_id = None;
+        self.parent_id = parent.map(str::to_owned);
+        self.children = children.map(str::to_owned).collect();
+        self
+    }
+
     /// Whether a push may be repeated without making a second job.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.job_id.is_some()
@@ -216,7 +258,7 @@ impl JobOptions {
     ) -> Result<u16, Error> {
         encoder.str("data");
         data.encode(encoder)?;
-        let mut fields = Fields { encoder, count: 1 };
+        let mut fields = Fields::after(1, encoder);
         fields.text(id_key, self.job_id.as_deref());
         fields.text("name", self.name.as_deref());
         if let Some(priority) = self.priority {
@@ -238,13 +280,20 @@ impl JobOptions {
             fields.text("debounceId", Some(id));
             fields.time("debounceTtl", *ttl);
         }
-        fields.texts("tags", &self.tags);
+        fields.texts("tags", self.tags.iter());
         fields.text("groupId", self.group_id.as_deref());
+        fields.uint("groupMaxSize", self.group_max_size);
         fields.flag("lifo", self.lifo);
         fields.flag("removeOnComplete", self.remove_on_complete);
         fields.flag("removeOnFail", self.remove_on_fail);
         fields.flag("durable", self.durable);
-        fields.texts("dependsOn", &self.depends_on);
+        // A child is a dependency, too.
+        fields.texts("dependsOn", self.depends_on.iter().chain(&self.children));
+        fields.texts("childrenIds", self.children.iter());
+        fields.text("parentId", self.parent_id.as_deref());
+        if let Some(then) = self.on_failure {
+            fields.flag(then.field(), true);
+        }
         if let Some(repeat) = &self.repeat {
             repeat.encode(fields.key("repeat"));
         }
@@ -258,11 +307,42 @@ impl JobOptions {
 
 /// Fields that are counted as they are written; what is not there is left out.
 pub(crate) struct Fields<'e> {
-    pub(crate) encoder: &'e mut Encoder,
+    encoder: &'e mut Encoder,
     pub(crate) count: u16,
+    /// Where their count lies, if they are a map of their own.
+    count_at: Option<usize>,
 }
 
-impl Fields<'_> {
+impl Encoder {
+    /// Begins a map whose entries are counted as they are written.
+    pub(crate) fn count_fields(&mut self) -> Fields<'_> {
+        let count_at = Some(self.open_map());
+        Fields { encoder: self, count: 0, count_at }
+    }
+}
+
+impl<'e> Fields<'e> {
+    /// Goes on in a map that has `count` fields, and that somebody else ends.
+    pub(crate) fn after(count: u16, encoder: &'e mut Encoder) -> Self {
+        Self { encoder, count, count_at: None }
+    }
+
+    /// Ends the map.
+    pub(crate) fn close(self) {
+        if let Some(count_at) = self.count_at {
+            self.encoder.close_map(count_at, self.count);
+        }
+    }
+
+    /// A number, nil for none, or nothing at all.
+    pub(crate) fn uint_or_nil(&mut self, key: &str, value: Option<Option<u64>>) {
+        match value {
+            Some(Some(value)) => self.key(key).uint(value),
+            Some(None) => self.key(key).nil(),
+            None => {}
+        }
+    }
+
     pub(crate) fn key(&mut self, key: &str) -> &mut Encoder {
         self.count += 1;
         self.encoder.str(key);
@@ -291,13 +371,37 @@ impl Fields<'_> {
         }
     }
 
-    fn texts(&mut self, key: &str, values: &[String]) {
-        if !values.is_empty() {
+    fn texts<'t>(&mut self, key: &str, values: impl Iterator<Item = &'t String> + Clone) {
+        let count = values.clone().count();
+        if count > 0 {
             let encoder = self.key(key);
-            encoder.array(values.len());
-            for value in values {
-                encoder.str(value);
-            }
+            encoder.array(count);
+            values.for_each(|value| encoder.str(value));
+        }
+    }
+}
+
+/// What the failure for good of a child means for its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnChildFailure {
+    /// The parent fails, unless a worker has it.
+    FailParent,
+    /// The parent goes on at once, and can [ask for the error](crate::JobHandle::failed_children).
+    ContinueParent,
+    /// It counts as the end of the child, and the parent can [ask for the error](crate::JobHandle::ignored_children).
+    Ignore,
+    /// It counts as the end of the child.
+    RemoveDependency,
+}
+
+impl OnChildFailure {
+    fn field(self) -> &'static str {
+        match self {
+            Self::FailParent => "failParentOnFailure",
+            Self::ContinueParent => "continueParentOnFailure",
+            Self::Ignore => "ignoreDependencyOnFailure",
+            Self::RemoveDependency => "removeDependencyOnFailure",
         }
     }
 }
@@ -490,11 +594,15 @@ mod tests {
             .tag("e")
             .tag("f")
             .group_id("g")
+            .group_max_size(14)
             .lifo()
             .remove_on_complete()
             .remove_on_fail()
             .durable()
             .depends_on("h")
+            .child_id("i")
+            .parent_id("j")
+            .on_failure(OnChildFailure::Ignore)
             .repeat(Repeat::every(seconds(9)).limit(10).count(1))
             .stack_trace_limit(11)
             .keep_logs(12)
@@ -506,9 +614,10 @@ mod tests {
             "backoff": {"type": "fixed", "delay": 2000, "maxDelay": 3000},
             "ttl": 4000, "timeout": 5000, "stallTimeout": 6000, "uniqueKey": "c",
             "dedup": {"extend": true, "replace": true, "ttl": 7000},
-            "debounceId": "d", "debounceTtl": 8000, "tags": ["e", "f"], "groupId": "g",
+            "debounceId": "d", "debounceTtl": 8000, "tags": ["e", "f"], "groupId": "g", "groupMaxSize": 14,
             "lifo": true, "removeOnComplete": true, "removeOnFail": true, "durable": true,
-            "dependsOn": ["h"], "repeat": {"every": 9000, "count": 1, "limit": 10},
+            "dependsOn": ["h", "i"], "childrenIds": ["i"], "parentId": "j",
+            "ignoreDependencyOnFailure": true, "repeat": {"every": 9000, "count": 1, "limit": 10},
             "stackTraceLimit": 11, "keepLogs": 12, "sizeLimit": 13, "timestamp": 1_u64 << 41,
         });
         assert_eq!(value_as_json(&value), json);

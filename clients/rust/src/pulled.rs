@@ -10,7 +10,7 @@ use crate::handle::LogLevel;
 use crate::raw::{Payload, Raw};
 use crate::records::Job;
 use crate::wire::reply::Reply;
-use crate::wire::request::Request;
+use crate::wire::request::{Request, millis};
 
 /// What becomes of a job when the connection that it was pulled on breaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,7 @@ pub struct PullOptions {
     pub(crate) lock_ttl: Duration,
     pub(crate) hold: Hold,
     pub(crate) owner: String,
+    pub(crate) groups: GroupOptions,
 }
 
 impl Default for PullOptions {
@@ -56,6 +57,7 @@ impl Default for PullOptions {
             lock_ttl: Duration::from_secs(30),
             hold: Hold::Lock,
             owner: "corq-client".to_owned(),
+            groups: GroupOptions::default(),
         }
     }
 }
@@ -90,15 +92,101 @@ impl PullOptions {
         self
     }
 
+    /// What is minded of groups.
+    pub fn groups(mut self, groups: GroupOptions) -> Self {
+        self.groups = groups;
+        self
+    }
+
     pub(crate) fn request(&self, queue: &str, count: u32) -> Request {
-        Request::new("PULLB")
+        let request = Request::new("PULLB")
             .queue(queue)
             .uint("count", count.into())
             .millis("timeout", self.wait)
             .str("owner", &self.owner)
             .millis("lockTtl", self.lock_ttl)
             .flag("detach", self.hold == Hold::Lock)
-            .waits(self.wait)
+            .waits(self.wait);
+        self.groups.say(request)
+    }
+}
+
+/// Which jobs of a queue with [groups](crate::Group) a pull or a worker wants, and how much of a group for which nothing
+/// else is set. Workers of one queue should say the same: there are at most seven different pairs of limits at a time.
+///
+/// ```
+/// use std::time::Duration;
+/// use corq_client::GroupOptions;
+///
+/// let gently = GroupOptions::new().concurrency(2).rate_limit(100, Duration::from_secs(60));
+/// let one_tenant = GroupOptions::new().only("tenant-7");
+/// # let _ = (gently, one_tenant);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct GroupOptions {
+    concurrency: Option<u64>,
+    rate: Option<(u64, Duration)>,
+    only: Option<Only>,
+}
+
+#[derive(Clone, Debug)]
+enum Only {
+    Ungrouped,
+    Group(String),
+}
+
+impl GroupOptions {
+    /// Jobs of any group and of none, without limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// At most so many active jobs of a group.
+    pub fn concurrency(mut self, jobs: u64) -> Self {
+        self.concurrency = Some(jobs);
+        self
+    }
+
+    /// At most `jobs` of a group in a time of `per`, which begins with the first of them.
+    pub fn rate_limit(mut self, jobs: u64, per: Duration) -> Self {
+        self.rate = Some((jobs, per));
+        self
+    }
+
+    /// Jobs of this group only.
+    pub fn only(mut self, group: impl Into<String>) -> Self {
+        self.only = Some(Only::Group(group.into()));
+        self
+    }
+
+    /// Jobs without a group only.
+    pub fn ungrouped(mut self) -> Self {
+        self.only = Some(Only::Ungrouped);
+        self
+    }
+
+    fn say(&self, mut request: Request) -> Request {
+        if self.concurrency.is_none() && self.rate.is_none() && self.only.is_none() {
+            return request;
+        }
+        let mut fields = request.field("group").count_fields();
+        fields.uint("concurrency", self.concurrency);
+        if let Some((jobs, per)) = self.rate {
+            let encoder = fields.key("limit");
+            encoder.map(2);
+            encoder.str("max");
+            encoder.uint(jobs);
+            encoder.str("duration");
+            encoder.uint(millis(per));
+        }
+        match &self.only {
+            Some(Only::Group(group)) => fields.key("affinity").str(group),
+            Some(Only::Ungrouped) => fields.key("affinity").nil(),
+            None => {}
+        }
+        fields.close();
+        request
     }
 }
 
@@ -237,6 +325,10 @@ impl Pulled {
     pub(crate) fn read(client: &Client, reply: &Reply) -> Result<Vec<Self>, Error> {
         let pulled = jobs_and_tokens(reply)?.into_iter();
         Ok(pulled.map(|(job, token)| Self { client: client.clone(), job, token }).collect())
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// What proves that the job is held.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::batcher::{Batcher, BatcherOptions};
 use crate::client::Client;
 use crate::error::Error;
+use crate::group::Group;
 use crate::options::JobOptions;
 use crate::pulled::{PullOptions, Pulled};
 use crate::raw::Payload;
-use crate::records::{CountsPerPriority, Job, JobCounts, JobState, QueueLimits};
+use crate::records::{CountsPerPriority, GroupInfo, Job, JobCounts, JobState, QueueLimits};
 use crate::wire::encode::Encoder;
 use crate::wire::request::Request;
 
@@ -165,7 +166,11 @@ impl Queue {
         &self.name
     }
 
-    fn reading(&self, cmd: &str) -> Request {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn reading(&self, cmd: &str) -> Request {
         Request::repeatable(cmd).queue(&self.name)
     }
 
@@ -352,6 +357,23 @@ impl Queue {
     /// Its limits.
     pub async fn limits(&self) -> Result<QueueLimits, Error> {
         self.client.ask(self.reading("GetQueueLimits")).await?.within("data", "limits")
+    }
+
+    /// One of its groups, by its id. Nothing is sent.
+    pub fn group(&self, id: impl Into<String>) -> Group {
+        Group::new(self.client.clone(), self.name.clone(), id.into())
+    }
+
+    /// Up to `limit` of its groups, at most 1000, in the order in which they became known, from behind the one called
+    /// `after` on.
+    pub async fn groups(&self, limit: u32, after: Option<&str>) -> Result<Vec<GroupInfo>, Error> {
+        let request = self.reading("GetGroups").uint("limit", limit.into());
+        self.client.ask(request.opt_str("after", after)).await?.read("groups")
+    }
+
+    /// How many jobs of all its groups wait or are delayed.
+    pub async fn count_in_groups(&self) -> Result<u64, Error> {
+        self.client.ask(self.reading("GetGroupsJobsCount")).await?.within("data", "count")
     }
 
     /// The job that holds a unique key, or `None`.

@@ -116,6 +116,10 @@ record! {
         tags: Vec<String> = "tags",
         /// The group it belongs to.
         group_id: Option<String> = "groupId",
+        /// The job that it is a child of.
+        parent_id: Option<String> = "parentId",
+        /// Its children.
+        children_ids: Vec<String> = "childrenIds",
         /// The jobs that must be completed before it.
         depends_on: Vec<String> = "dependsOn",
         /// Newest first within its priority.
@@ -366,12 +370,82 @@ record! {
 }
 
 record! {
-    /// The rate of a queue.
+    /// The rate of a queue or a group.
     Rate {
         /// Jobs in each `duration`.
         max: u64 = "max",
         /// In milliseconds.
         duration_ms: u64 = "duration",
+    }
+}
+
+record! {
+    /// A group of jobs of a queue.
+    GroupInfo {
+        /// Its id.
+        id: String = "id",
+        /// Jobs that wait or are delayed.
+        count: u64 = "count",
+        /// Jobs that workers have.
+        active: u64 = "active",
+        /// Whether it gives out no jobs.
+        paused: bool = "paused",
+        /// Jobs that it gives out in a row when its turn comes.
+        weight: u64 = "weight",
+        /// Jobs that may be active at a time.
+        concurrency: Option<u64> = "concurrency",
+        /// Its rate, if it has one.
+        rate: Option<Rate> = "limit",
+        /// For how long it gives out none, in milliseconds.
+        held_for_ms: Option<u64> = "heldFor",
+    }
+}
+
+record! {
+    /// What a queue does with its dead letters by itself.
+    DlqRules {
+        /// Whether they are tried anew.
+        auto_retry: bool = "autoRetry",
+        /// How long after their failure, in milliseconds.
+        auto_retry_interval_ms: u64 = "autoRetryInterval",
+        /// How often each.
+        max_auto_retries: u64 = "maxAutoRetries",
+        /// How long after their failure they are removed, in milliseconds.
+        max_age_ms: Option<u64> = "maxAge",
+        /// How many there may be.
+        max_entries: Option<u64> = "maxEntries",
+    }
+}
+
+record! {
+    /// The dead letters of a queue.
+    DlqStats {
+        /// How many there are.
+        total: u64 = "total",
+        /// How many for which reason.
+        by_reason: BTreeMap<String, u64> = "byReason",
+        /// Those that will be tried anew by themselves.
+        pending_retry: u64 = "pendingRetry",
+        /// Those that are about to be removed.
+        expired: u64 = "expired",
+        /// When the first of them came.
+        oldest_entry_ms: Option<u64> = "oldestEntry",
+        /// When the last of them came.
+        newest_entry_ms: Option<u64> = "newestEntry",
+    }
+}
+
+record! {
+    /// When the workers of a queue count as silent.
+    StallRules {
+        /// Whether silence counts.
+        enabled: bool = "enabled",
+        /// After how long, in milliseconds.
+        stall_interval_ms: u64 = "stallInterval",
+        /// How many times before a job goes to the dead-letter queue; 0 for any number.
+        max_stalls: u64 = "maxStalls",
+        /// For how long after a pull it does not count, in milliseconds.
+        grace_period_ms: u64 = "gracePeriod",
     }
 }
 

@@ -122,7 +122,7 @@ fn stage(bed: &mut Bed, queue: &str) {
         })
         .collect();
     let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
-    bed.run(0, &Command::Stage { records: &records });
+    bed.run(0, &Command::Stage { records: &records, group_max: &[] });
     bed.flows.push(flow);
 }
 

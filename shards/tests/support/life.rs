@@ -6,12 +6,13 @@ use corq_shards::cause::Cause;
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
-    Ack, AddWebhook, Beat, Clean, Command, Fail, Limit, NewJob, PerSpan, Pull, Repeat, SetCron,
-    Sifting, Stack, Token,
+    Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, NewJob, Only,
+    PerSpan, Pull, Repeat, SetCron, Sifting, Stack, Token,
 };
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{Notice, Unmet};
 use corq_shards::extras::{Dedup, Extras, Growth};
+use corq_shards::group::GroupRate;
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::record::Record;
@@ -81,6 +82,8 @@ pub fn step(
                 timeout_ms: chance.draw().is_multiple_of(5).then_some(900),
                 unique_key: keyed.then_some(key.as_str()),
                 custom_id: chance.draw().is_multiple_of(4).then_some(name.as_str()),
+                group_id: any_group(chance),
+                group_max: [0, 0, 0, 2][chance.draw() as usize % 4],
                 lifo: chance.draw().is_multiple_of(4),
                 remove_on_complete: chance.draw().is_multiple_of(6),
                 remove_on_fail: chance.draw().is_multiple_of(6),
@@ -92,8 +95,15 @@ pub fn step(
             let count = 1 + (chance.draw() % 3) as u32;
             let wait = chance.draw() % 2 * 400;
             let owned = !chance.draw().is_multiple_of(3);
-            let pull =
-                Pull { count, timeout_ms: wait, locked: owned, lock_ttl_ms: 1000, ..locked(queue) };
+            let group = group_pull(chance);
+            let pull = Pull {
+                count,
+                timeout_ms: wait,
+                locked: owned,
+                lock_ttl_ms: 1000,
+                group: group.as_ref(),
+                ..locked(queue)
+            };
             bed.run(client, &Command::Pull(pull));
         }
         12..=14 if !held.is_empty() => {
@@ -238,7 +248,12 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         limit: 1 + chance.draw() % 4,
         purpose: [SiftFor::Retry, SiftFor::Listing, SiftFor::Stats][chance.draw() as usize % 3],
     };
-    let command = match chance.draw() % 12 {
+    let command = match chance.draw() % 16 {
+        12.. => Command::LimitGroup {
+            queue,
+            group: GROUPS[chance.draw() as usize % GROUPS.len()],
+            limit: group_limit(chance),
+        },
         8 | 9 => Command::Rule { queue, patch: RulePatch::Dlq(dlq) },
         10 => Command::Rule { queue, patch: RulePatch::Stall(stall) },
         11 => Command::Sift(&sifting),
@@ -258,6 +273,37 @@ fn change_queue(bed: &mut Bed, chance: &mut Chance, client: u64, queue: &str) {
         _ => Command::Obliterate { queue },
     };
     bed.run(client, &command);
+}
+
+const GROUPS: [&str; 3] = ["g", "h", "i"];
+
+/// No group, for half of the jobs.
+fn any_group(chance: &mut Chance) -> Option<&'static str> {
+    GROUPS.get(chance.draw() as usize % (2 * GROUPS.len())).copied()
+}
+
+/// What a pull says of groups, if anything: more different things than a queue takes at a time.
+fn group_pull(chance: &mut Chance) -> Option<GroupPull<'static>> {
+    let some = |draw: u64| draw.is_multiple_of(2).then_some(1 + draw % 3);
+    let rate = some(chance.draw()).map(|jobs| GroupRate { jobs, span_ms: 700 });
+    let only = match chance.draw() % 6 {
+        0 => Only::Ungrouped,
+        1 | 2 => Only::Group(GROUPS[chance.draw() as usize % GROUPS.len()]),
+        _ => Only::Any,
+    };
+    let pull = GroupPull { active_max: some(chance.draw()), rate, only };
+    chance.draw().is_multiple_of(3).then_some(pull)
+}
+
+fn group_limit(chance: &mut Chance) -> GroupLimit {
+    let some = |draw: u64| draw.is_multiple_of(2).then_some(1 + draw % 3);
+    match chance.draw() % 6 {
+        0 => GroupLimit::Rate(some(chance.draw()).map(|jobs| GroupRate { jobs, span_ms: 500 })),
+        1 => GroupLimit::Active(some(chance.draw())),
+        2 => GroupLimit::Weight(1 + chance.draw() as u32 % 3),
+        3 | 4 => GroupLimit::Paused(chance.draw().is_multiple_of(3)),
+        _ => GroupLimit::Hold(1 + chance.draw() % 400),
+    }
 }
 
 /// Something about schedules.

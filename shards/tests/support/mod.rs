@@ -249,5 +249,13 @@ pub fn outcome(reply: Option<Reply>) -> Result<(), Refusal> {
 }
 
 pub fn locked(queue: &str) -> Pull<'_> {
-    Pull { queue, count: 1, timeout_ms: 0, locked: true, lock_ttl_ms: 30_000, detach: false }
+    Pull {
+        queue,
+        count: 1,
+        timeout_ms: 0,
+        locked: true,
+        lock_ttl_ms: 30_000,
+        detach: false,
+        group: None,
+    }
 }

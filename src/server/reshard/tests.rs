@@ -72,6 +72,7 @@ impl Bed {
             locked: true,
             lock_ttl_ms: 30_000,
             detach: false,
+            group: None,
         };
         self.run(&Command::Pull(pull));
         let one = &self.effects.deliveries[0];

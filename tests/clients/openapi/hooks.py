@@ -32,3 +32,14 @@ def before_call(context, case, kwargs):
         size = case.body.get("sizeLimit")
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 100_000:
             case.body = {**case.body, "sizeLimit": 0}
+        # Which of two bounds holds for a priority, the document says in words only.
+        priority = case.body.get("priority")
+        is_integer = isinstance(priority, int) and not isinstance(priority, bool)
+        if is_integer and -1_000_000 <= priority <= 2_097_151:
+            grouped = isinstance(case.body.get("groupId"), str)
+            fits = priority if grouped else min(priority, 1_000_000)
+            case.body = {**case.body, "priority": fits}
+        # A group that earlier pushes filled has no room, and says so.
+        size = case.body.get("groupMaxSize")
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1_000_000:
+            case.body = {**case.body, "groupMaxSize": 1_000_000}

@@ -3,6 +3,7 @@
 
 mod blocking;
 mod calls;
+mod families;
 mod faults;
 mod ledger;
 mod proxy;

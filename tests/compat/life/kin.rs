@@ -111,7 +111,7 @@ impl Life {
             record.encode(&mut bytes);
             bytes
         });
-        self.run(0, &Command::Stage { records: &[&records[0], &records[1]] });
+        self.run(0, &Command::Stage { records: &[&records[0], &records[1]], group_max: &[] });
         flow
     }
 }

@@ -7,6 +7,7 @@ mod bulk;
 mod doctor;
 mod fake;
 mod follow;
+mod group;
 mod job;
 mod limits;
 mod log;

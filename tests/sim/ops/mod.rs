@@ -7,6 +7,7 @@ pub mod change;
 mod disconnect;
 pub mod end_waits;
 mod fail;
+pub mod group;
 mod heartbeat;
 pub mod limit;
 mod note;
@@ -101,6 +102,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, heartbeat::act_on_many),
     (2, pause::act),
     (2, limit::act),
+    (2, group::act),
     (3, await_end::act),
     (2, retry_failed::act),
     (2, disconnect::act),

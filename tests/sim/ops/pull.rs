@@ -3,10 +3,12 @@
 use super::{Answer, Call, Learned};
 use crate::check::Check;
 use crate::client::Held;
+use crate::dice::Dice;
+use crate::groups::{GROUPS, OfGroups, Wanted};
 use crate::judge::Moment;
 use crate::model::{Model, Waiter};
 use crate::world::{QUEUES, World};
-use corq_shards::command::{self, Command};
+use corq_shards::command::{self, Command, GroupPull, Only};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -17,10 +19,18 @@ pub struct Pull {
     pub locked: bool,
     pub lock_ttl_ms: u32,
     pub detach: bool,
+    pub of_groups: OfGroups,
 }
 
 impl Call for Pull {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let OfGroups { active_max, wanted } = &self.of_groups;
+        let only = match wanted {
+            Wanted::Any => Only::Any,
+            Wanted::Ungrouped => Only::Ungrouped,
+            Wanted::Group(group) => Only::Group(group),
+        };
+        let group = GroupPull { active_max: *active_max, rate: None, only };
         to(&Command::Pull(command::Pull {
             queue: &self.queue,
             count: self.count,
@@ -28,6 +38,7 @@ impl Call for Pull {
             locked: self.locked,
             lock_ttl_ms: self.lock_ttl_ms,
             detach: self.detach,
+            group: (self.of_groups != OfGroups::default()).then_some(&group),
         }));
     }
 
@@ -41,6 +52,7 @@ impl Call for Pull {
             locked: self.locked,
             detach: self.detach,
             ttl_ms: self.lock_ttl_ms.into(),
+            of_groups: self.of_groups.clone(),
         });
         model.must(Check::Answer, answer.is_some() || self.timeout_ms > 0, || {
             "a pull that does not wait has no answer".into()
@@ -65,6 +77,15 @@ impl Call for Pull {
     }
 }
 
+fn of_groups(dice: &mut Dice) -> OfGroups {
+    let wanted = match dice.below(4) {
+        0 => Wanted::Ungrouped,
+        1 => Wanted::Group(dice.pick(GROUPS).into()),
+        _ => Wanted::Any,
+    };
+    OfGroups { active_max: dice.pick(&[None, Some(1), Some(2)]), wanted }
+}
+
 /// A client pulls.
 pub fn act(world: &mut World, client: usize) {
     let dice = &mut world.dice;
@@ -75,6 +96,7 @@ pub fn act(world: &mut World, client: usize) {
         locked: !dice.one_in(3),
         lock_ttl_ms: dice.pick(&[1, 200, 3000, 30_000]),
         detach: dice.one_in(5),
+        of_groups: if dice.one_in(3) { of_groups(dice) } else { OfGroups::default() },
     };
     let shard = world.shard_of_queue(&pull.queue);
     world.send(client, shard, pull);

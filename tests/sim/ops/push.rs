@@ -2,6 +2,7 @@
 
 use super::{Answer, Call, Learned};
 use crate::check::Check;
+use crate::groups::GROUPS;
 use crate::judge::Moment;
 use crate::ledger::Promise;
 use crate::model::{Job, Model, State};
@@ -92,6 +93,7 @@ impl NewOne {
             remove_on_complete: self.remove_on_complete,
             remove_on_fail: self.remove_on_fail,
             max_attempts: self.max_attempts,
+            group: self.group_id.clone(),
             state,
             series,
             unmet: self.unmet.iter().copied().collect(),
@@ -200,7 +202,7 @@ fn new_one(world: &mut World) -> NewOne {
         timeout_ms: some(6, &[1, 80, 900, 20_000]).map(|timeout_ms| timeout_ms as u32),
         unique_key: some(4, &[0, 1, 2]).map(|key| format!("key{key}")),
         custom_id: some(4, &[0, 1, 2, 3, 4, 5]).map(|id| format!("name{id}")),
-        group_id: some(9, &[0]).map(|_| "group".into()),
+        group_id: some(3, &[0, 1, 2]).map(|group| GROUPS[group as usize].into()),
         tags: some(9, &[0]).map_or_else(Vec::new, |_| b"\x91\xa1t".to_vec()),
         lifo: some(5, &[1]).is_some(),
         remove_on_complete: some(5, &[1]).is_some(),

@@ -34,6 +34,7 @@ impl Remove {
 
     fn obliterate(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         model.pause(&self.queue, false);
+        model.clear_groups(&self.queue);
         model.limit(at.now_ms, &self.queue, command::Limit::Rate(None));
         model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
         model.rule(&self.queue, Rules::default());

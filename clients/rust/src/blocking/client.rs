@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::net::tls::Tls;
 use crate::records::{Cron, Event, Job, Metrics, QueueInfo, Stats, Webhook, WorkerInfo};
 use crate::wire::reply::Reply;
-use crate::{CronOptions, Every, ServerInfo};
+use crate::{CronOptions, Every, FlowJob, ServerInfo};
 
 /// How a client is made: from [`Client::builder`].
 ///
@@ -127,6 +127,7 @@ impl Client {
     waits_for! { crate::Client;
         fn server_info(&self) -> ServerInfo;
         fn ping(&self) -> u64;
+        fn add_flow(&self, roots: &[FlowJob]) -> Vec<Job>;
         fn queues(&self) -> Vec<QueueInfo>;
         fn stats(&self) -> Stats;
         fn metrics(&self) -> Metrics;

@@ -1,5 +1,6 @@
 //! One job, by its id.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::runtime::Runtime;
@@ -49,5 +50,11 @@ impl JobHandle {
         fn move_to_wait(&self) -> ();
         fn discard(&self) -> ();
         fn remove_deduplication_key(&self) -> bool;
+        fn children_values(&self) -> BTreeMap<String, Raw>;
+        fn failed_children(&self) -> BTreeMap<String, String>;
+        fn ignored_children(&self) -> BTreeMap<String, String>;
+        fn set_parent(&self, parent: &str) -> ();
+        fn leave_parent(&self) -> bool;
+        fn remove_unprocessed_children(&self) -> ();
     }
 }

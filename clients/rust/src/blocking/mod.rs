@@ -20,6 +20,7 @@
 
 mod batcher;
 mod client;
+mod group;
 mod handle;
 mod pulled;
 mod queue;
@@ -28,6 +29,7 @@ mod worker;
 
 pub use batcher::{Batcher, Receipt};
 pub use client::{Client, ClientBuilder, Events};
+pub use group::Group;
 pub use handle::JobHandle;
 pub use pulled::Pulled;
 pub use queue::Queue;

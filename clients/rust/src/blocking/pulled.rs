@@ -50,6 +50,7 @@ impl Pulled {
     waits_for! { crate::Pulled;
         fn complete[P](&self, result: &P) -> Applied;
         fn give_back(&self) -> ();
+        fn wait_for_children(&self) -> bool;
         fn renew(&self) -> ();
         fn extend_lock(&self, duration: Duration) -> ();
         fn set_progress(&self, progress: f64, message: Option<&str>) -> ();

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use super::runtime::Runtime;
-use super::{Batcher, Pulled, waits_for};
+use super::{Batcher, Group, Pulled, waits_for};
 use crate::error::Error;
-use crate::records::{CountsPerPriority, Job, JobCounts, JobState, QueueLimits};
-use crate::{BatcherOptions, JobBatch, JobOptions, Listing, PullOptions};
+use crate::records::{
+    CountsPerPriority, DlqRules, DlqStats, GroupInfo, Job, JobCounts, JobState, QueueLimits,
+    StallRules,
+};
+use crate::{BatcherOptions, DlqConfig, JobBatch, JobOptions, Listing, PullOptions, StallConfig};
 
 /// A queue of a server: from [`Client::queue`](super::Client::queue).
 ///
@@ -41,6 +44,11 @@ impl Queue {
         Ok(pulled.map(|inner| Pulled { inner, runtime: self.runtime.clone() }).collect())
     }
 
+    /// One of its groups, by its id. Nothing is sent.
+    pub fn group(&self, id: impl Into<String>) -> Group {
+        Group { inner: self.inner.group(id), runtime: self.runtime.clone() }
+    }
+
     waits_for! { crate::Queue;
         fn push[P](&self, data: &P) -> String;
         fn push_with[P](&self, data: &P, options: &JobOptions) -> String;
@@ -67,6 +75,13 @@ impl Queue {
         fn set_concurrency(&self, jobs: u32) -> ();
         fn clear_concurrency(&self) -> ();
         fn limits(&self) -> QueueLimits;
+        fn groups(&self, limit: u32, after: Option<&str>) -> Vec<GroupInfo>;
+        fn count_in_groups(&self) -> u64;
+        fn set_dlq_config(&self, config: &DlqConfig) -> ();
+        fn dlq_config(&self) -> DlqRules;
+        fn dlq_stats(&self) -> DlqStats;
+        fn set_stall_config(&self, config: &StallConfig) -> ();
+        fn stall_config(&self) -> StallRules;
         fn deduplication_job_id(&self, key: &str) -> Option<String>;
         fn remove_deduplication_key(&self, key: &str) -> bool;
     }

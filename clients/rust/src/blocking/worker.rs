@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::runtime::Runtime;
 use super::{Client, waits_for};
 use crate::error::Error;
-use crate::pulled::{Failure, Hold};
+use crate::pulled::{Failure, GroupOptions, Hold};
 use crate::raw::{Payload, Raw};
 use crate::records::Job;
 use crate::worker::{Shared, Work};
@@ -43,6 +43,7 @@ impl WorkerBuilder {
         fn poll(poll: Duration);
         fn lock_ttl(ttl: Duration);
         fn hold(hold: Hold);
+        fn groups(groups: GroupOptions);
         fn ack_batch(outcomes: usize);
         fn ack_linger(linger: Duration);
         fn drain_timeout(timeout: Duration);

@@ -67,6 +67,10 @@ impl Encoder {
         sure(mp::write_f64(&mut self.bytes, number));
     }
 
+    pub(crate) fn nil(&mut self) {
+        sure(mp::write_nil(&mut self.bytes));
+    }
+
     pub(crate) fn bool(&mut self, value: bool) {
         sure(mp::write_bool(&mut self.bytes, value));
     }

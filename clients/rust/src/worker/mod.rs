@@ -25,7 +25,7 @@ pub(crate) use shared::Shared;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::pulled::{Failure, Hold};
+use crate::pulled::{Failure, GroupOptions, Hold};
 use crate::raw::Payload;
 
 /// How a worker works.
@@ -36,6 +36,7 @@ pub(crate) struct Options {
     poll: Duration,
     lock_ttl: Duration,
     hold: Hold,
+    groups: GroupOptions,
     ack_batch: usize,
     ack_linger: Duration,
     drain_timeout: Duration,
@@ -89,6 +90,12 @@ impl WorkerBuilder {
     /// What becomes of the jobs when the connection breaks.
     pub fn hold(mut self, hold: Hold) -> Self {
         self.options.hold = hold;
+        self
+    }
+
+    /// What is minded of the groups of the queue.
+    pub fn groups(mut self, groups: GroupOptions) -> Self {
+        self.options.groups = groups;
         self
     }
 
@@ -244,6 +251,7 @@ impl Worker {
                 poll: Duration::from_secs(5),
                 lock_ttl: Duration::from_secs(30),
                 hold: Hold::Lock,
+                groups: GroupOptions::default(),
                 ack_batch: 100,
                 ack_linger: Duration::from_millis(1),
                 drain_timeout: Duration::from_secs(30),

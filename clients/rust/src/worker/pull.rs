@@ -89,6 +89,7 @@ async fn pull(
         lock_ttl: shared.options.lock_ttl,
         hold: shared.options.hold,
         owner: shared.options.name.clone(),
+        groups: shared.options.groups.clone(),
     };
     loop {
         let Some(count) = take_room(shared).await else { return Ok(()) };

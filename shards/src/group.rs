@@ -1,0 +1,427 @@
+//! Groups: the jobs of a queue that share a `groupId`, what is set for each group, and who waits for its jobs.
+//!
+//! A queue has none of this until a job with a group comes to it, or something is set for a group; see
+//! [`crate::rotation`] for whose turn it is. Time and records are not known here.
+
+use crate::job::{InQueue, Job};
+use crate::slab::{Linked, Links, List, NONE, Slab};
+use crate::strays::{Order, Strays};
+use crate::timers::{Timed, Timers};
+use crate::waiter::AtQueue;
+use crate::{id::JobId, id::fnv1a, job::Stored};
+use hashbrown::HashTable;
+
+/// Groups of a shard for which something may be set at a time. What is set for more is refused.
+pub const GROUP_SETTINGS_MAX: u64 = 50_000;
+
+/// Largest weight of a group.
+pub const WEIGHT_MAX: u32 = 1000;
+
+/// So many jobs in a span of time that begins with the first of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct GroupRate {
+    /// How many, at least 1.
+    pub jobs: u64,
+    /// In which time, at least 1.
+    pub span_ms: u64,
+}
+
+/// What is set for a group. Whatever pulls its jobs is bound by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupSettings {
+    /// How fast its jobs may leave.
+    pub rate: Option<GroupRate>,
+    /// How many of them may be active at a time, at least 1.
+    pub active_max: Option<u64>,
+    /// Jobs it may give in a row when its turn comes, 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
+    /// Whether it gives none.
+    pub paused: bool,
+    /// Until when it gives none, in milliseconds since the epoch; 0 for no such time.
+    pub held_until_ms: u64,
+}
+
+impl Default for GroupSettings {
+    fn default() -> Self {
+        Self { rate: None, active_max: None, weight: 1, paused: false, held_until_ms: 0 }
+    }
+}
+
+/// The settings of a group that has some.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) settings: GroupSettings,
+    /// The record that says them.
+    pub(crate) set_in: Stored,
+    /// The span of time of their rate.
+    pub(crate) window: Window,
+}
+
+/// A span of time, and what has left in it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Window {
+    pub(crate) began_ms: u64,
+    pub(crate) jobs: u64,
+}
+
+impl Window {
+    /// When it ends, if it is full.
+    pub(crate) fn full_until_ms(&self, rate: GroupRate) -> Option<u64> {
+        (self.jobs >= rate.jobs).then(|| self.began_ms.saturating_add(rate.span_ms))
+    }
+
+    /// A job leaves.
+    pub(crate) fn note(&mut self, now_ms: u64, rate: GroupRate) {
+        self.end(now_ms, rate);
+        if self.jobs == 0 {
+            self.began_ms = now_ms;
+        }
+        self.jobs += 1;
+    }
+
+    /// Forgets a span that is over.
+    pub(crate) fn end(&mut self, now_ms: u64, rate: GroupRate) {
+        if self.jobs > 0 && self.began_ms.saturating_add(rate.span_ms) <= now_ms {
+            self.jobs = 0;
+        }
+    }
+
+    /// What is left of it, in milliseconds; `None` if there is none.
+    pub(crate) fn left_ms(&self, now_ms: u64, rate: GroupRate) -> Option<u64> {
+        let left_ms = self.began_ms.saturating_add(rate.span_ms).saturating_sub(now_ms);
+        (self.jobs > 0 && left_ms > 0).then_some(left_ms)
+    }
+}
+
+/// Where a group stands in one view of its queue's rotation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    /// Place among those whose turn can come, or `NONE`.
+    pub(crate) place: u32,
+    /// The view for which the rest of this was written; of another one it says nothing.
+    pub(crate) epoch: u32,
+    pub(crate) window: Window,
+}
+
+impl Default for Seat {
+    fn default() -> Self {
+        Self { place: NONE, epoch: 0, window: Window::default() }
+    }
+}
+
+/// The waiting jobs of one group: priority low to high, then in the order they were made. Those that came
+/// in order are in a list, the others in a heap.
+#[derive(Default)]
+pub(crate) struct Lane {
+    in_order: List<InQueue>,
+    strays: Strays<InGroup>,
+}
+
+struct InGroup;
+
+impl Order for InGroup {
+    type Rank = (i32, JobId);
+    fn rank(job: &Job) -> Self::Rank {
+        (job.priority, job.id)
+    }
+}
+
+impl Lane {
+    /// The job to deliver next.
+    pub(crate) fn first(&self, jobs: &Slab<Job>) -> Option<u32> {
+        match (self.in_order.front(), self.strays.first()) {
+            (Some(a), Some(b)) => {
+                Some(if InGroup::rank(&jobs[a]) < InGroup::rank(&jobs[b]) { a } else { b })
+            }
+            (one, other) => one.or(other),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_order.is_empty() && self.strays.first().is_none()
+    }
+
+    pub(crate) fn insert(&mut self, jobs: &mut Slab<Job>, index: u32) {
+        let rank = InGroup::rank(&jobs[index]);
+        match (self.in_order.front(), self.in_order.back()) {
+            (Some(_), Some(back)) if rank > InGroup::rank(&jobs[back]) => {
+                self.in_order.push_back(jobs, index);
+            }
+            (Some(front), _) if rank < InGroup::rank(&jobs[front]) => {
+                self.in_order.push_front(jobs, index);
+            }
+            (Some(_), _) => self.strays.insert(jobs, index),
+            (None, _) => self.in_order.push_back(jobs, index),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, jobs: &mut Slab<Job>, index: u32) {
+        if jobs[index].has(crate::job::flags::STRAY) {
+            self.strays.remove(jobs, index);
+        } else {
+            self.in_order.remove(jobs, index);
+        }
+    }
+}
+
+/// One group of one queue.
+pub(crate) struct Group {
+    pub(crate) name: Box<str>,
+    /// Index of its queue.
+    pub(crate) queue: u32,
+    /// Jobs in it, in any state.
+    pub(crate) jobs: u32,
+    /// Those that wait or are delayed.
+    pub(crate) pending: u32,
+    /// Those that workers have.
+    pub(crate) active: u32,
+    /// Those that wait.
+    pub(crate) lane: Lane,
+    /// The lower, the sooner it is its turn.
+    pub(crate) turn: u64,
+    /// Jobs it may still give in this turn.
+    pub(crate) credit: u32,
+    /// Pulls that wait for a job of this group.
+    pub(crate) waiters: List<AtQueue>,
+    /// The views through which they look at it, a bit each; some may have left.
+    pub(crate) views_awaited: u8,
+    /// Whether it is in the list of those that could serve such a pull.
+    pub(crate) is_awaited: bool,
+    pub(crate) own: Option<Box<Own>>,
+    /// Place of the deadline at which it has to be looked at again, or `NONE`.
+    pub(crate) timer: u32,
+    /// When that is.
+    pub(crate) timer_at_ms: u64,
+    /// Its seat in the view of pulls that say nothing of groups.
+    first_seat: Seat,
+    /// Those in the other views, as far as any was needed.
+    more_seats: Vec<Seat>,
+    of_queue: Links,
+    awaited: Links,
+    with_settings: Links,
+    with_waiters: Links,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self {
+            name: Box::default(),
+            queue: NONE,
+            jobs: 0,
+            pending: 0,
+            active: 0,
+            lane: Lane::default(),
+            turn: 0,
+            credit: 0,
+            waiters: List::default(),
+            views_awaited: 0,
+            is_awaited: false,
+            own: None,
+            timer: NONE,
+            timer_at_ms: 0,
+            first_seat: Seat::default(),
+            more_seats: Vec::new(),
+            of_queue: Links::default(),
+            awaited: Links::default(),
+            with_settings: Links::default(),
+            with_waiters: Links::default(),
+        }
+    }
+}
+
+impl Group {
+    /// What is set for it.
+    pub(crate) fn settings(&self) -> GroupSettings {
+        self.own.as_deref().map_or_else(GroupSettings::default, |own| own.settings)
+    }
+
+    /// Its seat in a view.
+    pub(crate) fn seat(&self, view: usize) -> Seat {
+        match view {
+            0 => self.first_seat,
+            _ => self.more_seats.get(view - 1).copied().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn seat_mut(&mut self, view: usize) -> &mut Seat {
+        if view == 0 {
+            return &mut self.first_seat;
+        }
+        if self.more_seats.len() < view {
+            self.more_seats.resize(view, Seat::default());
+        }
+        &mut self.more_seats[view - 1]
+    }
+
+    /// Whether nothing would be lost with it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.jobs == 0 && self.own.is_none() && self.waiters.is_empty()
+    }
+}
+
+/// The groups of one queue.
+pub(crate) struct OfQueue;
+
+impl Linked<OfQueue> for Group {
+    fn links(&self) -> Links {
+        self.of_queue
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.of_queue
+    }
+}
+
+/// The groups of one queue that could serve a pull which waits for their jobs only.
+pub(crate) struct Awaited;
+
+impl Linked<Awaited> for Group {
+    fn links(&self) -> Links {
+        self.awaited
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.awaited
+    }
+}
+
+/// The groups of one queue that have settings.
+pub(crate) struct WithSettings;
+
+impl Linked<WithSettings> for Group {
+    fn links(&self) -> Links {
+        self.with_settings
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.with_settings
+    }
+}
+
+/// The groups of one queue that pulls wait for.
+pub(crate) struct WithWaiters;
+
+impl Linked<WithWaiters> for Group {
+    fn links(&self) -> Links {
+        self.with_waiters
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.with_waiters
+    }
+}
+
+impl Timed for Slab<Group> {
+    fn place(&mut self, key: u32, place: u32) {
+        self[key].timer = place;
+    }
+}
+
+/// The seats of all groups in one view.
+pub(crate) struct Seats<'a>(pub(crate) &'a mut Slab<Group>, pub(crate) usize);
+
+impl Timed for Seats<'_> {
+    fn place(&mut self, key: u32, place: u32) {
+        self.0[key].seat_mut(self.1).place = place;
+    }
+}
+
+/// The groups of a shard.
+#[derive(Default)]
+pub(crate) struct Groups {
+    pub(crate) slab: Slab<Group>,
+    by_name: HashTable<u32>,
+    pub(crate) timers: Timers,
+    /// Groups with settings.
+    pub(crate) with_settings: u64,
+}
+
+fn hash(queue: u32, name: &str) -> u64 {
+    fnv1a(name.as_bytes()).rotate_left(23) ^ u64::from(queue).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Groups {
+    /// The index of a group that is known.
+    pub(crate) fn find(&self, queue: u32, name: &str) -> Option<u32> {
+        let same =
+            |&group: &u32| self.slab[group].queue == queue && *self.slab[group].name == *name;
+        self.by_name.find(hash(queue, name), same).copied()
+    }
+
+    /// Makes a group known, which is not.
+    pub(crate) fn insert(&mut self, queue: u32, name: &str) -> u32 {
+        let group = self.slab.insert(Group { name: name.into(), queue, ..Group::default() });
+        self.by_name.insert_unique(hash(queue, name), group, |&other| {
+            hash(self.slab[other].queue, &self.slab[other].name)
+        });
+        group
+    }
+
+    /// Forgets a group, which must be in no list or heap any more.
+    pub(crate) fn remove(&mut self, group: u32) {
+        let about = &self.slab[group];
+        let hash = hash(about.queue, &about.name);
+        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == group) {
+            entry.remove();
+        }
+        let about = self.slab.remove(group);
+        assert!(about.is_idle() && about.timer == NONE, "a group that goes leaves nothing behind");
+    }
+
+    /// The indices of all groups.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
+        (0..self.slab.end()).filter(|&group| self.slab[group].queue != NONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Chance;
+
+    /// Guards against an order within a group that depends on how a job came to wait.
+    #[test]
+    fn order_within_a_group_is_that_of_a_sort() {
+        for seed in 0..200 {
+            let mut chance = Chance::new(seed);
+            let mut jobs = Slab::new();
+            let mut lane = Lane::default();
+            let mut model: Vec<u32> = Vec::new();
+            for _ in 0..300 {
+                let dice = chance.draw();
+                if dice.is_multiple_of(3) && !model.is_empty() {
+                    let gone = model.swap_remove(dice as usize / 3 % model.len());
+                    lane.remove(&mut jobs, gone);
+                } else {
+                    let index = jobs.insert(Job {
+                        id: JobId(u128::from(chance.draw() % 10_000)),
+                        priority: (chance.draw() % 3) as i32,
+                        ..Job::default()
+                    });
+                    lane.insert(&mut jobs, index);
+                    model.push(index);
+                }
+            }
+            model.sort_by_key(|&index| InGroup::rank(&jobs[index]));
+            for index in model {
+                let first = lane.first(&jobs).map(|first| InGroup::rank(&jobs[first]));
+                assert_eq!(first, Some(InGroup::rank(&jobs[index])));
+                if let Some(first) = lane.first(&jobs) {
+                    lane.remove(&mut jobs, first);
+                }
+            }
+            assert!(lane.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_span_begins_with_its_first_job_and_is_over_when_it_says() {
+        let rate = GroupRate { jobs: 2, span_ms: 100 };
+        let mut window = Window::default();
+        assert_eq!((window.full_until_ms(rate), window.left_ms(5, rate)), (None, None));
+        window.note(1000, rate);
+        assert_eq!((window.full_until_ms(rate), window.left_ms(1030, rate)), (None, Some(70)));
+        window.note(1050, rate);
+        assert_eq!(window.full_until_ms(rate), Some(1100));
+        window.end(1099, rate);
+        assert_eq!(window.full_until_ms(rate), Some(1100));
+        window.end(1100, rate);
+        assert_eq!((window.full_until_ms(rate), window.left_ms(1100, rate)), (None, None));
+    }
+}

@@ -1,0 +1,447 @@
+//! Jobs and pulls meet groups: how a job comes into its group and leaves it, and which job a pull gets in a
+//! queue that has groups. Called by [`crate::mutate`] and [`crate::pull`] for such queues only.
+
+use crate::command::{GroupPull, Only};
+use crate::group::Groups;
+use crate::job::State;
+use crate::pull::Place;
+use crate::queue::{Queue, Queues};
+use crate::rotation::{Rotation, ViewTerms, groups_after};
+use crate::shard::Shard;
+use crate::slab::{List, NONE};
+use crate::waiter::AtQueue;
+
+/// The index of a job's group, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupRef(u32);
+
+impl Default for GroupRef {
+    fn default() -> Self {
+        Self(NONE)
+    }
+}
+
+impl GroupRef {
+    fn get(self) -> Option<u32> {
+        (self.0 != NONE).then_some(self.0)
+    }
+}
+
+/// The list that pulls wait in at a place.
+pub(crate) fn waiters_at<'a>(
+    queues: &'a mut Queues,
+    groups: &'a mut Groups,
+    queue: u32,
+    at: Place,
+) -> &'a mut List<AtQueue> {
+    if at.group != NONE {
+        return &mut groups.slab[at.group].waiters;
+    }
+    let about = &mut queues[queue];
+    match &mut about.groups {
+        Some(rotation) if at.view > 0 => &mut rotation.views[usize::from(at.view)].waiters,
+        _ => &mut about.waiters,
+    }
+}
+
+impl Queue {
+    /// How many jobs wait of each priority that has any, highest first.
+    pub fn priorities(&self) -> Vec<(i32, u64)> {
+        let mut counts: std::collections::BTreeMap<i32, u64> = self.ready.priorities().collect();
+        let groups = self.groups.as_deref();
+        for (&priority, &jobs) in groups.into_iter().flat_map(|groups| &groups.priorities) {
+            *counts.entry(priority).or_insert(0) += u64::from(jobs);
+        }
+        counts.into_iter().rev().collect()
+    }
+
+    /// Jobs of groups that wait or are delayed.
+    pub fn pending_in_groups(&self) -> u64 {
+        self.groups.as_deref().map_or(0, |groups| groups.pending)
+    }
+
+    /// Groups for which something is set.
+    pub fn groups_with_settings(&self) -> u64 {
+        self.groups.as_deref().map_or(0, |groups| u64::from(groups.set))
+    }
+
+    /// Whether a job could be delivered to some pull, as far as its groups are concerned.
+    pub(crate) fn has_deliverable(&self, jobs: &crate::job::Jobs) -> bool {
+        self.ready.first(&jobs.slab).is_some()
+            || self.groups.as_deref().is_some_and(Rotation::any_runnable)
+    }
+}
+
+impl Shard {
+    /// The group of a job.
+    #[inline]
+    pub(crate) fn group_of(&self, job: u32) -> Option<u32> {
+        self.jobs.options_of(job)?.group.get()
+    }
+
+    /// The name of a job's group.
+    pub(crate) fn group_name_of(&self, job: u32) -> Option<&str> {
+        self.group_of(job).map(|group| &*self.groups.slab[group].name)
+    }
+
+    /// The index of a group, made known if it was not.
+    pub(crate) fn find_or_insert_group(&mut self, queue: u32, name: &str) -> u32 {
+        if let Some(group) = self.groups.find(queue, name) {
+            return group;
+        }
+        let group = self.groups.insert(queue, name);
+        let rotation = self.queues[queue].groups.get_or_insert_default();
+        rotation.groups.push_back(&mut self.groups.slab, group);
+        rotation.count += 1;
+        group
+    }
+
+    /// Forgets a group if nothing would be lost with it, and with the last one what the queue has for them.
+    pub(crate) fn drop_group_if_idle(&mut self, group: u32) {
+        let queue = self.groups.slab[group].queue;
+        let Some(rotation) = self.queues[queue].groups.as_deref_mut() else { return };
+        self.groups.drop_if_idle(rotation, group);
+        self.drop_rotation_if_idle(queue);
+    }
+
+    fn drop_rotation_if_idle(&mut self, queue: u32) {
+        let groups = &mut self.queues[queue].groups;
+        if groups.as_deref().is_some_and(Rotation::is_idle) {
+            *groups = None;
+        }
+    }
+
+    /// A job that is being made belongs to a group.
+    pub(crate) fn join_group(&mut self, queue: u32, name: Option<&str>) -> GroupRef {
+        let Some(name) = name else { return GroupRef::default() };
+        let group = self.find_or_insert_group(queue, name);
+        self.groups.slab[group].jobs += 1;
+        GroupRef(group)
+    }
+
+    /// A job of a group is being forgotten.
+    pub(crate) fn quit_group(&mut self, job: u32) {
+        let Some(group) = self.group_of(job) else { return };
+        self.groups.slab[group].jobs -= 1;
+        self.drop_group_if_idle(group);
+    }
+
+    /// Looks again at whose turn can come. Pulls that wait for it are served before this call ends.
+    pub(crate) fn refresh_group(&mut self, group: u32) {
+        let queue = self.groups.slab[group].queue;
+        let Some(rotation) = self.queues[queue].groups.as_deref_mut() else { return };
+        if self.groups.refresh(rotation, group)
+            && !self.recovering
+            && self.with_room.last() != Some(&queue)
+        {
+            self.with_room.push(queue);
+        }
+    }
+
+    /// A job of a group comes into a state.
+    pub(crate) fn enter_group(&mut self, job: u32, group: u32, state: State) {
+        let queue = self.jobs.slab[job].queue;
+        let Some(rotation) = self.queues[queue].groups.as_deref_mut() else { return };
+        match state {
+            State::Waiting => {
+                rotation.waiting += 1;
+                let priority = self.jobs.slab[job].priority;
+                *rotation.priorities.entry(priority).or_insert(0) += 1;
+                let first = self.groups.slab[group].lane.is_empty();
+                self.groups.slab[group].lane.insert(&mut self.jobs.slab, job);
+                if first {
+                    self.groups.join(rotation, group);
+                }
+            }
+            State::Active => self.groups.slab[group].active += 1,
+            _ => {}
+        }
+        if matches!(state, State::Waiting | State::Delayed) {
+            rotation.pending += 1;
+            self.groups.slab[group].pending += 1;
+        }
+        self.refresh_group(group);
+    }
+
+    /// A job of a group leaves a state.
+    pub(crate) fn leave_group(&mut self, job: u32, group: u32, state: State) {
+        let queue = self.jobs.slab[job].queue;
+        let Some(rotation) = self.queues[queue].groups.as_deref_mut() else { return };
+        match state {
+            State::Waiting => {
+                rotation.waiting -= 1;
+                let priority = self.jobs.slab[job].priority;
+                if let Some(jobs) = rotation.priorities.get_mut(&priority) {
+                    *jobs -= 1;
+                    if *jobs == 0 {
+                        rotation.priorities.remove(&priority);
+                    }
+                }
+                self.groups.slab[group].lane.remove(&mut self.jobs.slab, job);
+            }
+            State::Active => self.groups.slab[group].active -= 1,
+            _ => {}
+        }
+        if matches!(state, State::Waiting | State::Delayed) {
+            rotation.pending -= 1;
+            self.groups.slab[group].pending -= 1;
+        }
+        self.refresh_group(group);
+    }
+
+    /// Where a pull stands that says something of groups; `None` if pulls of this queue say too many
+    /// different things. A group that is not known has no job for it, and is made known only for one that
+    /// `waits`.
+    pub(crate) fn place_of(
+        &mut self,
+        now_ms: u64,
+        name: &str,
+        pull: &GroupPull<'_>,
+        waits: bool,
+    ) -> Option<Option<Place>> {
+        let plain = pull.only == Only::Ungrouped;
+        let terms = match plain {
+            true => ViewTerms { plain, ..ViewTerms::default() },
+            false => ViewTerms { active_max: pull.active_max, rate: pull.rate, plain },
+        };
+        if terms == ViewTerms::default() && pull.only == Only::Any {
+            return Some(Some(Place::default()));
+        }
+        let queue = if waits {
+            self.queues.find_or_insert(name)
+        } else {
+            match self.queues.find(name) {
+                Some(queue) => queue,
+                None => return Some(None),
+            }
+        };
+        let about = &mut self.queues[queue];
+        if about.groups.is_none() && !waits {
+            let wanted = !matches!(pull.only, Only::Group(_));
+            return Some(wanted.then(Place::default));
+        }
+        let rotation = about.groups.get_or_insert_default();
+        let Some(view) = rotation.view_of(now_ms, terms) else {
+            self.drop_rotation_if_idle(queue);
+            return None;
+        };
+        let group = match pull.only {
+            Only::Group(name) if waits => self.find_or_insert_group(queue, name),
+            Only::Group(name) => match self.groups.find(queue, name) {
+                Some(group) => group,
+                None => return Some(None),
+            },
+            Only::Any | Only::Ungrouped => NONE,
+        };
+        Some(Some(Place { view: view as u8, group }))
+    }
+
+    /// The job that a pull gets next in a queue that has groups: one without a group before all others.
+    pub(crate) fn next_of_groups(&mut self, queue: u32, at: Place) -> Option<u32> {
+        let view = usize::from(at.view);
+        if at.group == NONE
+            && let Some(job) = self.queues[queue].ready.first(&self.jobs.slab)
+        {
+            return Some(job);
+        }
+        let rotation = self.queues[queue].groups.as_deref_mut()?;
+        let group = match at.group {
+            NONE => self.groups.first(rotation, view)?,
+            group => Some(group).filter(|_| self.groups.is_runnable(rotation, group, view))?,
+        };
+        self.groups.slab[group].lane.first(&self.jobs.slab)
+    }
+
+    /// Recovery has ended: groups take their turns by the age of what each gives first. Who had been served
+    /// before, nothing says.
+    pub(crate) fn line_up_groups(&mut self) {
+        for queue in 0..self.queues.end() {
+            let Some(rotation) = self.queues[queue].groups.as_deref_mut() else { continue };
+            let first = |group: u32| self.groups.slab[group].lane.first(&self.jobs.slab);
+            let groups = groups_after(&self.groups.slab, rotation, None);
+            let waiting = groups.filter_map(|group| Some((first(group)?, group)));
+            let mut in_line: Vec<_> =
+                waiting.map(|(job, group)| (self.jobs.slab[job].id, group)).collect();
+            in_line.sort_unstable();
+            for (_, group) in in_line {
+                self.groups.send_back(rotation, group);
+            }
+        }
+    }
+
+    /// A job of a queue with groups has been handed out.
+    pub(crate) fn note_served(&mut self, now_ms: u64, queue: u32, job: u32) {
+        let Some(group) = self.group_of(job) else { return };
+        if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
+            self.groups.serve(rotation, now_ms, group);
+        }
+    }
+
+    /// Lets a pull wait at its place, which must be known.
+    pub(crate) fn hang(&mut self, waiter: u32) {
+        let (queue, at) = (self.waiters[waiter].queue, self.waiters[waiter].at);
+        let waiters = waiters_at(&mut self.queues, &mut self.groups, queue, at);
+        let first = waiters.is_empty();
+        waiters.push_back(&mut self.waiters, waiter);
+        if at == Place::default() {
+            return;
+        }
+        if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
+            rotation.views[usize::from(at.view)].waiting += 1;
+            if first && at.group != NONE {
+                rotation.with_waiters.push_back(&mut self.groups.slab, at.group);
+            }
+        }
+        if at.group != NONE {
+            self.groups.slab[at.group].views_awaited |= 1 << at.view;
+            self.refresh_group(at.group);
+        }
+    }
+
+    /// Ends that.
+    pub(crate) fn unhang(&mut self, waiter: u32) {
+        let (queue, at) = (self.waiters[waiter].queue, self.waiters[waiter].at);
+        let waiters = waiters_at(&mut self.queues, &mut self.groups, queue, at);
+        waiters.remove(&mut self.waiters, waiter);
+        let last = waiters.is_empty();
+        if at == Place::default() {
+            return;
+        }
+        if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
+            rotation.views[usize::from(at.view)].waiting -= 1;
+            if last && at.group != NONE {
+                rotation.with_waiters.remove(&mut self.groups.slab, at.group);
+            }
+        }
+        if at.group != NONE {
+            let about = &mut self.groups.slab[at.group];
+            if about.waiters.is_empty() {
+                about.views_awaited = 0;
+            }
+            self.refresh_group(at.group);
+            self.drop_group_if_idle(at.group);
+        } else {
+            self.drop_rotation_if_idle(queue);
+        }
+    }
+
+    /// The pull to be served next in a queue that has groups, but for those of the views in `not`: of those
+    /// that wait for one group's jobs, which can get no others, the first, else the one that came first.
+    pub(crate) fn next_waiter(&self, queue: u32, not: u8) -> Option<u32> {
+        let about = &self.queues[queue];
+        let rotation = about.groups.as_deref();
+        let others = rotation.into_iter().flat_map(|rotation| rotation.views.iter().skip(1));
+        let fronts = std::iter::once(about.waiters).chain(others.map(|view| view.waiters));
+        let tried = |view: usize| not & (1 << view) != 0;
+        let fronts = fronts.enumerate().filter(|(view, _)| !tried(*view));
+        let fronts = fronts.filter_map(|(_, waiters)| waiters.front());
+        fronts.min_by_key(|&waiter| self.waiters[waiter].since)
+    }
+
+    /// The same, of those that wait for the jobs of one group that could serve one of them.
+    pub(crate) fn next_choosy_waiter(&mut self, queue: u32) -> Option<u32> {
+        let rotation = self.queues[queue].groups.as_deref_mut()?;
+        while let Some(group) = rotation.awaited.front() {
+            let mut tried = 0_u8;
+            let mut next = self.groups.slab[group].waiters.front();
+            while let Some(waiter) = next {
+                let view = self.waiters[waiter].at.view;
+                if tried & (1 << view) == 0 {
+                    if self.groups.is_runnable(rotation, group, usize::from(view)) {
+                        return Some(waiter);
+                    }
+                    tried |= 1 << view;
+                }
+                next = List::<AtQueue>::after(&self.waiters, waiter);
+            }
+            // Whoever looked at it through another view has left. This takes it from the list.
+            self.groups.slab[group].views_awaited = tried;
+            self.groups.refresh(rotation, group);
+        }
+        None
+    }
+
+    /// Pulls that wait at a queue whose name is taken from it go on waiting at the one that gets the name.
+    pub(crate) fn move_waiters(&mut self, now_ms: u64, old: u32, name: &str) {
+        while let Some(waiter) = self.any_waiter(old) {
+            let place = self.waiters[waiter].at;
+            let group = (place.group != NONE).then(|| self.groups.slab[place.group].name.clone());
+            let terms = match (place.view, self.queues[old].groups.as_deref()) {
+                (1.., Some(rotation)) => rotation.views[usize::from(place.view)].terms,
+                _ => ViewTerms::default(),
+            };
+            self.unhang(waiter);
+            let only = match (&group, terms.plain) {
+                (Some(group), _) => Only::Group(group),
+                (None, true) => Only::Ungrouped,
+                (None, false) => Only::Any,
+            };
+            let new = self.queues.find_or_insert(name);
+            let ViewTerms { active_max, rate, .. } = terms;
+            let at = if place == Place::default() {
+                Place::default()
+            } else {
+                // The new queue has as much room for views as the old one had.
+                let pull = GroupPull { active_max, rate, only };
+                self.place_of(now_ms, name, &pull, true).flatten().unwrap_or_default()
+            };
+            self.waiters[waiter].queue = new;
+            self.waiters[waiter].at = at;
+            self.hang(waiter);
+        }
+    }
+
+    /// Some pull that waits at a queue.
+    pub(crate) fn any_waiter(&self, queue: u32) -> Option<u32> {
+        let about = &self.queues[queue];
+        let rotation = about.groups.as_deref();
+        let in_view = || rotation?.views.iter().find_map(|view| view.waiters.front());
+        let at_group = || {
+            let group = rotation?.with_waiters.front()?;
+            self.groups.slab[group].waiters.front()
+        };
+        about.waiters.front().or_else(in_view).or_else(at_group)
+    }
+
+    /// Recounts what groups count, and says what does not agree.
+    pub(crate) fn audit_groups(&self) -> Result<(), String> {
+        let mut counted = std::collections::BTreeMap::<u32, [u32; 3]>::new();
+        for job in self.jobs.indices() {
+            let Some(group) = self.group_of(job) else { continue };
+            if self.groups.slab[group].queue != self.jobs.slab[job].queue {
+                return Err("a job is in the group of another queue".into());
+            }
+            let [jobs, pending, active] = counted.entry(group).or_default();
+            let state = self.jobs.slab[job].state;
+            *jobs += 1;
+            *pending += u32::from(matches!(state, State::Waiting | State::Delayed));
+            *active += u32::from(state == State::Active);
+        }
+        let mut timed = 0;
+        for group in self.groups.indices() {
+            let about = &self.groups.slab[group];
+            timed += usize::from(about.timer != NONE);
+            let kept = [about.jobs, about.pending, about.active];
+            let found = counted.remove(&group).unwrap_or_default();
+            if kept != found || self.groups.find(about.queue, &about.name) != Some(group) {
+                return Err(format!("the group {}: {found:?}, counted as {kept:?}", about.name));
+            }
+        }
+        if timed != self.groups.timers.len() {
+            return Err(format!("{timed} groups wait for their time"));
+        }
+        let mut with_settings = 0;
+        for queue in 0..self.queues.end() {
+            let Some(rotation) = self.queues[queue].groups.as_deref() else { continue };
+            with_settings += u64::from(rotation.set);
+            if rotation.is_idle() {
+                return Err(format!("queue {queue} keeps groups it does not have"));
+            }
+            self.groups.audit(rotation)?;
+        }
+        if with_settings != self.groups.with_settings {
+            return Err(format!("{with_settings} groups have settings"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Commands on groups of jobs: what is set for them, and what they have.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::execute::{framed, refusal_text, write_data};
+use crate::api::request::{Answer, GroupAsk, JobRef};
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::command::{Command, GroupLimit, NewJob};
+use corq_shards::effect::Reply;
+use corq_shards::group::{GroupRate, GroupSettings};
+use corq_shards::queue::Queue;
+
+/// What is answered for the time to wait where nothing is counted.
+const NO_WINDOW: i64 = -2;
+
+impl Core {
+    /// A command on one group.
+    pub(super) fn on_group(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        (queue, group): (&str, &str),
+        ask: GroupAsk,
+    ) {
+        let now_ms = self.now_ms;
+        let shard = &mut self.engine.shard;
+        let wait_ms = match ask {
+            GroupAsk::RateLimitTtl { jobs } => shard.group_wait_ms(now_ms, (queue, group), jobs),
+            _ => None,
+        };
+        let found = shard.group(queue, group);
+        let (pending, active) = found.map_or((0, 0), |group| (group.pending, group.active));
+        let set = found.map_or_else(GroupSettings::default, |group| group.settings);
+        let (name, write): (&str, Box<dyn FnOnce(&mut Writer<'_>)>) = match ask {
+            GroupAsk::Set { limit, answer } => {
+                self.set_for_group(conns, asked, (queue, group), limit, answer);
+                return;
+            }
+            GroupAsk::JobsCount => ("count", Box::new(move |to| to.uint(pending))),
+            GroupAsk::ActiveCount => ("count", Box::new(move |to| to.uint(active))),
+            GroupAsk::RateLimit => ("limit", Box::new(move |to| write_rate(to, set.rate))),
+            GroupAsk::RateLimitTtl { .. } => {
+                let wait_ms = wait_ms.map_or(NO_WINDOW, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
+                ("ttl", Box::new(move |to| to.int(wait_ms)))
+            }
+            GroupAsk::Concurrency => {
+                ("concurrency", Box::new(move |to| to.uint_or_nil(set.active_max)))
+            }
+            GroupAsk::Weight => ("weight", Box::new(move |to| to.uint(u64::from(set.weight)))),
+            GroupAsk::IsPaused => ("paused", Box::new(move |to| to.bool(set.paused))),
+        };
+        self.respond(conns, asked.origin, |_, pen| write_data(pen, asked.req_id, name, write));
+    }
+
+    fn set_for_group(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        (queue, group): (&str, &str),
+        limit: GroupLimit,
+        answer: Answer,
+    ) {
+        self.apply(conns, Self::caller(&asked), &Command::LimitGroup { queue, group, limit });
+        let changed = match self.own_reply() {
+            Some(Reply::Refused { refusal, .. }) => {
+                let text = refusal_text(refusal, JobRef::Custom(""));
+                self.refuse(conns, asked.origin, asked.req_id, &text);
+                return;
+            }
+            Some(Reply::Count(changed)) => changed,
+            _ => 0,
+        };
+        self.respond(conns, asked.origin, |_, pen| match answer {
+            Answer::Ok => reply::ok(pen.out, asked.req_id),
+            Answer::Removed => {
+                write_data(pen, asked.req_id, "removed", |writer| writer.uint(changed));
+            }
+            Answer::Changed => {
+                write_data(pen, asked.req_id, "changed", |writer| writer.bool(changed > 0));
+            }
+        });
+    }
+
+    /// `GetGroupsJobsCount`.
+    pub(super) fn jobs_in_groups(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+    ) {
+        let count = self.engine.shard.queue(queue).map_or(0, Queue::pending_in_groups);
+        self.respond(conns, asked.origin, |_, pen| {
+            write_data(pen, asked.req_id, "count", |writer| writer.uint(count));
+        });
+    }
+
+    /// `GetGroups`.
+    pub(super) fn list_groups(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+        limit: u32,
+        after: Option<&str>,
+    ) {
+        let now_ms = self.now_ms;
+        let Some(groups) = self.engine.shard.groups_of(queue, after) else {
+            self.refuse(conns, asked.origin, asked.req_id, "Group not found");
+            return;
+        };
+        let groups = groups.take(limit as usize);
+        let rows: Vec<(Box<str>, u64, u64, GroupSettings)> =
+            groups.map(|it| (it.name.into(), it.pending, it.active, it.settings)).collect();
+        self.respond(conns, asked.origin, |_, pen| {
+            framed(pen, asked.req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, asked.req_id, 1);
+                writer.str("groups");
+                writer.array(rows.len());
+                for (name, pending, active, set) in &rows {
+                    writer.map(8);
+                    writer.str("id");
+                    writer.str(name);
+                    writer.str("count");
+                    writer.uint(*pending);
+                    writer.str("active");
+                    writer.uint(*active);
+                    writer.str("paused");
+                    writer.bool(set.paused);
+                    writer.str("weight");
+                    writer.uint(u64::from(set.weight));
+                    writer.str("concurrency");
+                    writer.uint_or_nil(set.active_max);
+                    writer.str("limit");
+                    write_rate(&mut writer, set.rate);
+                    writer.str("heldFor");
+                    let held_ms = set.held_until_ms.saturating_sub(now_ms);
+                    writer.uint_or_nil((held_ms > 0).then_some(held_ms));
+                }
+            });
+        });
+    }
+}
+
+fn write_rate(writer: &mut Writer<'_>, rate: Option<GroupRate>) {
+    let Some(rate) = rate else {
+        writer.nil();
+        return;
+    };
+    writer.map(2);
+    writer.str("max");
+    writer.uint(rate.jobs);
+    writer.str("duration");
+    writer.uint(rate.span_ms);
+}
+
+/// The refusal of a push for a group that is full; of one of many with its place.
+pub(super) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> String {
+    let (group, max) = job.map_or(("", 0), |job| (job.group_id.unwrap_or_default(), job.group_max));
+    let path = place.map_or_else(String::new, |place| format!("jobs[{place}]: "));
+    format!("{path}Group {group} has reached its maximum size of {max}")
+}

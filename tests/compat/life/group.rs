@@ -1,0 +1,41 @@
+//! Groups of jobs of that life.
+
+use corq_shards::command::{Command, GroupLimit, NewJob};
+use corq_shards::group::GroupRate;
+
+use super::{Life, YEAR_MS};
+
+impl Life {
+    /// What is set for groups, with jobs in some of them, and what was.
+    pub(super) fn groups(&mut self, round: &str) {
+        let queue = self.queue(&format!("{round}.grouped"));
+        for (data, group_id) in [(b"\x01", Some("all")), (b"\x02", Some("plain")), (b"\x03", None)]
+        {
+            self.push(&queue, NewJob { data, priority: 3, group_id, ..NewJob::default() });
+        }
+        let rate = GroupLimit::Rate(Some(GroupRate { jobs: 9, span_ms: 60_000 }));
+        let hold = GroupLimit::Hold(YEAR_MS);
+        let settings = [
+            ("all", rate),
+            ("all", GroupLimit::Active(Some(5))),
+            ("all", GroupLimit::Weight(7)),
+            ("all", GroupLimit::Paused(true)),
+            ("all", hold),
+            ("jobless", GroupLimit::Active(Some(1))),
+            ("freed", GroupLimit::Weight(2)),
+            ("freed", GroupLimit::Weight(1)),
+            ("over", GroupLimit::Hold(1)),
+        ];
+        for (group, limit) in settings {
+            self.done(&Command::LimitGroup { queue: &queue, group, limit });
+        }
+        self.pass(1);
+        let (held, _) = self.pull(1, &queue, 60_000);
+        assert_eq!(self.shard.view(self.shard.find(held).unwrap()).job.priority, 3);
+        let queue = self.queue(&format!("{round}.ungrouped"));
+        self.done(&Command::LimitGroup { queue: &queue, group: "gone", limit: rate });
+        self.run(1, &Command::Obliterate { queue: &queue });
+        self.pass(1);
+        self.simple(&queue, b"\x04");
+    }
+}

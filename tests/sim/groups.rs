@@ -1,0 +1,178 @@
+//! Groups of jobs in the model: what is set for each, and which jobs a pull may get. Whose turn it is among
+//! groups is not judged here; that no group gives more than it may, and none is forgotten, is.
+
+use super::check::Check;
+use super::judge::Moment;
+use super::model::{Job, Model, Old, State, Waiter};
+use corq_shards::Shard;
+use corq_shards::group::GroupSettings;
+use corq_shards::group_record::Grouped;
+
+/// Names of groups that jobs belong to.
+pub const GROUPS: &[&str] = &["g", "h", "i"];
+
+/// Which jobs a pull wants.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Wanted {
+    #[default]
+    Any,
+    Ungrouped,
+    Group(String),
+}
+
+/// What a pull says of groups, if anything.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OfGroups {
+    pub active_max: Option<u64>,
+    pub wanted: Wanted,
+}
+
+impl Waiter {
+    fn wants(&self, job: &Job) -> bool {
+        match &self.of_groups.wanted {
+            Wanted::Any => true,
+            Wanted::Ungrouped => job.group.is_none(),
+            Wanted::Group(group) => job.group.as_ref() == Some(group),
+        }
+    }
+
+    /// Whether it waits for the jobs of one group: such pulls go first, since they can get no others.
+    fn is_choosy(&self) -> bool {
+        matches!(self.of_groups.wanted, Wanted::Group(_))
+    }
+}
+
+impl Model {
+    pub fn settings_of(&self, queue: &str, group: &str) -> GroupSettings {
+        let key = (queue.to_string(), group.to_string());
+        self.groups.get(&key).copied().unwrap_or_default()
+    }
+
+    pub fn set_group(&mut self, queue: &str, group: &str, settings: GroupSettings) {
+        let key = (queue.to_string(), group.to_string());
+        let old = self.settings_of(queue, group);
+        self.keep(Old::Group(key.clone(), old));
+        if settings == GroupSettings::default() {
+            self.groups.remove(&key);
+        } else {
+            self.groups.insert(key, settings);
+        }
+    }
+
+    /// A change of what is set for a group is lost. `cut`: only perhaps, as `shard` shows.
+    pub fn undo_group(
+        &mut self,
+        key: &(String, String),
+        old: GroupSettings,
+        cut: bool,
+        shard: &mut Shard,
+    ) {
+        let found =
+            shard.group(&key.0, &key.1).map_or_else(GroupSettings::default, |it| it.settings);
+        if !cut || found == old {
+            self.set_group(&key.0, &key.1, old);
+        }
+    }
+
+    /// All that was set for groups of a queue is taken back.
+    pub fn clear_groups(&mut self, queue: &str) {
+        let of_queue = self.groups.keys().filter(|(name, _)| name == queue);
+        let groups: Vec<String> = of_queue.map(|(_, group)| group.clone()).collect();
+        for group in groups {
+            self.set_group(queue, &group, GroupSettings::default());
+        }
+    }
+
+    /// The shard says what is set for a group: as it was told, or because a time is over.
+    pub fn follow_group(&mut self, at: &Moment<'_>, grouped: &Grouped<'_>) {
+        let before = self.settings_of(grouped.queue, grouped.group);
+        if before == grouped.settings {
+            return;
+        }
+        let over = before.held_until_ms > 0 && before.held_until_ms <= at.now_ms;
+        let expected = GroupSettings { held_until_ms: 0, ..before };
+        self.must(Check::Group, over && grouped.settings == expected, || {
+            format!("{grouped:?} at {}, after {before:?}", at.now_ms)
+        });
+        self.set_group(grouped.queue, grouped.group, grouped.settings);
+    }
+
+    fn active_of(&self, queue: &str, group: &str) -> u64 {
+        let active = |job: &&Job| {
+            job.group.as_deref() == Some(group) && matches!(job.state, State::Active(_))
+        };
+        self.of_queue(queue).filter(active).count() as u64
+    }
+
+    /// How many of a job's group may be active for a pull.
+    pub fn active_max(&self, job: &Job, waiter: &Waiter) -> Option<u64> {
+        let group = job.group.as_deref()?;
+        self.settings_of(&job.queue, group).active_max.or(waiter.of_groups.active_max)
+    }
+
+    /// Whether a pull may get a job, as far as groups are concerned.
+    pub fn may_get(&self, waiter: &Waiter, job: &Job) -> bool {
+        let Some(group) = job.group.as_deref() else { return waiter.wants(job) };
+        let set = self.settings_of(&job.queue, group);
+        let full = || {
+            let max = self.active_max(job, waiter);
+            max.is_some_and(|max| self.active_of(&job.queue, group) >= max)
+        };
+        waiter.wants(job) && !set.paused && set.held_until_ms == 0 && !full()
+    }
+
+    /// Whether a pull that came earlier should have got a job that another one got.
+    pub fn is_overtaken(&self, earlier: &Waiter, by: &Waiter, job: &Job) -> bool {
+        earlier.queue == by.queue
+            && (earlier.is_choosy() || !by.is_choosy())
+            && self.may_get(earlier, job)
+    }
+
+    /// The job that a pull gets is one that its group may give.
+    pub fn judge_group(&self, now_ms: u64, waiter: &Waiter, job: &Job) {
+        self.must(Check::Group, waiter.wants(job), || format!("{waiter:?} gets {job:?}"));
+        let Some(group) = job.group.as_deref() else { return };
+        let set = self.settings_of(&job.queue, group);
+        self.must(Check::Group, !set.paused && set.held_until_ms <= now_ms, || {
+            format!("{job:?} is delivered at {now_ms} although {set:?}")
+        });
+        let active = self.active_of(&job.queue, group);
+        let max = self.active_max(job, waiter);
+        self.must(Check::Group, max.is_none_or(|max| active < max), || {
+            format!("{active} of the group of {job:?} are active, {max:?} may be")
+        });
+    }
+
+    /// What the shard says of groups is what it should be.
+    pub fn compare_groups(&self, shard: &mut Shard) {
+        let set = shard.holdings().group_settings;
+        self.must(Check::Group, set == self.groups.len() as u64, || {
+            format!("{set} groups have settings, not {:?}", self.groups)
+        });
+        for ((queue, group), settings) in &self.groups {
+            let found = shard.group(queue, group).map(|it| it.settings);
+            self.must(Check::Group, found == Some(*settings), || {
+                format!("{group} of {queue}: {found:?}, not {settings:?}")
+            });
+        }
+        let queues: Vec<String> = shard.queues().map(|queue| queue.name.to_string()).collect();
+        for (queue, group) in
+            queues.iter().flat_map(|queue| GROUPS.iter().map(move |group| (queue.as_str(), *group)))
+        {
+            let of_group = |job: &&Job| job.group.as_deref() == Some(group);
+            let is_pending = |job: &&Job| matches!(job.state, State::Waiting | State::Delayed);
+            let pending = self.of_queue(queue).filter(of_group).filter(is_pending).count() as u64;
+            let expected = (pending, self.active_of(queue, group));
+            let found = shard.group(queue, group).map_or((0, 0), |it| (it.pending, it.active));
+            self.must(Check::Counters, found == expected, || {
+                format!("{group} of {queue} counts {found:?}, not {expected:?}")
+            });
+        }
+    }
+
+    /// When the first hold of a group ends.
+    pub fn next_end_of_hold(&self) -> Option<u64> {
+        let ends = self.groups.values().map(|set| set.held_until_ms);
+        ends.filter(|&until_ms| until_ms > 0).min()
+    }
+}
