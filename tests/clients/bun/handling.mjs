@@ -3,9 +3,11 @@
 
 import assert from 'node:assert/strict';
 
+import { counts, modern, queue, until, worker } from './tools.mjs';
+
 const HOUR_MS = 3_600_000;
 
-export const promises = ({ queue, worker, until, counts, modern }) => ({
+export const promises = {
   async 'jobs are taken, held and ended by hand'() {
     const jobs = queue('bun-by-hand');
     const ids = [];
@@ -114,4 +116,4 @@ export const promises = ({ queue, worker, until, counts, modern }) => ({
     assert.equal(seen.length, 1);
     await busy.close();
   },
-});
+};
