@@ -80,7 +80,7 @@ impl Shard {
     }
 
     /// The name of a job's group.
-    pub(crate) fn group_name_of(&self, job: u32) -> Option<&str> {
+    pub fn group_name_of(&self, job: u32) -> Option<&str> {
         self.group_of(job).map(|group| &*self.groups.slab[group].name)
     }
 

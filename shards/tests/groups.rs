@@ -505,3 +505,32 @@ fn a_pull_that_comes_as_a_hold_ends_does_not_overtake_those_that_wait() {
     assert_eq!(served(&bed.run(3, &Command::Disconnect)), [any]);
     bed.shard.audit().unwrap();
 }
+
+#[test]
+fn a_full_disk_takes_no_more_settings_of_groups_and_gives_back_those_it_has() {
+    let mut bed = Bed::new();
+    fill(&mut bed, &[("a", 1)]);
+    set(&mut bed, "a", GroupLimit::Paused(true));
+    set(&mut bed, "a", GroupLimit::Hold(100));
+    let before = bed.shard.facts();
+    bed.journal.full.0 = true;
+    bed.journal.no_asides = true;
+    let full = Some(Reply::Refused { place: 0, refusal: Refusal::Full });
+    let rate = GroupRate { jobs: 1, span_ms: 1 };
+    for limit in [
+        GroupLimit::Active(Some(1)),
+        GroupLimit::Rate(Some(rate)),
+        GroupLimit::Weight(2),
+        GroupLimit::Hold(500),
+    ] {
+        assert_eq!(set(&mut bed, "a", limit), full, "{limit:?}");
+        assert_eq!(set(&mut bed, "b", limit), full, "{limit:?}");
+    }
+    assert_eq!(set(&mut bed, "b", GroupLimit::Paused(true)), full);
+    assert_eq!(bed.shard.facts(), before);
+    // What takes something back is always taken, and so is the end of a time.
+    assert_eq!(set(&mut bed, "a", GroupLimit::Paused(false)), Some(Reply::Count(1)));
+    bed.pass(100);
+    assert_eq!(bed.shard.holdings().group_settings, 0);
+    assert_eq!(numbers(&mut bed, 9, ANY), [1]);
+}

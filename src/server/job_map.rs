@@ -26,7 +26,9 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     let extras = extras_of(&view);
     let stack_lines_max = extras.and_then(|extras| extras.stack_lines_max);
     let kin = view.options.and_then(|options| options.kin.as_deref());
-    let shown = usize::from(view.name.is_some()) + usize::from(stack_lines_max.is_some());
+    let group = engine.shard.group_name_of(job);
+    let shown = [view.name.is_some(), stack_lines_max.is_some(), group.is_some()];
+    let shown: usize = shown.into_iter().map(usize::from).sum();
     writer.map(11 + shown + kin.map_or(0, kin_fields));
     writer.str("id");
     write_id(writer, &view);
@@ -63,6 +65,10 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     if let Some(lines) = stack_lines_max {
         writer.str("stackTraceLimit");
         writer.uint(u64::from(lines));
+    }
+    if let Some(group) = group {
+        writer.str("groupId");
+        writer.str(group);
     }
     if let Some(kin) = kin {
         write_kin(writer, kin);

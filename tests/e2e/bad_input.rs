@@ -241,6 +241,7 @@ fn is_taken(spec: &CommandSpec, field: &FieldSpec, reply: &Json) -> bool {
     let Some(error) = reply["error"].as_str() else { return reply["ok"] == true };
     let about_the_world: &[&str] = match spec.op {
         Op::CronDelete | Op::CronGet => &["Cron not found"],
+        Op::GetGroups => &["Group not found"],
         Op::Heartbeat | Op::UnregisterWorker => &["Worker not found"],
         Op::RemoveWebhook | Op::SetWebhookEnabled => &["Webhook not found"],
         Op::ExtendLocks => &["durations must have the same length as ids"],

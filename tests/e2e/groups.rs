@@ -34,7 +34,9 @@ fn groups_take_turns_on_any_shard() {
         for number in 0..4 {
             let (mut client, queue) = (server.client(), format!("turns-{number}"));
             fill(&mut client, &queue, &[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("c", 5), ("", 6)]);
-            assert_eq!(pull(&mut client, &queue, 9, Value::Null), [6, 1, 4, 5, 2, 3]);
+            assert_eq!(client.pull(&queue)["groupId"], Value::Null);
+            assert_eq!(client.pull(&queue)["groupId"], "a", "workers want to know");
+            assert_eq!(pull(&mut client, &queue, 9, Value::Null), [4, 5, 2, 3]);
         }
     }
 }

@@ -69,7 +69,7 @@ impl FromWire for JobState {
 }
 
 record! {
-    /// A job as the server tells of it. One that was pulled has the fields up to `progress`; the others are
+    /// A job as the server tells of it. One that was pulled has the fields up to `progress`, its group and its family; the others are
     /// known from [`JobHandle::get`](crate::JobHandle::get) and the listings.
     Job {
         /// Its id: the one it was pushed with, or the server's.
