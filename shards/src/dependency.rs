@@ -75,6 +75,9 @@ impl<'a> Unmet<'a> {
         Self(bytes)
     }
 
+    /// What one takes beside its name.
+    pub(crate) const HEAD: usize = 16 + 2;
+
     /// Adds a dependency to a buffer of them. `name` is empty if it was given by its id.
     pub fn push(bytes: &mut Vec<u8>, id: JobId, name: &str) {
         bytes.extend_from_slice(&id.0.to_le_bytes());

@@ -15,6 +15,9 @@ use crate::shard::{Out, Shard};
 /// What an error is called that has no text.
 const UNKNOWN_ERROR: &str = "unknown error";
 
+/// Most that a parent says of the child that it fails with.
+const CHILD_ERROR_BYTES_MAX: usize = 2048;
+
 impl Shard {
     /// Whether a job was made for another one, which is to know its end.
     #[inline]
@@ -133,7 +136,7 @@ impl Shard {
             End::Completed => How::Completed,
             End::Failed(Policy::Fail) if !matches!(state, State::Active) => {
                 let (attempts, stalls) = (about.attempts, about.stalls);
-                let reason = format!("Child job {known_as} failed: {error}");
+                let reason = failed_child(known_as, error);
                 let reason = Reason::new(Cause::Unknown, &reason);
                 self.bury(now_ms, job, attempts, stalls, reason, out);
                 return;
@@ -240,6 +243,14 @@ impl Shard {
             self.live.sub(&remains.stored);
         }
     }
+}
+
+/// Why a parent fails with its child. Cut, so that a long line of parents does not add up what all of them say:
+/// the child has the whole text.
+fn failed_child(known_as: &str, error: &str) -> String {
+    let mut reason = format!("Child job {known_as} failed: {error}");
+    reason.truncate(reason.floor_char_boundary(CHILD_ERROR_BYTES_MAX));
+    reason
 }
 
 impl std::fmt::Display for KnownAs {

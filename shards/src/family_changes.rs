@@ -7,15 +7,14 @@ use crate::dependency::{News, Notice};
 use crate::event::Step;
 use crate::id::JobId;
 use crate::job::{Options, State};
-use crate::kin::{Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, How};
+use crate::kin::{
+    Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
+};
 use crate::query::AboutParent;
 use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;
 use crate::unmets::Dependency;
-
-/// Payload and children of one job together: what always fits a record.
-const FAMILY_BYTES_MAX: usize = 11 << 20;
 
 impl Shard {
     /// Carries out a change of kin. Returns how many jobs it was about.
@@ -29,6 +28,11 @@ impl Shard {
         let id = self.jobs.slab[job].id;
         match *change {
             Change::Adopt { child, name } => {
+                // Asked before, but others may have come meanwhile.
+                let Some(about) = self.about_parent(id, name) else { return 0 };
+                if about.declared || !about.linkable {
+                    return u64::from(about.declared);
+                }
                 let waits = self.jobs.slab[job].state != State::Active;
                 let adopted = Adopted { parent: id, child, name, waits };
                 out.journal.append(&Record::Adopted(adopted));
@@ -89,9 +93,9 @@ impl Shard {
         }
         let options = self.jobs.slab[job].options;
         let options = &mut self.jobs.options[options];
-        let name = Some(adopted.name.into());
-        options.unmet.add(Dependency { id: adopted.child, name, child: true });
         let kin = options.kin.get_or_insert_default();
+        let name = (kin.children.len() < NAMED_CHILDREN_MAX).then(|| adopted.name.into());
+        options.unmet.add(Dependency { id: adopted.child, name, child: true });
         kin.children.push(adopted.name);
         kin.freed = !adopted.waits;
         if adopted.waits && matches!(state, State::Waiting | State::Delayed) {
@@ -152,15 +156,27 @@ impl Shard {
     pub fn about_parent(&self, job: JobId, child: &str) -> Option<AboutParent> {
         let job = self.jobs.find(job)?;
         let about = &self.jobs.slab[job];
-        let children = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
-        let children = children.map(|kin| &kin.children);
+        let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
+        let children = kin.map(|kin| &kin.children);
         let count = children.map_or(0, crate::kin::Names::len) + 1;
-        let bytes = about.stored.payload_bytes as usize + count * CHILD_BYTES;
+        // In the list of children, in that of those that are waited for, and as one that has ended.
+        let more = 2 * child.len() + CHILD_BYTES;
+        let fits = self
+            .data_bytes_max(job)
+            .is_some_and(|most| self.data_of(job).payload_bytes as usize + more <= most);
         Some(AboutParent {
             queue: (&*self.queues[about.queue].name).into(),
             known_as: self.known_as(job).to_string().into(),
+            parent: kin.and_then(|kin| kin.parent.clone()),
             declared: children.is_some_and(|names| names.has(child)),
-            linkable: !about.state.is_end() && count <= CHILDREN_MAX && bytes <= FAMILY_BYTES_MAX,
+            linkable: !about.state.is_end() && count <= CHILDREN_MAX && fits,
         })
+    }
+
+    /// The longest payload that a job can have beside its children; none if they leave no room for any.
+    pub fn data_bytes_max(&self, job: u32) -> Option<usize> {
+        let options = self.jobs.options_of(job);
+        let kin = options.and_then(|has| Some((has.kin.as_deref()?, &has.unmet)));
+        FAMILY_BYTES_MAX.checked_sub(kin.map_or(0, |(kin, unmet)| kin.bytes_max(unmet)))
     }
 }

@@ -10,14 +10,21 @@ use crate::dependency::Unmet;
 use crate::effect::KnownAs;
 use crate::id::JobId;
 use crate::job::Stored;
+use crate::unmets::{Dependency, Unmets};
 use crate::wire::{Malformed, Reader, Writer};
 use std::collections::BTreeMap;
 
 /// Most children of one job: what is kept of them fits one record.
 pub const CHILDREN_MAX: usize = 100_000;
 
-/// What one child takes in the record of its parent, at most.
+/// What one child takes in the record of its parent beside its id, at most, if it has that from the start.
 pub const CHILD_BYTES: usize = 80;
+
+/// Payload and children of one job together: what always fits a record.
+pub const FAMILY_BYTES_MAX: usize = 11 << 20;
+
+/// Children of one job whose names are kept while they are waited for, for what may be told of them.
+pub const NAMED_CHILDREN_MAX: usize = 1000;
 
 /// What becomes of a parent when a child fails for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,6 +280,13 @@ impl Kin {
         let NewKin { parent, policy, children, .. } = *given;
         let (parent, children) = (parent.map(Into::into), Names::of(children));
         Self { parent, children, policy, ..Self::default() }
+    }
+
+    /// What is written of its children with a job, at most, however they end. `unmet` is what it waits for.
+    pub fn bytes_max(&self, unmet: &Unmets) -> usize {
+        let name_of = |one: &Dependency| one.name.as_ref().map_or(0, |name| name.len());
+        let open = unmet.iter().filter(|one| one.child).map(|one| Unmet::HEAD + name_of(one));
+        self.children.bytes().len() + self.children.len() * END + open.sum::<usize>()
     }
 
     /// Children that were completed.

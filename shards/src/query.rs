@@ -47,6 +47,8 @@ pub struct AboutParent {
     pub declared: bool,
     /// It can have one more.
     pub linkable: bool,
+    /// Its own parent, as its client calls it.
+    pub parent: Option<Box<str>>,
 }
 
 /// How many of each thing a shard holds, for metrics.

@@ -26,7 +26,7 @@ pub const CHILDREN_MAX: u32 = corq_shards::kin::CHILDREN_MAX as u32;
 
 /// Payload and children of one job together, at [`corq_shards::kin::CHILD_BYTES`] per child. Chosen: it
 /// always fits a record of the log.
-pub const FAMILY_BYTES_MAX: usize = 11 * 1024 * 1024;
+pub const FAMILY_BYTES_MAX: usize = corq_shards::kin::FAMILY_BYTES_MAX;
 
 /// All texts and lists of one job beside its payload and its children, together. Chosen: with this a job's record
 /// without its payload always fits a log block.

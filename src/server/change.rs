@@ -72,6 +72,12 @@ impl Core {
             return;
         };
         let (id, stored) = (about.job.id, about.data);
+        let most = found.and_then(|index| self.engine.shard.data_bytes_max(index)).unwrap_or(0);
+        if data.len() > most {
+            let text = format!("data must be at most {most} bytes beside so many childrenIds");
+            self.refuse(conns, asked.origin, asked.req_id, &text);
+            return;
+        }
         let options = match Records::new(&self.engine.book, fetched).record(&stored) {
             Err(Absent::Cold) => {
                 self.read_then_ask(asked, &[stored], fetched);

@@ -24,7 +24,7 @@ use corq_shards::effect::{Refusal, Reply};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::kin::{NewKin, Policy};
+use corq_shards::kin::{NAMED_CHILDREN_MAX, NewKin, Policy};
 use corq_shards::record::{Pushed, Record};
 use std::collections::HashMap;
 
@@ -33,9 +33,6 @@ const ANSWER_BYTES_MAX: usize = 60 << 20;
 
 /// What one job takes in the answer beside its payload and its lists, at most, but for its texts.
 const SNAPSHOT_BYTES: usize = 560;
-
-/// Children whose names are kept while they are waited for, for what may be told of them.
-const NAMED_CHILDREN_MAX: usize = 1000;
 
 /// A flow that is being pushed.
 #[derive(Debug)]

@@ -308,9 +308,12 @@ impl Core {
             if about.declared {
                 return self.patch_next(step);
             }
-            if !about.linkable {
-                let text = format!("Parent job {} is not linkable", task.parent.0);
+            if about.parent.is_some_and(|parent| parent == task.child.0) || child == parent {
+                let text = format!("Parent job {} is a child of the job itself", task.parent.0);
                 return Err(Some(text.into()));
+            }
+            if !about.linkable {
+                return Err(Some(not_linkable(task)));
             }
         }
         let batch = self.post.ask(self.slots.of_job(parent));
@@ -436,6 +439,12 @@ impl Core {
             KinMail::Done { step, outcome } => {
                 let Some(task) = self.kin_task(*step) else { return };
                 match outcome {
+                    // The last room for a child has gone to another one meanwhile.
+                    Ok(false) if task.stage == Stage::Edge && is_update(&task.frame) => {
+                        let error = not_linkable(task);
+                        self.finish_kin(conns, *step, Some(&error));
+                        return;
+                    }
                     Ok(done) if task.stage == Stage::Edge => task.removed = *done,
                     // A child that goes while it is linked has told its parent so.
                     Err(error) if task.stage != Stage::Rest => {
@@ -520,6 +529,10 @@ fn no_child(task: &KinTask) -> Box<str> {
 }
 
 /// The answer where there is no parent: nothing to let go of, or an error.
+fn not_linkable(task: &KinTask) -> Box<str> {
+    format!("Parent job {} is not linkable", task.parent.0).into()
+}
+
 fn no_parent(task: &KinTask) -> Option<Box<str>> {
     is_update(&task.frame).then(|| format!("Parent job not found: {}", task.parent.0).into())
 }

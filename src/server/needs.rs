@@ -17,6 +17,7 @@ use corq_io::net::Connections;
 use corq_shards::command::NewJob;
 use corq_shards::dependency::{Standing, Unmet};
 use corq_shards::id::JobId;
+use corq_shards::kin::NAMED_CHILDREN_MAX;
 use std::collections::HashSet;
 
 /// A push that has to learn about the jobs it names.
@@ -59,9 +60,6 @@ pub struct Needed {
     /// unless their custom ids are taken.
     pub refusals: Vec<(usize, Box<str>)>,
 }
-
-/// Children whose names are kept while they are waited for, for what may be told of them.
-const NAMED_CHILDREN_MAX: usize = 1000;
 
 /// The children of one job of a push after the other.
 #[derive(Default)]

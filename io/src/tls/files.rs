@@ -1,7 +1,9 @@
 //! PEM files. An error is one line that names the setting and the file, and says what is wrong with it.
 
 use std::fmt::Display;
-use std::fs;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustls::RootCertStore;
@@ -18,10 +20,18 @@ pub(super) fn line(setting: &str, path: &Path, what: impl Display) -> String {
 
 fn read(setting: &str, path: &Path) -> Result<Vec<u8>, String> {
     let wrong = |error: std::io::Error| line(setting, path, error);
-    if fs::metadata(path).map_err(wrong)?.len() > FILE_BYTES_MAX {
+    // A pipe in its place must not hold up whoever reads it: that is the thread that hears signals.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = file.map_err(wrong)?;
+    if !file.metadata().map_err(wrong)?.is_file() {
+        return Err(line(setting, path, "it is no file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(line(setting, path, "the file is too large for what it should hold"));
     }
-    fs::read(path).map_err(wrong)
+    Ok(bytes)
 }
 
 /// The certificates in a file; at least one.
