@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair fanout rivals page crash soak hang hostile sim fuzz judges
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair fanout rivals page crash soak hang hostile sim fuzz judges reference
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,5 +97,9 @@ sim: ## Simulate SEEDS schedules with crashes (default 20000)
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh
 
-judges: ## Run the official clients, others' WebSocket and SSE clients, schemathesis and a browser
-	CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on cargo test --test clients
+judges: ## Run the official clients on 1 and 2 shards, others' WebSocket and SSE clients, schemathesis and a browser
+	CORQ_TEST_SHARDS=1 cargo test --test clients
+	CORQ_TEST_SHARDS=2 CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on cargo test --test clients
+
+reference: ## Run the judges' scripts against the reference server of npm; what fails there is in docs/compatibility.md
+	scripts/reference.sh

@@ -22,6 +22,12 @@ impl States {
     pub fn has(self, state: State) -> bool {
         self.0 & (1 << state as u16) != 0
     }
+
+    /// These and one more.
+    #[must_use]
+    pub fn and(self, state: State) -> Self {
+        Self(self.0 | 1 << state as u16)
+    }
 }
 
 impl FromIterator<State> for States {
@@ -30,12 +36,22 @@ impl FromIterator<State> for States {
     }
 }
 
+/// What a listing takes besides the states it names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Views {
+    /// Waiting jobs of a priority above 0.
+    pub prioritized: bool,
+    /// Waiting jobs of a queue that is paused.
+    pub paused: bool,
+}
+
 /// A page being looked for. Jobs that come, go or change their state meanwhile may or may not be on
 /// it; all others are where they belong.
 #[derive(Clone, Debug)]
 pub struct Listing {
     queue: Box<str>,
     states: States,
+    views: Views,
     skip: u64,
     limit: usize,
     /// Whether it begins with the newest job.
@@ -50,7 +66,14 @@ impl Listing {
     pub fn new(queue: &str, states: States, offset: u64, limit: usize) -> Self {
         let (after, found) = (None, Vec::new());
         let queue = queue.into();
-        Self { queue, states, skip: offset, limit, newest_first: false, after, found }
+        let views = Views::default();
+        Self { queue, states, views, skip: offset, limit, newest_first: false, after, found }
+    }
+
+    /// The same page with the jobs of these views among the others.
+    #[must_use]
+    pub fn with(self, views: Views) -> Self {
+        Self { views, ..self }
     }
 
     /// The same page of the row that begins with the newest job, or with the oldest.
@@ -71,13 +94,19 @@ impl Shard {
         let Some(queue) = self.queues.find(&listing.queue) else { return true };
         let queue = &self.queues[queue];
         let begins = listing.after.is_none();
+        let mut states = listing.states;
+        if listing.views.paused && queue.is_paused() {
+            states = states.and(State::Waiting);
+        }
+        let prioritized = listing.views.prioritized;
         // While nothing can change, the counts say when all there is has been seen.
-        let mut unseen = if begins { queue.count_of(listing.states) } else { u64::MAX };
+        let most = if prioritized { states.and(State::Waiting) } else { states };
+        let mut unseen = if begins { queue.count_of(most) } else { u64::MAX };
         if unseen <= listing.skip || listing.limit == 0 {
             return true;
         }
         let jobs = &self.jobs.slab;
-        if begins && listing.states == States::all() && !listing.newest_first {
+        if begins && states == States::all() && !listing.newest_first {
             listing.found.extend(
                 queue.roll.from(listing.skip).take(listing.limit).map(|index| jobs[index].id),
             );
@@ -92,7 +121,8 @@ impl Shard {
         for index in ahead.into_iter().flatten().chain(back.into_iter().flatten()) {
             let job = &jobs[index];
             listing.after = Some(job.id);
-            if listing.states.has(job.state) {
+            let urgent = prioritized && job.state == State::Waiting && job.priority > 0;
+            if urgent || states.has(job.state) {
                 unseen -= 1;
                 if listing.skip > 0 {
                     listing.skip -= 1;

@@ -144,12 +144,15 @@ impl Shard {
         }
     }
 
-    /// Forgets completed jobs that are too old. No record: their own says when they ended.
     fn end_retention(&mut self, now_ms: u64) {
-        if now_ms < self.retention_due_ms {
-            return;
+        if now_ms >= self.retention_due_ms {
+            self.forget_aged(now_ms, SLICE);
         }
-        let mut left = SLICE;
+    }
+
+    /// Forgets completed jobs that are too old, at most `left` of them. No record: their own says when
+    /// they ended.
+    fn forget_aged(&mut self, now_ms: u64, mut left: u64) {
         let mut any = false;
         for queue in 0..self.queues.end() {
             while let Some(oldest) = self.queues[queue].completed.front(&self.jobs) {
@@ -172,6 +175,9 @@ impl Shard {
     /// Ends recovery: from now on the shard is live. Locks that were alive get their whole life again,
     /// so that a worker which comes back can still answer for its job.
     pub fn restart(&mut self, now_ms: u64) {
+        // All of them, before anybody can see one: of those that were forgotten for their age, the log
+        // may still have the records.
+        self.forget_aged(now_ms, u64::MAX);
         self.recovering = false;
         self.line_up_groups();
         let leases: Vec<u32> = self

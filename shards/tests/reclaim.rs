@@ -3,6 +3,7 @@
 
 mod support;
 
+use corq_shards::Config;
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{Command, Limit, NewJob, PerSpan, Repeat, SetCron};
@@ -13,7 +14,7 @@ use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
 use corq_shards::record::Record;
 use corq_shards::schedule::Plan;
-use support::{Bed, SPAN_BITS};
+use support::{Bed, SPAN_BITS, config};
 
 const SPAN: usize = 1 << SPAN_BITS;
 
@@ -81,6 +82,36 @@ fn the_dead_letter_queue_stays_oldest_first() {
     reclaim_all(&mut bed);
     restart(&mut bed);
     assert_eq!(listed(&mut bed), expected);
+}
+
+/// No record says that a completed job was forgotten for its age. When ages are looked at follows from
+/// completions, and those may be gone from the log.
+#[test]
+fn what_was_forgotten_for_its_age_does_not_come_back_with_a_start() {
+    let mut bed = Bed::with(Config { completed_retention_ms: 20_000, ..config(1) });
+    let complete = |bed: &mut Bed| {
+        let (job, token) = bed.pull(1, "q", 1)[0];
+        bed.ack(job, Some(token)).unwrap();
+    };
+    let again = bed.data("q", b"1");
+    complete(&mut bed);
+    let retry =
+        Command::RetryCompleted { queue: "q", job: Some(again), count: 1, until_ms: u64::MAX };
+    assert_eq!(bed.ask(1, &retry), Some(Reply::Count(1)));
+    reclaim_all(&mut bed);
+    bed.pass(36_000);
+    complete(&mut bed);
+    let job = NewJob { custom_id: Some("name"), ..NewJob::default() };
+    let named = bed.push("q", job);
+    complete(&mut bed);
+    bed.pass(24_000);
+    assert_eq!((bed.state(again), bed.state(named)), (None, None), "too old");
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms);
+    bed.shard.audit().unwrap();
+    assert_eq!((bed.state(again), bed.state(named)), (None, None));
+    assert_eq!(bed.shard.custom_ids().count(), 0);
+    assert!(bed.shard.take_past_names().any(|(name, id)| (&*name, id) == ("name", named)));
 }
 
 /// No record says that a completed job was forgotten for its number: others say it, by being there.

@@ -82,6 +82,10 @@ impl StateFilter {
     pub const FAILED: u32 = 1 << 4;
     /// Jobs whose dependencies are unmet.
     pub const WAITING_CHILDREN: u32 = 1 << 5;
+    /// Jobs that can be pulled, of a priority above 0.
+    pub const PRIORITIZED: u32 = 1 << 6;
+    /// Jobs that could be pulled if their queue were not paused.
+    pub const PAUSED: u32 = 1 << 7;
 
     /// Whether the filter names any of these states.
     pub fn has(self, states: u32) -> bool {

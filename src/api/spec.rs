@@ -35,6 +35,19 @@ pub const FIELDS_MAX: usize = 40;
 pub const STATES: &[&str] =
     &["waiting", "delayed", "active", "completed", "failed", "waiting-children"];
 
+/// What a listing can be asked for, in the order of their bits: states, and what clients count as states of
+/// their own.
+pub const LISTED: &[&str] = &[
+    "waiting",
+    "delayed",
+    "active",
+    "completed",
+    "failed",
+    "waiting-children",
+    "prioritized",
+    "paused",
+];
+
 /// Levels of a log entry, in the order of [`corq_shards::changed::Level`].
 pub const LOG_LEVELS: &[&str] = &["info", "warn", "error"];
 
@@ -320,7 +333,7 @@ commands! {
     GetJobByCustomId "GetJobByCustomId" &[required("customId", NAME)];
     GetJobs "GetJobs" &[
         QUEUE,
-        STATE,
+        optional("state", Kind::Choices(LISTED)),
         integer("limit", 0, LISTING_MAX).or(LISTING_DEFAULT),
         integer("offset", 0, INTEGER_MAX).or(0),
         optional("asc", Kind::Flag),

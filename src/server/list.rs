@@ -8,7 +8,7 @@ use crate::api::request::StateFilter;
 use crate::api::spec::STATES;
 use corq_io::net::Connections;
 use corq_shards::job::State;
-use corq_shards::listing::{Listing, States};
+use corq_shards::listing::{Listing, States, Views};
 use std::collections::VecDeque;
 
 /// A listing that goes on. One per command, so the connections bound their number.
@@ -62,4 +62,10 @@ pub(super) fn states_of(filter: Option<StateFilter>) -> States {
         at.is_some_and(|at| filter.has(1 << at))
     };
     State::ALL.into_iter().filter(named).collect()
+}
+
+/// What a filter names that is no state.
+pub(super) fn views_of(filter: Option<StateFilter>) -> Views {
+    let has = |bit| filter.is_some_and(|filter| filter.has(bit));
+    Views { prioritized: has(StateFilter::PRIORITIZED), paused: has(StateFilter::PAUSED) }
 }

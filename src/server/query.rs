@@ -7,7 +7,7 @@ use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, framed, write_data};
 use super::hole::{Then, Waiting};
 use super::job_map::write_id;
-use super::list::states_of;
+use super::list::{states_of, views_of};
 use super::message::Origin;
 use super::show::{Show, Wanted};
 use crate::api::request::{Body, JobRef};
@@ -36,7 +36,8 @@ impl Core {
             }
             Body::GetJobs { queue, states, limit, offset, newest_first } => {
                 let listing = Listing::new(queue, states_of(*states), *offset, *limit as usize);
-                self.get_jobs(conns, asked, listing.newest_first(*newest_first));
+                let listing = listing.with(views_of(*states)).newest_first(*newest_first);
+                self.get_jobs(conns, asked, listing);
             }
             Body::Update { job, data } => self.update(conns, asked, body, (*job, *data), fetched),
             Body::GetProgress(job) => self.get_progress(conns, asked, body, *job, fetched),

@@ -213,3 +213,26 @@ fn a_long_queue_is_listed_page_by_page_while_others_are_served() {
         assert_eq!(found, ids[offset..offset + 3].iter().collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn urgent_and_held_up_jobs_are_listed_by_words_of_their_own() {
+    let (mut client, queue) = (client(), queue("words"));
+    let plain = client.push(&queue, 1);
+    let urgent = client.push_with(&queue, 2, json!({"priority": 5}));
+    client.push_with(&queue, 3, json!({"priority": -5}));
+    client.push_with(&queue, 4, json!({"priority": 5, "delay": 3_600_000}));
+    let mut listed = |state: Value| -> Vec<Value> {
+        let jobs = client.ok("GetJobs", json!({"queue": queue, "state": state}))["jobs"].clone();
+        jobs.as_array().unwrap().iter().map(|job| job["data"].clone()).collect()
+    };
+    assert_eq!(listed(json!("prioritized")), [json!(2)]);
+    assert_eq!(listed(json!(["prioritized", "waiting"])), [json!(1), json!(2), json!(3)]);
+    assert_eq!(listed(json!(["prioritized", "delayed"])), [json!(2), json!(4)]);
+    assert!(listed(json!("paused")).is_empty());
+    crate::client().ok("Pause", json!({"queue": queue}));
+    assert_eq!(listed(json!("paused")), [json!(1), json!(2), json!(3)]);
+    assert_eq!(listed(json!(["paused", "prioritized"])), [json!(1), json!(2), json!(3)]);
+    for id in [plain, urgent] {
+        assert_eq!(client.state(&id), "waiting");
+    }
+}

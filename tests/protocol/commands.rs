@@ -558,11 +558,18 @@ fn states_come_alone_or_as_a_list() {
             &Body::Clean { queue: "q", grace_ms: 5, states, limit: 1000 },
         );
     }
-    let wrong = command("GetJobs", &[queue, ("state", strings(&["waiting", "lost"]))]);
-    assert_eq!(
-        refused(&wrong),
-        "state[1] must be one of waiting, delayed, active, completed, failed, waiting-children"
+    let listed = strings(&["paused", "prioritized"]);
+    let states = Some(StateFilter(StateFilter::PRIORITIZED | StateFilter::PAUSED));
+    means(
+        "GetJobs",
+        &[queue.clone(), ("state", listed.clone())],
+        &Body::GetJobs { queue: "q", states, limit: 100, offset: 0, newest_first: false },
     );
+    let states = "waiting, delayed, active, completed, failed, waiting-children";
+    let wrong = command("GetJobs", &[queue.clone(), ("state", strings(&["waiting", "lost"]))]);
+    assert_eq!(refused(&wrong), format!("state[1] must be one of {states}, prioritized, paused"));
+    let wrong = command("Clean", &[queue, ("grace", 5.into()), ("state", listed)]);
+    assert_eq!(refused(&wrong), format!("state[0] must be one of {states}"));
 }
 
 #[test]

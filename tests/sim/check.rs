@@ -54,6 +54,8 @@ pub enum Check {
     EarlySchedule,
     /// A group gives no more jobs than it may, and a pull gets those of the groups that it wants.
     Group,
+    /// A job leaves the dead-letter queue by itself when the rule of its queue says so.
+    Rule,
     /// A long command does what it was given, in whatever slices.
     Chore,
 }

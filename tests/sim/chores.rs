@@ -21,6 +21,8 @@ pub enum Work {
     Empty,
     /// Has jobs that have ended run anew.
     Revive { ended: Found },
+    /// Gives jobs the deadlines of a new rule.
+    Rearm,
 }
 
 /// One long command.
@@ -58,6 +60,7 @@ impl Chore {
             && (ended || job.id <= self.newest)
             && match &self.work {
                 Work::Empty => true,
+                Work::Rearm => false,
                 Work::Revive { ended } => state == *ended,
                 Work::Remove { states, grace_ms, .. } => {
                     states.contains(&state)
@@ -87,7 +90,7 @@ impl Chore {
 
     fn answer(&self, model: &Model) -> Answer {
         match &self.work {
-            Work::Empty => Answer::Done,
+            Work::Empty | Work::Rearm => Answer::Done,
             Work::Remove { named: true, .. } => {
                 Answer::Cleaned(self.done.iter().map(|&id| known_as(model, id)).collect())
             }
@@ -149,7 +152,7 @@ impl Model {
         for (place, record) in at.records() {
             let (id, revived) = match record {
                 Record::Removed { id } => (id, false),
-                Record::Revived { id, .. } => (id, true),
+                Record::Revived { id, by_itself: false, .. } => (id, true),
                 _ => continue,
             };
             let Some(job) = self.jobs.get(&id) else { continue };
@@ -246,6 +249,7 @@ impl Model {
         self.reopened.insert(id);
         let job = self.change(id);
         (job.attempts, job.stalls, job.run_at_ms) = (0, 0, now_ms);
+        job.redelivered = 0;
         (job.state, job.met) = (State::Waiting, false);
         (job.notes.progress, job.notes.message) = (0.0, None);
         let queue = job.queue_name().to_owned();

@@ -3,6 +3,7 @@
 use super::check::Check;
 use super::model::{Job, Model, State};
 use super::repeat::Series;
+use super::rules::redelivered;
 use corq_shards::Shard;
 use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
@@ -49,6 +50,7 @@ impl Model {
             self.must(Check::State, model == found, || {
                 format!("{} has the limits {found:?}, not {model:?}", queue.name)
             });
+            self.compare_rules(queue);
             let paused = self.paused.contains(&*queue.name);
             self.must(Check::State, queue.is_paused() == paused, || {
                 format!("{} is paused?", queue.name)
@@ -128,6 +130,8 @@ impl Model {
             continued: has.continued,
         });
         self.must(Check::Repeat, series == job.series, || format!("{job:?}\n  has {series:?}"));
+        let times = redelivered(view);
+        self.must(Check::Rule, times == job.redelivered, || format!("{job:?}\n  not {times}"));
         let notes = options.and_then(|has| has.notes.as_deref()).cloned().unwrap_or_default();
         let logs = notes.logs.iter().map(|entry| (entry.at_ms, entry.level));
         let same = notes.progress.to_bits() == job.notes.progress.to_bits()

@@ -168,12 +168,7 @@ impl World {
         }
         for (name, mut jobs) in borne.into_iter().filter(|(_, jobs)| jobs.len() > 1) {
             jobs.sort_unstable();
-            // A completed job that was forgotten for its age is back until that is noticed again.
             jobs.pop();
-            jobs.retain(|id| !self.nodes.iter().any(|node| node.has_aged(*id, self.now_ms)));
-            if jobs.is_empty() {
-                continue;
-            }
             let known = self.contested.contains(&name) || !all;
             self.checks.must(Check::Directory, known, || {
                 format!("after a restart {name} is still borne by {jobs:?}")
@@ -184,11 +179,6 @@ impl World {
 }
 
 impl Node {
-    fn has_aged(&self, id: JobId, now_ms: u64) -> bool {
-        let view = self.shard.find(id).map(|index| self.shard.view(index));
-        view.is_some_and(|view| self.model.is_past_retention(&view, now_ms))
-    }
-
     /// What each job points to in the log is its own payload.
     fn check_payloads(&self) {
         for job in self.model.jobs.values() {

@@ -11,6 +11,7 @@ use super::ops::limit::Limit;
 use super::ops::pause::Pause;
 use super::ops::pull::Pull;
 use super::ops::remove::Remove;
+use super::ops::rule::SetRule;
 use super::ops::schedule::EndSchedule;
 use super::settings::Flaw;
 use super::world::{QUEUES, World};
@@ -50,6 +51,8 @@ impl World {
             for limit in [command::Limit::Rate(None), command::Limit::Active(None)] {
                 self.send(0, shard, Limit { queue: (*queue).into(), limit });
             }
+            // What comes back from the dead-letter queue would be new.
+            self.send(0, shard, SetRule::no_retry(queue));
         }
         self.settle();
         if self.settings.has(Flaw::SecretPause) {

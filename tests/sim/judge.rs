@@ -129,7 +129,10 @@ impl Model {
     /// A worker has gone silent.
     pub fn stall(&mut self, now_ms: u64, id: JobId) {
         let job = &self.jobs[&id];
-        if job.stalls + 1 >= STALLS_MAX || job.attempts + 1 >= job.max_attempts {
+        let most = self.rules(job.queue_name()).stalls_max;
+        let too_often = most > 0 && job.stalls + 1 >= most && !job.is_detached()
+            || job.is_detached() && job.stalls + 1 >= STALLS_MAX;
+        if too_often || job.attempts + 1 >= job.max_attempts {
             self.bury(now_ms, id, true);
             return;
         }
@@ -371,6 +374,8 @@ impl Model {
                 _ => {}
             }
         }
+        // What was buried just now may be due to come back.
+        self.return_letters(at);
     }
 
     /// What the shard chose to do, by its records.
@@ -385,7 +390,7 @@ impl Model {
                     }
                     _ => self.take_in_chore(at, id, false),
                 },
-                Record::Revived { id, .. } if !self.claimed.remove(&id) => {
+                Record::Revived { id, by_itself: false, .. } if !self.claimed.remove(&id) => {
                     self.take_in_chore(at, id, true);
                 }
                 Record::Grouped(grouped) => self.follow_group(at, &grouped),
@@ -402,6 +407,7 @@ impl Model {
     /// The rest, after what was delivered.
     pub fn after_time(&mut self, at: &Moment<'_>) {
         self.judge_schedules(at.now_ms);
+        self.judge_letters(at.now_ms);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             if self.is_aged(&self.jobs[&id], at.now_ms) && at.shard.find(id).is_none() {

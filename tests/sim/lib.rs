@@ -38,6 +38,7 @@ pub mod node;
 pub mod ops;
 pub mod reclaim;
 pub mod repeat;
+pub mod rules;
 pub mod schedules;
 pub mod settings;
 pub mod trace;

@@ -10,6 +10,7 @@ use super::chores::Chore;
 use super::groups::OfGroups;
 use super::limits::Limits;
 use super::repeat::Series;
+use super::rules::{Rules, redelivered};
 use super::schedules::Schedule;
 use corq_shards::Shard;
 use corq_shards::changed::Level;
@@ -74,6 +75,8 @@ pub struct Job {
     pub max_attempts: u16,
     pub attempts: u16,
     pub stalls: u8,
+    /// How often it left the dead-letter queue by itself.
+    pub redelivered: u32,
     pub state: State,
     /// What it still waits for. Means nothing in another state than that.
     pub unmet: BTreeSet<JobId>,
@@ -112,6 +115,7 @@ impl Job {
             max_attempts: 3,
             attempts: 0,
             stalls: 0,
+            redelivered: 0,
             state: State::Waiting,
             unmet: BTreeSet::new(),
             met: false,
@@ -179,6 +183,7 @@ pub enum Old {
     Paused(String, bool),
     Limit(String, command::Limit),
     Group((String, String), GroupSettings),
+    Rules(String, Rules),
     Schedule(String, Option<Box<Schedule>>),
 }
 
@@ -201,6 +206,7 @@ pub struct Model {
     pub limits: BTreeMap<String, Limits>,
     /// What is set for groups, by queue and name; nothing that is only the default.
     pub groups: BTreeMap<(String, String), GroupSettings>,
+    pub rules: BTreeMap<String, Rules>,
     pub schedules: BTreeMap<String, Schedule>,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
@@ -245,6 +251,7 @@ impl Model {
             paused: BTreeSet::new(),
             limits: BTreeMap::new(),
             groups: BTreeMap::new(),
+            rules: BTreeMap::new(),
             schedules: BTreeMap::new(),
             schedules_since_ms: None,
             chores: Vec::new(),
@@ -360,6 +367,9 @@ impl Model {
                     self.undo_limit(&queue, old, change.before < kept, shard);
                 }
                 Old::Group(key, old) => self.undo_group(&key, old, change.before < kept, shard),
+                Old::Rules(queue, old) => {
+                    self.undo_rules(&queue, old, change.before < kept, shard);
+                }
                 Old::Job(id, old) => {
                     let perhaps = change.before < kept && !known_lost;
                     if perhaps && (cut.contains(&id) || self.matches(id, shard)) {
@@ -396,7 +406,8 @@ impl Model {
             }
             _ => false,
         };
-        same && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
+        same && redelivered(&view) == job.redelivered
+            && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
             && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
 

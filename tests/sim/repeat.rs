@@ -63,6 +63,7 @@ impl Model {
             custom_id: None,
             attempts: 0,
             stalls: 0,
+            redelivered: 0,
             unmet: BTreeSet::new(),
             notes: Notes::default(),
             series: Some(Series { count: series.count + 1, due_ms: run_at_ms, ..series }),

@@ -23,11 +23,12 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Two shards, so that what crosses shards is tried everywhere.
+    /// Two shards, so that what crosses shards is tried everywhere; `CORQ_TEST_SHARDS` says another number.
     pub(crate) fn new() -> Self {
+        let shards = std::env::var("CORQ_TEST_SHARDS").unwrap_or_else(|_| "2".to_owned());
         Self { env: Vec::new(), arguments: vec!["serve".to_owned()], memory: false }
             .env("HOST", "127.0.0.1")
-            .env("SHARDS", "2")
+            .env("SHARDS", shards)
             // The smallest: room is taken from the disk before it is needed.
             .env("SEGMENT_MB", "16")
     }

@@ -14,6 +14,8 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
+import { promises as handling } from './handling.mjs';
+
 const require = createRequire(`${process.cwd()}/`);
 const { FlowProducer, Queue, Worker, QueueEvents, UnrecoverableError } =
   require('bunqueue/client');
@@ -174,6 +176,7 @@ const promises = {
     assert.equal(await jobs.getJobState(later.id), 'waiting');
     await jobs.changeJobPriority(later.id, { priority: 9 });
     assert.equal((await jobs.getCountsPerPriorityAsync())['9'], 1);
+    assert.deepEqual((await jobs.getJobsAsync({ state: 'prioritized' })).map((job) => job.id), [later.id]);
     await jobs.updateJobData(later.id, { n: 4 });
     const found = await jobs.getJob(later.id);
     assert.equal(found.data.n, 4);
@@ -383,7 +386,7 @@ const promises = {
     const at = { pattern: '0 0 1 1 *', immediately: true };
     await jobs.upsertJobScheduler('bun-at-once', at, template);
     const [first] = await until('the run at once', async () => {
-      const waiting = await jobs.getWaitingAsync(0, 10);
+      const waiting = await jobs.getJobsAsync({ state: 'prioritized' });
       return waiting.length > 0 && waiting;
     });
     assert.equal(first.name, 'tick');
@@ -690,6 +693,8 @@ const flowing = {
 };
 // The producer of flows at 2.8 takes no TLS.
 if (modern || !ca) Object.assign(promises, flowing);
+
+Object.assign(promises, handling({ queue, worker, until, counts, modern }));
 
 /** Workers live through kills of the server, and nothing acknowledged is missing. */
 async function restart() {

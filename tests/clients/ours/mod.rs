@@ -7,6 +7,7 @@ mod families;
 mod faults;
 mod ledger;
 mod proxy;
+mod ways;
 mod worker;
 
 use std::future::Future;

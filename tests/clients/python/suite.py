@@ -136,7 +136,7 @@ class Promises(unittest.TestCase):
         jobs.promote_job(later)
         jobs.change_job_priority(later, 9)
         self.assertEqual(jobs.get_counts_per_priority().get("9"), 1)
-        self.assertEqual(len(jobs.get_waiting()), 2)
+        self.assertEqual([job.id for job in jobs.get_prioritized()], [later])
         jobs.remove("py-order-7")
         self.assertEqual(jobs.drain(), 1)
         self.assertIn("queued", jobs.get_stats())
@@ -187,7 +187,7 @@ class Promises(unittest.TestCase):
         at_once = {"pattern": "0 0 1 1 *", "immediately": True, "skip_missed_on_restart": False}
         jobs.upsert_job_scheduler("py-at-once", at_once, template)
         until("the run at once", lambda: jobs.count() == 1)
-        self.assertEqual(jobs.get_waiting()[0].raw["maxAttempts"], 7)
+        self.assertEqual(jobs.get_prioritized()[0].raw["maxAttempts"], 7)
         shown = jobs.get_job_scheduler("py-at-once")
         self.assertEqual(shown["jobOptions"], {"maxAttempts": 7, "removeOnFail": True})
         self.assertEqual((shown["immediately"], shown["skipMissedOnRestart"]), (True, False))

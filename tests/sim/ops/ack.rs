@@ -39,7 +39,10 @@ impl Ack {
     fn verdict(&self, model: &Model, now_ms: u64) -> Answer {
         let mut late = Vec::new();
         for (place, ack) in self.acks.iter().enumerate() {
-            let twice = self.acks[..place].iter().any(|earlier| earlier.job == ack.job);
+            // One that comes too late takes nothing away from a later attempt in the same command.
+            let twice = self.acks[..place].iter().any(|earlier| {
+                earlier.job == ack.job && model.held(now_ms, earlier.job, earlier.token).is_ok()
+            });
             let held = model.held(now_ms, ack.job, ack.token);
             let verdict = held.and(if twice { Err(Refusal::NotActive) } else { Ok(()) });
             match verdict {

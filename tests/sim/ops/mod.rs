@@ -18,6 +18,7 @@ pub mod push;
 pub mod remove;
 mod retry_completed;
 mod retry_failed;
+pub mod rule;
 pub mod schedule;
 mod update;
 
@@ -120,4 +121,5 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, note::log),
     (2, schedule::set),
     (1, schedule::end),
+    (2, rule::act),
 ];

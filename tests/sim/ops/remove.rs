@@ -5,6 +5,7 @@ use crate::check::Check;
 use crate::chores::Work;
 use crate::judge::Moment;
 use crate::model::Model;
+use crate::rules::Rules;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{self, Command};
 use corq_shards::job::State as Found;
@@ -36,6 +37,7 @@ impl Remove {
         model.clear_groups(&self.queue);
         model.limit(at.now_ms, &self.queue, command::Limit::Rate(None));
         model.limit(at.now_ms, &self.queue, command::Limit::Active(None));
+        model.rule(&self.queue, Rules::default());
         // What was never there or is gone already needs no long command.
         let empty = model.of_queue(&self.queue).all(|job| job.state == crate::model::State::Gone);
         if empty {
