@@ -531,6 +531,8 @@ pub enum Command<'a> {
     Stage {
         /// Records of kind [`crate::record::Record::Staged`].
         records: &'a [&'a [u8]],
+        /// Whether the reply waits for the disk, and so does the part when it comes.
+        durable: bool,
     },
     /// Says what becomes of a flow.
     Decide {
@@ -538,6 +540,8 @@ pub enum Command<'a> {
         flow: JobId,
         /// What becomes of it.
         fate: Fate,
+        /// Whether that waits for the disk. It does wherever a part is durable.
+        durable: bool,
     },
     /// What another shard tells of the end of a child. Nobody waits for an answer.
     Report(&'a Reported<'a>),

@@ -317,9 +317,9 @@ impl Shard {
             }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
-            Command::Stage { records } => self.stage(caller, records, out),
-            Command::Decide { flow, fate } => {
-                self.decide(now_ms, caller.request, (*flow, *fate), out);
+            Command::Stage { records, durable } => self.stage(caller, records, *durable, out),
+            Command::Decide { flow, fate, durable } => {
+                self.decide(now_ms, caller.request, (*flow, *fate, *durable), out);
             }
             Command::Report(reported) => self.take_report(now_ms, reported, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),

@@ -6,6 +6,7 @@ use corq_shards::Caller;
 use corq_shards::Out;
 use corq_shards::command::{Clean, ClientId, Command, NewJob, Pull, RequestId, SetCron};
 use corq_shards::effect::Effects;
+use corq_shards::flow::Fate;
 use corq_shards::id::{IdMaker, JobId, Slot};
 use corq_shards::record::{Pushed, Record};
 use corq_shards::schedule::Plan;
@@ -63,6 +64,9 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
         }
         Command::Clean(clean) if flaw == Flaw::ShyClean => {
             to(&Command::Clean(Clean { limit: clean.limit.min(1), ..*clean }));
+        }
+        Command::Decide { flow, fate: Fate::Released, durable } if flaw == Flaw::HalfFlows => {
+            to(&Command::Decide { flow: *flow, fate: Fate::Dropped, durable: *durable });
         }
         Command::Pull(pull) if flaw == Flaw::SmallPulls => {
             to(&Command::Pull(Pull { count: 1, ..*pull }));

@@ -54,6 +54,10 @@ pub enum Check {
     EarlySchedule,
     /// A job leaves the dead-letter queue by itself when the rule of its queue says so.
     Rule,
+    /// A flow comes as a whole or not at all.
+    Flow,
+    /// A parent learns how its children ended, and goes on as they say.
+    Kin,
     /// A long command does what it was given, in whatever slices.
     Chore,
 }

@@ -7,10 +7,12 @@
 use super::awaits::{Await, End};
 use super::check::{Check, Checks};
 use super::chores::Chore;
+use super::family::Family;
 use super::limits::Limits;
 use super::repeat::Series;
 use super::rules::{Rules, redelivered};
 use super::schedules::Schedule;
+use super::staged::{OldStaged, Staged};
 use corq_shards::Shard;
 use corq_shards::changed::Level;
 use corq_shards::command::{self, Token};
@@ -75,12 +77,13 @@ pub struct Job {
     /// How often it left the dead-letter queue by itself.
     pub redelivered: u32,
     pub state: State,
-    /// What it still waits for. Means nothing in another state than that.
+    /// What it still waits for, while it lives.
     pub unmet: BTreeSet<JobId>,
     /// Those that depend on it may run: it was completed last, whatever became of it then.
     pub met: bool,
     pub series: Option<Series>,
     pub notes: Notes,
+    pub family: Family,
 }
 
 /// What is told about a job while it lives.
@@ -117,6 +120,7 @@ impl Job {
             met: false,
             series: None,
             notes: Notes::default(),
+            family: Family::default(),
         }
     }
 
@@ -176,6 +180,7 @@ pub enum Old {
     Limit(String, command::Limit),
     Rules(String, Rules),
     Schedule(String, Option<Box<Schedule>>),
+    Staged(OldStaged),
 }
 
 struct Change {
@@ -197,6 +202,7 @@ pub struct Model {
     pub limits: BTreeMap<String, Limits>,
     pub rules: BTreeMap<String, Rules>,
     pub schedules: BTreeMap<String, Schedule>,
+    pub staged: Staged,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
     /// Long commands at work or in line.
@@ -212,6 +218,10 @@ pub struct Model {
     pub claimed: BTreeSet<JobId>,
     /// Jobs that were ever completed; no crash takes that back.
     pub ever_completed: BTreeSet<JobId>,
+    /// The same for jobs that ever failed for good.
+    pub ever_failed: BTreeSet<JobId>,
+    /// Children whose remains were heard, or not asked for; no crash takes that back.
+    pub ever_settled: BTreeSet<JobId>,
     /// Jobs that became ready in this call, and since when if it was by their time.
     pub fresh: BTreeMap<JobId, Option<u64>>,
     pub tokens: BTreeSet<u128>,
@@ -241,6 +251,7 @@ impl Model {
             limits: BTreeMap::new(),
             rules: BTreeMap::new(),
             schedules: BTreeMap::new(),
+            staged: Staged::default(),
             schedules_since_ms: None,
             chores: Vec::new(),
             in_steps: false,
@@ -250,6 +261,8 @@ impl Model {
             leaving: BTreeSet::new(),
             claimed: BTreeSet::new(),
             ever_completed: BTreeSet::new(),
+            ever_failed: BTreeSet::new(),
+            ever_settled: BTreeSet::new(),
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
             retired: BTreeMap::new(),
@@ -357,6 +370,7 @@ impl Model {
                 Old::Rules(queue, old) => {
                     self.undo_rules(&queue, old, change.before < kept, shard);
                 }
+                Old::Staged(old) => self.staged.undo(old),
                 Old::Job(id, old) => {
                     let perhaps = change.before < kept && !known_lost;
                     if perhaps && (cut.contains(&id) || self.matches(id, shard)) {

@@ -7,6 +7,7 @@ pub mod change;
 mod disconnect;
 pub mod end_waits;
 mod fail;
+pub mod flow;
 mod heartbeat;
 pub mod limit;
 mod note;
@@ -15,6 +16,7 @@ pub mod pause;
 pub mod pull;
 pub mod push;
 pub mod remove;
+mod report;
 mod retry_completed;
 mod retry_failed;
 pub mod rule;
@@ -120,4 +122,5 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, schedule::set),
     (1, schedule::end),
     (2, rule::act),
+    (4, flow::act),
 ];
