@@ -200,9 +200,9 @@ impl Shard {
         for job in failed {
             let about = &self.jobs.slab[job];
             let (due, timed) = (self.burial_ends_ms(0, job) < u64::MAX, about.timer != NONE);
-            // A chore may be on its way through the queue, and a life may have ended meanwhile.
+            // A chore may be on its way through the queue or in line, and a life may have ended meanwhile.
             let lives = self.jobs.options_of(job).is_some_and(|has| has.expires_at_ms > 0);
-            if due != timed && !self.queues[about.queue].busy && !lives {
+            if due != timed && self.queues[about.queue].chores == 0 && !lives {
                 return Err(format!("{:x} is to leave its dead-letter queue: {due}", about.id.0));
             }
         }

@@ -587,6 +587,8 @@ pub enum Command<'a> {
         records: &'a [&'a [u8]],
         /// Of each, in the same order, what [`NewJob::group_max`] says; zeros at the end may be left out.
         group_max: &'a [u32],
+        /// Whether the reply waits for the disk, and so does the part when it comes.
+        durable: bool,
     },
     /// Says what becomes of a flow.
     Decide {
@@ -594,6 +596,8 @@ pub enum Command<'a> {
         flow: JobId,
         /// What becomes of it.
         fate: Fate,
+        /// Whether that waits for the disk. It does wherever a part is durable.
+        durable: bool,
     },
     /// What another shard tells of the end of a child. Nobody waits for an answer.
     Report(&'a Reported<'a>),

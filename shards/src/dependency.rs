@@ -10,7 +10,7 @@ use crate::effect::Effects;
 use crate::hold::Reason;
 use crate::id::JobId;
 use crate::job::{State, flags};
-use crate::kin::How;
+use crate::kin::{End, How};
 use crate::record::{Journal, Record};
 use crate::shard::{Out, SLICE, Shard};
 use crate::unmets::Dependency;
@@ -36,6 +36,8 @@ pub enum News {
     WatchChild,
     /// To the shard of the dependency: the dependent waits no longer.
     Unwatch,
+    /// To the shard of a child: the same for its parent, which needs nothing of what it has left.
+    UnwatchChild,
     /// To the shard of the dependent: the dependency was completed.
     Completed,
     /// To the shard of the dependent: the dependency is gone and will never complete.
@@ -48,7 +50,7 @@ impl Notice {
     /// The job whose shard has to know.
     pub fn addressee(&self) -> JobId {
         match self.news {
-            News::Watch | News::WatchChild | News::Unwatch => self.dependency,
+            News::Watch | News::WatchChild | News::Unwatch | News::UnwatchChild => self.dependency,
             News::Completed | News::Removed | News::Dropped => self.dependent,
         }
     }
@@ -127,9 +129,12 @@ impl Shard {
             Some(State::Completed) => Standing::Completed,
             Some(_) => Standing::Open,
             None if self.past.has(id) => Standing::Completed,
-            // It failed, and has still to say what that means for its parent.
-            None if self.remains.get(id).is_some() => Standing::Open,
-            None => Standing::Unknown,
+            None => match self.remains.get(id).map(|left| left.end) {
+                Some(End::Completed) => Standing::Completed,
+                // It has still to say what that means for its parent.
+                Some(End::Failed(_)) => Standing::Open,
+                None => Standing::Unknown,
+            },
         }
     }
 
@@ -167,13 +172,15 @@ impl Shard {
         match news {
             News::Watch => self.watch(dependent, dependency),
             News::WatchChild => self.watch_child(dependent, dependency),
-            News::Unwatch => {
+            News::Unwatch | News::UnwatchChild => {
                 if self.watchers.remove(dependent, dependency)
                     && let Some(job) = self.jobs.find(dependency)
                 {
                     self.jobs.slab[job].flags &= !flags::WATCHED;
                 }
-                self.settle_remains(dependency, out);
+                if news == News::UnwatchChild {
+                    self.settle_remains(dependency, out);
+                }
             }
             News::Completed => {
                 let Some(job) = self.waits_for(dependent, dependency) else { return };
@@ -207,16 +214,15 @@ impl Shard {
     }
 
     fn watch(&mut self, dependent: JobId, dependency: JobId) {
-        let news = match self.standing(dependency) {
-            Standing::Completed => News::Completed,
-            Standing::Unknown => News::Removed,
-            Standing::Open => {
-                if let Some(job) = self.jobs.find(dependency) {
-                    self.jobs.slab[job].flags |= flags::WATCHED;
-                    self.watchers.add(dependent, dependency, false);
-                }
+        let news = match (self.standing(dependency), self.jobs.find(dependency)) {
+            (Standing::Completed, _) => News::Completed,
+            (Standing::Open, Some(job)) => {
+                self.jobs.slab[job].flags |= flags::WATCHED;
+                self.watchers.add(dependent, dependency, false);
                 return;
             }
+            // What it leaves to its parent is nothing that others wait for.
+            (Standing::Open | Standing::Unknown, _) => News::Removed,
         };
         self.notices.push(Notice { news, dependent, dependency });
     }
@@ -271,8 +277,10 @@ impl Shard {
         let Some(options) = self.jobs.options_of_mut(job) else { return };
         let unmet = std::mem::take(&mut options.unmet);
         if !recovering {
-            let notice =
-                |one: &Dependency| Notice { news: News::Unwatch, dependent, dependency: one.id };
+            let notice = |one: &Dependency| {
+                let news = if one.child { News::UnwatchChild } else { News::Unwatch };
+                Notice { news, dependent, dependency: one.id }
+            };
             self.notices.extend(unmet.iter().map(notice));
         }
     }

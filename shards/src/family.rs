@@ -116,7 +116,8 @@ impl Shard {
         }
         if is_last {
             // Twice does no harm, and a parent that is gone waits for nothing.
-            self.notices.push(Notice { news: News::Unwatch, dependent: parent, dependency: child });
+            let news = News::UnwatchChild;
+            self.notices.push(Notice { news, dependent: parent, dependency: child });
         }
     }
 

@@ -46,7 +46,7 @@ impl Shard {
                     return 0;
                 }
                 self.drop_child(now_ms, job, (child, name), How::Detached, out);
-                let news = News::Unwatch;
+                let news = News::UnwatchChild;
                 self.notices.push(Notice { news, dependent: id, dependency: child });
                 1
             }

@@ -63,6 +63,7 @@ impl Fate {
 struct Part {
     head: Box<[u8]>,
     stored: Stored,
+    durable: bool,
 }
 
 /// All flows that are under way, as far as a shard knows.
@@ -114,8 +115,8 @@ impl Shard {
     pub(crate) fn stage<J: Journal>(
         &mut self,
         caller: Caller,
-        records: &[&[u8]],
-        group_max: &[u32],
+        (records, group_max): (&[&[u8]], &[u32]),
+        durable: bool,
         out: &mut Out<'_, J>,
     ) {
         if let Some(place) = self.find_overfull_part(records, group_max) {
@@ -145,21 +146,28 @@ impl Shard {
             let Ok(record) = Record::decode(bytes) else { continue };
             let stored = out.journal.append(&record);
             if let Record::Staged(staged) = &record {
-                if staged.pushed.job.durable {
+                if durable {
                     out.journal.require_sync();
                 }
-                self.note_staged(staged, bytes, stored);
+                self.note_staged(staged, bytes, stored, durable);
             }
         }
         out.effects.replies.push((caller.request, Reply::Done));
     }
 
     /// [`Record::Staged`].
-    pub(crate) fn note_staged(&mut self, staged: &Staged<'_>, bytes: &[u8], stored: Stored) {
+    pub(crate) fn note_staged(
+        &mut self,
+        staged: &Staged<'_>,
+        bytes: &[u8],
+        stored: Stored,
+        durable: bool,
+    ) {
         let (flow, id) = (staged.flow, staged.pushed.id);
         self.ids.rise_above(id);
         let head = bytes[..bytes.len() - stored.payload_bytes as usize].into();
-        let before = self.flows.staged.entry(flow).or_default().insert(id, Part { head, stored });
+        let before =
+            self.flows.staged.entry(flow).or_default().insert(id, Part { head, stored, durable });
         self.flows.of_job.insert(id, flow);
         self.live.replace(before.map(|part| part.stored), Some(stored));
     }
@@ -169,7 +177,7 @@ impl Shard {
         &mut self,
         now_ms: u64,
         request: RequestId,
-        (flow, fate): (JobId, Fate),
+        (flow, fate, durable): (JobId, Fate, bool),
         out: &mut Out<'_, J>,
     ) {
         let known = match fate {
@@ -178,7 +186,7 @@ impl Shard {
             Fate::Done => self.flows.open.contains_key(&flow),
         };
         if known {
-            self.record_fate(now_ms, flow, fate, out);
+            self.record_fate(now_ms, (flow, fate, durable), out);
         }
         out.effects.replies.push((request, Reply::Done));
     }
@@ -186,11 +194,17 @@ impl Shard {
     fn record_fate<J: Journal>(
         &mut self,
         now_ms: u64,
-        flow: JobId,
-        fate: Fate,
+        (flow, fate, durable): (JobId, Fate, bool),
         out: &mut Out<'_, J>,
     ) {
         let stored = out.journal.append(&Record::Flow { flow, fate });
+        // A part that outlives a loss of power, while what released it does not, would be dropped.
+        let mut parts = self.flows.staged.get(&flow).into_iter().flat_map(IdMap::values);
+        if !matches!(fate, Fate::Dropped | Fate::Done)
+            && (durable || parts.any(|part| part.durable))
+        {
+            out.journal.require_sync();
+        }
         for job in self.meet_fate(flow, fate, stored) {
             self.totals.pushed += 1;
             self.emit_push(now_ms, job, out.effects);
@@ -242,7 +256,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         if let Some(&flow) = self.flows.of_job.get(&job) {
-            self.record_fate(now_ms, flow, Fate::Released, out);
+            self.record_fate(now_ms, (flow, Fate::Released, false), out);
         }
     }
 
@@ -259,6 +273,19 @@ impl Shard {
         let mut flows: Vec<JobId> = self.flows.staged.keys().copied().collect();
         flows.sort_unstable();
         flows
+    }
+
+    /// The custom ids of all jobs that are staged here: nobody else may be given one of them before it is
+    /// known what becomes of those jobs.
+    pub fn staged_names(&self) -> Vec<Box<str>> {
+        let parts = self.flows.staged.values().flat_map(IdMap::values);
+        let name = |part: &Part| match Record::decode(&part.head) {
+            Ok(Record::Staged(staged)) => staged.pushed.job.custom_id.map(Into::into),
+            _ => None,
+        };
+        let mut names: Vec<Box<str>> = parts.filter_map(name).collect();
+        names.sort_unstable();
+        names
     }
 
     /// Ends a flow for whoever moves the jobs to other shards: without a record, since what comes of it is

@@ -102,7 +102,8 @@ impl Shard {
                 if self.jobs.find(staged.pushed.id).is_some() {
                     return Err(Malformed("a job was pushed twice"));
                 }
-                self.note_staged(staged, bytes, stored);
+                // Whether it has to be durable is not written, and seldom asked this late.
+                self.note_staged(staged, bytes, stored, true);
             }
             Record::Flow { flow, fate } => {
                 self.meet_fate(*flow, *fate, stored);

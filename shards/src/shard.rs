@@ -326,11 +326,11 @@ impl Shard {
             }
             Command::RemoveWebhook { id } => self.remove_webhook_live(caller, *id, out),
             Command::Notice(notice) => self.take_notice(now_ms, *notice, out),
-            Command::Stage { records, group_max } => {
-                self.stage(caller, records, group_max, out);
+            Command::Stage { records, group_max, durable } => {
+                self.stage(caller, (records, group_max), *durable, out);
             }
-            Command::Decide { flow, fate } => {
-                self.decide(now_ms, caller.request, (*flow, *fate), out);
+            Command::Decide { flow, fate, durable } => {
+                self.decide(now_ms, caller.request, (*flow, *fate, *durable), out);
             }
             Command::Report(reported) => self.take_report(now_ms, reported, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),

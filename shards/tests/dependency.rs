@@ -10,6 +10,7 @@ use corq_shards::dependency::{News, Notice, Standing, Unmet};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
+use corq_shards::kin::{End, NewKin, Policy};
 use support::{Bed, START_MS};
 
 fn unmet(on: &[JobId]) -> Vec<u8> {
@@ -126,6 +127,33 @@ fn a_dependency_that_is_removed_sends_its_dependent_to_the_dead_letter_queue() {
     assert_eq!(bed.state(forgotten), None);
     assert_eq!(reason(&bed, last), format!("Dependency removed: {forgotten}"));
     assert_eq!(bed.shard.holdings().watches, 0, "nobody waits any more");
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn what_a_failed_child_leaves_to_its_parent_keeps_nobody_else_waiting() {
+    let mut bed = Bed::new();
+    let kin = NewKin { parent: Some("p"), policy: Some(Policy::Ignore), ..NewKin::default() };
+    let kin = Some(Box::new(kin));
+    let fails = NewJob { max_attempts: 1, remove_on_fail: true, kin, ..NewJob::default() };
+    let child = bed.push("part", fails);
+    let (_, token) = bed.pull(1, "part", 1)[0];
+    bed.fail(child, Some(token)).unwrap();
+    assert_eq!(bed.shard.standing(child), Standing::Open, "its parent may still come");
+    let other = push_waiting(&mut bed, "whole", &[child], NewJob::default());
+    assert_eq!(reason(&bed, other), format!("Dependency removed: {child}"));
+    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().remains), (0, 1));
+    let mut open = Vec::new();
+    Unmet::push(&mut open, child, "");
+    let kin = NewKin { open: Unmet::new(&open), ..NewKin::default() };
+    let parent = bed.push("whole", NewJob { kin: Some(Box::new(kin)), ..NewJob::default() });
+    let watch = Notice { news: News::WatchChild, dependent: parent, dependency: child };
+    bed.run(0, &Command::Notice(watch));
+    let report = bed.effects.reports[0].clone();
+    assert_eq!(report.end, End::Failed(Policy::Ignore), "all is still there to be told");
+    support::kin::deliver(&mut bed, &report);
+    bed.carry_notices();
+    assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().remains), (0, 0));
     bed.shard.audit().unwrap();
 }
 

@@ -49,6 +49,8 @@ pub struct FlowTask {
     flow: JobId,
     ids: Vec<JobId>,
     pushed_at_ms: u64,
+    /// One of its jobs has to be durable, and so all of it: it comes as a whole.
+    durable: bool,
     /// Shards that have a part.
     owners: Vec<usize>,
     left: usize,
@@ -66,6 +68,8 @@ pub enum FlowMail {
         records: Vec<Span>,
         /// Of each, its place in the flow and its `groupMaxSize`, if it has one; empty if none has.
         caps: Vec<(usize, u32)>,
+        /// Whether the flow has to be durable.
+        durable: bool,
     },
     /// The part is written down, or why not.
     Staged {
@@ -156,6 +160,7 @@ impl Core {
             flow: JobId::default(),
             ids: Vec::new(),
             pushed_at_ms: 0,
+            durable: jobs.iter().any(|one| one.job.durable),
             owners,
             left: 0,
             refused: None,
@@ -219,6 +224,7 @@ impl Core {
         // Checked when the flow began.
         let Ok(ties) = ties(jobs) else { return };
         let flow = ids[0];
+        let durable = self.flow_task(step).is_some_and(|task| task.durable);
         let mut records: Vec<Vec<Span>> = vec![Vec::new(); self.slots.shards()];
         for (place, one) in jobs.iter().enumerate() {
             let owner = self.slots.of_queue(one.queue);
@@ -236,7 +242,7 @@ impl Core {
             if caps.iter().all(|(_, max)| *max == 0) {
                 caps.clear();
             }
-            let mail = FlowMail::Stage { step, records, caps };
+            let mail = FlowMail::Stage { step, records, caps, durable };
             self.post.ask(owner).messages.push(Message::Flow(mail));
         }
         let Some(task) = self.flow_task(step) else { return };
@@ -251,12 +257,13 @@ impl Core {
         mail: &FlowMail,
     ) {
         match mail {
-            FlowMail::Stage { step, records, caps } => {
+            FlowMail::Stage { step, records, caps, durable } => {
                 let records: Vec<&[u8]> =
                     records.iter().map(|span| &batch.bytes[span.clone()]).collect();
                 let caller = Caller { request: CURRENT, ..Caller::default() };
                 let group_max: Vec<u32> = caps.iter().map(|(_, max)| *max).collect();
-                let stage = Command::Stage { records: &records, group_max: &group_max };
+                let (records, group_max) = (&records, &group_max);
+                let stage = Command::Stage { records, group_max, durable: *durable };
                 self.apply(conns, caller, &stage);
                 let refused = match self.own_reply() {
                     Some(Reply::Refused { place, refusal }) => {
@@ -279,7 +286,7 @@ impl Core {
                 }
             }
             FlowMail::Decided { shard, flow, fate } => {
-                self.decide(conns, *flow, *fate);
+                self.decide(conns, *flow, *fate, false);
                 if *fate == Fate::Released {
                     let mail = Message::Flow(FlowMail::Come { flow: *flow });
                     self.post.tell(usize::from(*shard)).messages.push(mail);
@@ -289,16 +296,16 @@ impl Core {
         }
     }
 
-    fn decide(&mut self, conns: &mut Connections, flow: JobId, fate: Fate) {
+    fn decide(&mut self, conns: &mut Connections, flow: JobId, fate: Fate, durable: bool) {
         let caller = Caller { request: CURRENT, ..Caller::default() };
-        self.apply(conns, caller, &Command::Decide { flow, fate });
+        self.apply(conns, caller, &Command::Decide { flow, fate, durable });
     }
 
     /// All parts are written down, or one is not.
     fn decide_flow(&mut self, conns: &mut Connections, step: Step) {
         let me = self.me;
         let Some(task) = self.flow_task(step) else { return };
-        let (flow, refused) = (task.flow, task.refused);
+        let (flow, refused, durable) = (task.flow, task.refused, task.durable);
         let frame = if refused.is_some() { task.frame.clone() } else { Box::default() };
         let others: Vec<usize> = task.owners.iter().copied().filter(|&it| it != me).collect();
         let shard = me as u16;
@@ -308,7 +315,7 @@ impl Core {
                 let mail = FlowMail::Decided { shard, flow, fate };
                 self.post.ask(dest).messages.push(Message::Flow(mail));
             }
-            self.decide(conns, flow, fate);
+            self.decide(conns, flow, fate, false);
             let text = match (refusal, decode(&frame).map(|request| request.body)) {
                 (Refusal::Full, _) => FULL.to_owned(),
                 (Refusal::GroupFull, Ok(Body::PushFlow(jobs))) => {
@@ -320,11 +327,11 @@ impl Core {
             return;
         }
         if others.is_empty() {
-            self.decide(conns, flow, Fate::CommittedHere);
+            self.decide(conns, flow, Fate::CommittedHere, durable);
             self.finish_flow(conns, step, None);
             return;
         }
-        self.decide(conns, flow, Fate::Committed);
+        self.decide(conns, flow, Fate::Committed, durable);
         self.open_flows.0.insert(flow, (others.len(), Some(step)));
         for dest in others {
             // Behind the record: nobody hears the word before the log has it.
@@ -341,7 +348,7 @@ impl Core {
         }
         let step = *step;
         self.open_flows.0.remove(&flow);
-        self.decide(conns, flow, Fate::Done);
+        self.decide(conns, flow, Fate::Done, false);
         if let Some(step) = step {
             self.finish_flow(conns, step, None);
         }
@@ -363,8 +370,11 @@ impl Core {
     /// After recovery, when all shards have passed on what they had: what is still staged was not
     /// committed.
     pub(super) fn drop_uncommitted_flows(&mut self, conns: &mut Connections) {
+        for name in self.engine.shard.staged_names() {
+            self.release_name(&name);
+        }
         for flow in self.engine.shard.staged_flows() {
-            self.decide(conns, flow, Fate::Dropped);
+            self.decide(conns, flow, Fate::Dropped, false);
         }
     }
 

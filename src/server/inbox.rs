@@ -68,6 +68,7 @@ impl Core {
             Message::Leave { client } => self.leave(conns, *client),
             Message::Claim { step, names } => self.claim(batch, *step, names),
             Message::Claimed { step, taken } => self.claimed(conns, *step, taken),
+            Message::Reserve { name } => self.reserve(batch.text(name)),
             Message::Unclaim { name } => self.unclaimed(batch.text(name)),
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);

@@ -135,6 +135,11 @@ pub enum Message {
         /// For each id, whether a job bears it already; those that no job bears are held.
         taken: Vec<bool>,
     },
+    /// A custom id stands for a job that was staged before the start, and is claimed for it.
+    Reserve {
+        /// The id.
+        name: Span,
+    },
     /// A claimed custom id was not used.
     Unclaim {
         /// The id.

@@ -166,7 +166,7 @@ impl Core {
         }
     }
 
-    fn release_name(&mut self, name: &str) {
+    pub(super) fn release_name(&mut self, name: &str) {
         let batch = self.post.tell(self.slots.of_name(name));
         let name = batch.keep(name.as_bytes());
         batch.messages.push(Message::Unclaim { name });
@@ -294,6 +294,16 @@ impl Core {
             let name = batch.keep(name.as_bytes());
             batch.messages.push(Message::Named { name, id, known: true });
         }
+        for name in self.engine.shard.staged_names() {
+            let batch = self.post.tell(self.slots.of_name(&name));
+            let name = batch.keep(name.as_bytes());
+            batch.messages.push(Message::Reserve { name });
+        }
+    }
+
+    /// Settled when its job comes, released when that is dropped.
+    pub(super) fn reserve(&mut self, name: &str) {
+        self.directory.claim(name);
     }
 
     pub(super) fn unclaimed(&mut self, name: &str) {

@@ -274,7 +274,10 @@ fn connections_that_come_and_go_leave_nothing() {
         "{total} connections in {:?}: {before_kb} kB before, {after_kb} kB after",
         start.elapsed()
     );
-    assert!(after_kb < before_kb + 4096 + total / 100, "{before_kb} kB before, {after_kb} kB after");
+    assert!(
+        after_kb < before_kb + 4096 + total / 100,
+        "{before_kb} kB before, {after_kb} kB after"
+    );
     let health = server.web().get("/health").expect(200);
     let mut client = server.client();
     assert_eq!(client.ok("ListWorkers", json!({}))["data"]["workers"], json!([]), "{health}");

@@ -59,6 +59,9 @@ canaries! {
     canary_a_job_in_the_wrong_place_is_seen: State sees SecretRelease;
     canary_a_job_beside_which_a_pull_waits_is_seen: Audit sees SecretPush;
     canary_a_job_that_waits_for_completed_ones_is_seen: Dependency sees LostNotices;
+    canary_a_parent_that_is_not_told_is_seen: Kin sees LostReports;
+    canary_a_part_of_a_flow_that_goes_is_seen: Flow sees HalfFlows;
+    canary_a_word_that_is_forgotten_is_seen: Flow sees ForgottenWords;
     canary_a_series_that_breaks_off_is_seen: Repeat sees NoRepeats;
     canary_a_schedule_out_of_rhythm_is_seen: Schedule sees HastySchedules;
     canary_an_early_run_of_a_schedule_is_seen: EarlySchedule sees ClockAhead;

@@ -8,6 +8,7 @@ use corq_shards::command::{
     Clean, ClientId, Command, GroupLimit, NewJob, Pull, RequestId, SetCron,
 };
 use corq_shards::effect::Effects;
+use corq_shards::flow::Fate;
 use corq_shards::id::{IdMaker, JobId, Slot};
 use corq_shards::record::{Pushed, Record};
 use corq_shards::schedule::Plan;
@@ -71,6 +72,9 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
         {
             let limit = GroupLimit::Active(Some(max + 1));
             to(&Command::LimitGroup { queue, group, limit });
+        }
+        Command::Decide { flow, fate: Fate::Released, durable } if flaw == Flaw::HalfFlows => {
+            to(&Command::Decide { flow: *flow, fate: Fate::Dropped, durable: *durable });
         }
         Command::Pull(pull) if flaw == Flaw::SmallPulls => {
             to(&Command::Pull(Pull { count: 1, ..*pull }));

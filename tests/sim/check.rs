@@ -56,6 +56,10 @@ pub enum Check {
     Rule,
     /// A group gives no more jobs than it may, and a pull gets those of the groups that it wants.
     Group,
+    /// A flow comes as a whole or not at all.
+    Flow,
+    /// A parent learns how its children ended, and goes on as they say.
+    Kin,
     /// A long command does what it was given, in whatever slices.
     Chore,
 }

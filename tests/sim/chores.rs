@@ -57,7 +57,7 @@ impl Chore {
         let Some(state) = found(&job.state) else { return false };
         let ended = matches!(state, Found::Completed | Found::Failed);
         job.queue == self.queue
-            && (ended || job.id <= self.newest)
+            && (ended || job.id <= self.newest || job.family.of_flow)
             && match &self.work {
                 Work::Empty => true,
                 Work::Rearm => false,
@@ -250,6 +250,7 @@ impl Model {
         let job = self.change(id);
         (job.attempts, job.stalls, job.run_at_ms) = (0, 0, now_ms);
         job.redelivered = 0;
+        job.unmet.clear();
         (job.state, job.met) = (State::Waiting, false);
         (job.notes.progress, job.notes.message) = (0.0, None);
         let queue = job.queue_name().to_owned();

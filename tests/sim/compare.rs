@@ -58,6 +58,7 @@ impl Model {
         }
         self.compare_groups(shard);
         self.compare_schedules(shard);
+        self.compare_flows(shard);
         let waiters = shard.holdings().waiters;
         self.must(Check::Answer, waiters == self.waiters.len(), || {
             format!("{waiters} pulls wait, not {}", self.waiters.len())
@@ -117,7 +118,7 @@ impl Model {
         let options = view.options;
         let unmet: BTreeSet<JobId> =
             options.into_iter().flat_map(|has| has.unmet.iter()).map(|one| one.id).collect();
-        let expected = if job.state == State::WaitingChildren { &job.unmet } else { &NOBODY };
+        let expected = if job.is_live() { &job.unmet } else { &NOBODY };
         self.must(Check::Dependency, unmet == *expected, || {
             format!("{job:?}\n  waits for {unmet:?}")
         });
@@ -130,6 +131,7 @@ impl Model {
             continued: has.continued,
         });
         self.must(Check::Repeat, series == job.series, || format!("{job:?}\n  has {series:?}"));
+        self.compare_family(job, view);
         let times = redelivered(view);
         self.must(Check::Rule, times == job.redelivered, || format!("{job:?}\n  not {times}"));
         let notes = options.and_then(|has| has.notes.as_deref()).cloned().unwrap_or_default();

@@ -87,8 +87,11 @@ impl World {
         }
         let all = way != Way::Power || self.settings.mode == Mode::Synced;
         self.ledger.check(self.checks, &self.nodes, all);
+        self.forget_flows(all);
         self.rebuild_directories(all);
+        self.resume_flows();
         self.renew_watches();
+        self.open_doors();
         for node in &mut self.nodes {
             node.run(self.now_ms, 0, 0, &StartSchedules);
             node.tick(self.now_ms);
@@ -96,7 +99,18 @@ impl World {
             model.compare(self.now_ms, shard);
             node.check_replay(&self.settings, self.now_ms);
             node.check_payloads();
+            node.check_values();
         }
+    }
+
+    /// Nobody is served before all shards have heard what each of them tells at its start.
+    fn open_doors(&mut self) {
+        for node in 0..self.nodes.len() {
+            while let Some(mail) = self.take_mail(node) {
+                self.receive(node, mail);
+            }
+        }
+        self.drop_uncommitted_flows();
     }
 
     /// A clean stop. False if it came to nothing.
@@ -164,6 +178,12 @@ impl World {
                 let keeper = self.keeper_of(&name);
                 self.nodes[keeper].directory.settle(&name, id);
                 borne.entry(name).or_default().push(id);
+            }
+        }
+        for node in 0..self.nodes.len() {
+            for name in self.nodes[node].shard.staged_names() {
+                let keeper = self.keeper_of(&name);
+                self.nodes[keeper].directory.claim(&name);
             }
         }
         for (name, mut jobs) in borne.into_iter().filter(|(_, jobs)| jobs.len() > 1) {

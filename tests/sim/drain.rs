@@ -179,6 +179,7 @@ impl World {
         });
         self.check_directory();
         self.check_dependencies();
+        self.check_flows();
         for node in &mut self.nodes {
             let Node { model, shard, .. } = node;
             model.compare(self.now_ms, shard);
@@ -188,6 +189,7 @@ impl World {
                 format!("leases, waiters, timers, keys and watches are left: {rest:?}")
             });
             node.check_replay(&self.settings, self.now_ms);
+            node.check_values();
         }
         for (id, promise) in &self.ledger.pushed {
             let known = self.nodes[promise.shard].model.jobs.contains_key(id);

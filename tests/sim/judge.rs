@@ -39,6 +39,11 @@ impl<'a> Moment<'a> {
         let written = self.written[self.before..].iter().zip(self.before..);
         written.filter_map(|((_, bytes), place)| Some((place, Record::decode(bytes).ok()?)))
     }
+
+    /// The place in the log of the first of them that is meant.
+    pub fn place_of(&self, is_meant: impl Fn(&Record<'_>) -> bool) -> Option<usize> {
+        self.records().find(|(_, record)| is_meant(record)).map(|(place, _)| place)
+    }
 }
 
 impl Model {
@@ -146,11 +151,13 @@ impl Model {
     /// No other attempt follows.
     pub fn bury(&mut self, now_ms: u64, id: JobId, stalled: bool) {
         self.ends.insert(id, End::Failed);
+        self.ever_failed.insert(id);
         let job = self.change(id);
         job.attempts += 1;
         job.stalls += u8::from(stalled);
         let listed = State::Failed { at_ms: now_ms };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
+        job.family.failed_and_gone = job.remove_on_fail;
     }
 
     /// A job goes to the dead-letter queue by hand, unless it is there.
@@ -162,9 +169,11 @@ impl Model {
             self.reopened.insert(id);
         }
         self.ends.insert(id, End::Failed);
+        self.ever_failed.insert(id);
         let job = self.change(id);
         let listed = State::Failed { at_ms: now_ms };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
+        job.family.failed_and_gone = job.remove_on_fail;
         job.met = false;
     }
 

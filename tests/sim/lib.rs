@@ -5,10 +5,10 @@
 //! ```text
 //! world   mail, time, the schedule      client   what a worker believes it holds
 //! node    one shard: engine, log, directory, model; nothing leaves before the log has it
-//! names, needs   commands in several steps over several shards
+//! names, needs, flows   commands in several steps over several shards
 //! reclaim giving up the beginning of the log
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, judge, limits, groups, awaits, chores, repeat, schedules, compare   what should be
+//! model, judge, limits, groups, awaits, chores, repeat, schedules, family, staged, compare   what should be
 //! ledger  what clients were told
 //! check   every promise, by name      canary  wrongness planted to see that a check sees it
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
@@ -27,6 +27,8 @@ pub mod compare;
 pub mod crash;
 pub mod dice;
 pub mod drain;
+pub mod family;
+pub mod flows;
 pub mod groups;
 pub mod judge;
 pub mod ledger;
@@ -41,6 +43,7 @@ pub mod repeat;
 pub mod rules;
 pub mod schedules;
 pub mod settings;
+pub mod staged;
 pub mod trace;
 pub mod world;
 

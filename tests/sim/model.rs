@@ -7,11 +7,13 @@
 use super::awaits::{Await, End};
 use super::check::{Check, Checks};
 use super::chores::Chore;
+use super::family::Family;
 use super::groups::OfGroups;
 use super::limits::Limits;
 use super::repeat::Series;
 use super::rules::{Rules, redelivered};
 use super::schedules::Schedule;
+use super::staged::{OldStaged, Staged};
 use corq_shards::Shard;
 use corq_shards::changed::Level;
 use corq_shards::command::{self, Token};
@@ -78,12 +80,13 @@ pub struct Job {
     /// How often it left the dead-letter queue by itself.
     pub redelivered: u32,
     pub state: State,
-    /// What it still waits for. Means nothing in another state than that.
+    /// What it still waits for, while it lives.
     pub unmet: BTreeSet<JobId>,
     /// Those that depend on it may run: it was completed last, whatever became of it then.
     pub met: bool,
     pub series: Option<Series>,
     pub notes: Notes,
+    pub family: Family,
 }
 
 /// What is told about a job while it lives.
@@ -121,6 +124,7 @@ impl Job {
             met: false,
             series: None,
             notes: Notes::default(),
+            family: Family::default(),
         }
     }
 
@@ -185,6 +189,7 @@ pub enum Old {
     Rules(String, Rules),
     Group((String, String), GroupSettings),
     Schedule(String, Option<Box<Schedule>>),
+    Staged(OldStaged),
 }
 
 struct Change {
@@ -208,6 +213,7 @@ pub struct Model {
     /// What is set for groups, by queue and name; nothing that is only the default.
     pub groups: BTreeMap<(String, String), GroupSettings>,
     pub schedules: BTreeMap<String, Schedule>,
+    pub staged: Staged,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
     /// Long commands at work or in line.
@@ -223,6 +229,10 @@ pub struct Model {
     pub claimed: BTreeSet<JobId>,
     /// Jobs that were ever completed; no crash takes that back.
     pub ever_completed: BTreeSet<JobId>,
+    /// The same for jobs that ever failed for good.
+    pub ever_failed: BTreeSet<JobId>,
+    /// Children whose remains were heard, or not asked for; no crash takes that back.
+    pub ever_settled: BTreeSet<JobId>,
     /// Jobs that became ready in this call, and since when if it was by their time.
     pub fresh: BTreeMap<JobId, Option<u64>>,
     pub tokens: BTreeSet<u128>,
@@ -253,6 +263,7 @@ impl Model {
             rules: BTreeMap::new(),
             groups: BTreeMap::new(),
             schedules: BTreeMap::new(),
+            staged: Staged::default(),
             schedules_since_ms: None,
             chores: Vec::new(),
             in_steps: false,
@@ -262,6 +273,8 @@ impl Model {
             leaving: BTreeSet::new(),
             claimed: BTreeSet::new(),
             ever_completed: BTreeSet::new(),
+            ever_failed: BTreeSet::new(),
+            ever_settled: BTreeSet::new(),
             fresh: BTreeMap::new(),
             tokens: BTreeSet::new(),
             retired: BTreeMap::new(),
@@ -370,6 +383,7 @@ impl Model {
                     self.undo_rules(&queue, old, change.before < kept, shard);
                 }
                 Old::Group(key, old) => self.undo_group(&key, old, change.before < kept, shard),
+                Old::Staged(old) => self.staged.undo(old),
                 Old::Job(id, old) => {
                     let perhaps = change.before < kept && !known_lost;
                     if perhaps && (cut.contains(&id) || self.matches(id, shard)) {

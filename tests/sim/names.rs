@@ -1,6 +1,7 @@
 //! Commands in several steps, as the server takes them: custom ids claimed keeper by keeper before a
 //! push; acks checked on every shard before any is carried out.
 
+use super::flows::FlowTask;
 use super::needs::Needs;
 use super::ops::ack::{Ack, Checking, One};
 use super::ops::push::Push;
@@ -24,6 +25,7 @@ pub enum Task {
     Needs(Needs),
     Claims(Claims),
     Checking(Checking),
+    Flow(FlowTask),
 }
 
 impl World {
@@ -67,6 +69,10 @@ impl World {
 
     /// A keeper has answered.
     pub fn claimed(&mut self, task: u64, taken: &[bool]) {
+        if let Some(Task::Flow(_)) = self.tasks.get(&task) {
+            self.flow_claimed(task, taken);
+            return;
+        }
         let Some(Task::Claims(claims)) = self.tasks.get_mut(&task) else { return };
         let Some((_, places)) = claims.keepers.pop() else { return };
         for (place, &is_taken) in places.into_iter().zip(taken) {

@@ -55,8 +55,12 @@ impl World {
             return;
         }
         for job in &mut push.jobs {
-            job.unmet.clone_from(&job.depends_on);
-            job.unmet.retain(|id| standings.get(id) == Some(&Standing::Open));
+            // A child that is completed has still to say with what.
+            let (children, mut others): (Vec<JobId>, Vec<JobId>) =
+                job.depends_on.iter().partition(|id| job.children.contains(id));
+            others.retain(|id| standings.get(id) == Some(&Standing::Open));
+            job.unmet = others;
+            job.ties.wait_for(children);
         }
         self.claim(client, push);
     }
@@ -76,7 +80,9 @@ impl World {
         let keeper = &self.nodes[self.shard_of_job(notice.dependency)].model;
         let dependency = keeper.jobs.get(&notice.dependency);
         let (id, true_news) = match notice.news {
-            Tidings::Watch | Tidings::WatchChild | Tidings::Unwatch => (notice.dependency, true),
+            Tidings::Watch | Tidings::WatchChild | Tidings::Unwatch | Tidings::UnwatchChild => {
+                (notice.dependency, true)
+            }
             Tidings::Completed => {
                 (notice.dependent, keeper.ever_completed.contains(&notice.dependency))
             }
@@ -88,6 +94,7 @@ impl World {
         self.checks.must(Check::Dependency, true_news, || {
             format!("{id:?} is told {notice:?} of {dependency:?}")
         });
+        self.judge_farewell(to, notice);
         self.nodes[to].run(self.now_ms, 0, 0, &Told(notice));
     }
 
@@ -111,13 +118,21 @@ impl World {
         }
         let mut watches = vec![0; self.nodes.len()];
         let jobs = self.nodes.iter().flat_map(|node| node.model.jobs.values());
-        for job in jobs.filter(|job| job.state == State::WaitingChildren) {
+        for job in jobs.filter(|job| job.is_live()) {
             for &id in &job.unmet {
                 let shard = self.shard_of_job(id);
                 watches[shard] += 1;
                 let dependency = self.nodes[shard].model.jobs.get(&id);
                 let open = dependency.is_some_and(|other| !other.met && other.state != State::Gone);
-                self.checks.must(Check::Dependency, open, || {
+                let is_child = job.family.children.contains(&id);
+                let check = if is_child { Check::Kin } else { Check::Dependency };
+                // What its failure means, it has said.
+                let silent = !is_child
+                    || dependency.is_none_or(|other| {
+                        other.family.policy.is_none()
+                            || !matches!(other.state, State::Failed { .. })
+                    });
+                self.checks.must(check, open && silent, || {
                     format!("{job:?}\n  waits in vain for {dependency:?}")
                 });
             }

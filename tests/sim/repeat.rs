@@ -1,6 +1,7 @@
 //! Repeated jobs in the model: the completion of a run brings the next one, in one record.
 
 use super::check::Check;
+use super::family::Family;
 use super::judge::Moment;
 use super::model::{Job, Model, Notes, State};
 use corq_shards::id::{JobId, Slot};
@@ -64,6 +65,7 @@ impl Model {
             attempts: 0,
             stalls: 0,
             redelivered: 0,
+            family: Family::default(),
             unmet: BTreeSet::new(),
             notes: Notes::default(),
             series: Some(Series { count: series.count + 1, due_ms: run_at_ms, ..series }),

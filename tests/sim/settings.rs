@@ -53,6 +53,12 @@ pub enum Flaw {
     SecretPush,
     /// Shards are not told that a job of theirs may run now.
     LostNotices,
+    /// Parents are not told of the ends of their children.
+    LostReports,
+    /// A part of a flow goes although it was to come.
+    HalfFlows,
+    /// After a start, words given on flows are not passed on.
+    ForgottenWords,
     /// Repeated jobs are pushed as such that run once.
     NoRepeats,
     /// Schedules run more often than they should.

@@ -4,6 +4,7 @@
 use super::check::{Check, Checks};
 use super::client::{Client, Held};
 use super::dice::Dice;
+use super::flows::{FlowMail, Flows};
 use super::ledger::Ledger;
 use super::names::Task;
 use super::node::{News, Node, finish_one};
@@ -13,6 +14,7 @@ use super::trace::Trace;
 use corq_io::log::LogError;
 use corq_shards::dependency::Notice;
 use corq_shards::id::{JobId, Slot};
+use corq_shards::kin::Report;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -30,6 +32,8 @@ pub enum Mail {
     Unclaim { name: String },
     Stand { task: u64, jobs: Vec<JobId> },
     Notice(Notice),
+    Report { report: Report, value: Vec<u8> },
+    Flow(FlowMail),
 }
 
 /// Mail keeps its order from one sender (a shard if true, else a connection) to one shard.
@@ -48,6 +52,7 @@ pub struct World {
     pub ledger: Ledger,
     pub trace: Trace,
     pub tasks: BTreeMap<u64, Task>,
+    pub flows: Flows,
     pub mail: BTreeMap<Way, VecDeque<Mail>>,
     /// Commands that are not answered yet, with who gave them.
     pub open: BTreeMap<u64, (u64, Rc<dyn Call>)>,
@@ -77,6 +82,7 @@ impl World {
             ledger: Ledger::default(),
             trace: Trace::new(print),
             tasks: BTreeMap::new(),
+            flows: Flows::default(),
             mail: BTreeMap::new(),
             open: BTreeMap::new(),
             contested: BTreeSet::new(),
@@ -121,6 +127,7 @@ impl World {
             98 if self.dice.one_in(2) => {
                 self.check_directory();
                 self.check_dependencies();
+                self.check_flows();
             }
             _ if self.dice.one_in(2) => self.crash(),
             _ => self.arm(),
@@ -218,19 +225,24 @@ impl World {
             }
             News::Stood { task, standings } => self.stood(task, standings),
             News::Notice(notice) => self.pass_on(from, notice),
+            News::Report { report, value } => {
+                let to = self.shard_of_job(report.parent);
+                self.post((true, from as u64, to), Mail::Report { report, value });
+            }
+            News::Flow { to, mail } => self.post((true, from as u64, to), Mail::Flow(mail)),
+            News::FlowDone { flow } => self.learn_of_flow(flow),
         }
     }
 
-    fn receive(&mut self, node: usize, mail: Mail) {
+    pub fn receive(&mut self, node: usize, mail: Mail) {
         self.trace.note(format_args!("{} to {node}: {mail:?}", self.now_ms));
         let now_ms = self.now_ms;
-        if let Mail::Notice(notice) = mail {
-            self.notify(node, notice);
-            return;
-        }
-        let node = &mut self.nodes[node];
+        let index = node;
+        let node = &mut self.nodes[index];
         match mail {
-            Mail::Notice(_) => {}
+            Mail::Notice(notice) => self.notify(index, notice),
+            Mail::Report { report, value } => self.report(index, report, value),
+            Mail::Flow(mail) => self.read_flow_mail(index, mail),
             Mail::Stand { task, jobs } => node.stand(task, &jobs),
             Mail::Call { client, request, call } => node.run(now_ms, client, request, &*call),
             Mail::Claim { task, names } => node.claim(task, names),
@@ -249,7 +261,7 @@ impl World {
         }
     }
 
-    fn take_mail(&mut self, node: usize) -> Option<Mail> {
+    pub fn take_mail(&mut self, node: usize) -> Option<Mail> {
         let ways: Vec<Way> = self.mail.keys().filter(|way| way.2 == node).copied().collect();
         if ways.is_empty() {
             return None;

@@ -89,11 +89,11 @@ fn step_flow(bed: &mut Bed, chance: &mut Chance, queue: &str) {
     };
     let fates = [Fate::Committed, Fate::CommittedHere, Fate::Released, Fate::Dropped, Fate::Done];
     let fate = fates[chance.draw() as usize % fates.len()];
-    bed.run(0, &Command::Decide { flow, fate });
+    bed.run(0, &Command::Decide { flow, fate, durable: false });
     if !matches!(fate, Fate::Committed) {
         // What is over is not decided again, but for what may still be open.
-        bed.run(0, &Command::Decide { flow, fate: Fate::Done });
-        bed.run(0, &Command::Decide { flow, fate: Fate::Released });
+        bed.run(0, &Command::Decide { flow, fate: Fate::Done, durable: false });
+        bed.run(0, &Command::Decide { flow, fate: Fate::Released, durable: false });
         bed.flows.retain(|&other| other != flow);
     }
 }
@@ -122,7 +122,7 @@ fn stage(bed: &mut Bed, queue: &str) {
         })
         .collect();
     let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
-    bed.run(0, &Command::Stage { records: &records, group_max: &[] });
+    bed.run(0, &Command::Stage { records: &records, group_max: &[], durable: false });
     bed.flows.push(flow);
 }
 

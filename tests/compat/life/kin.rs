@@ -28,9 +28,9 @@ impl Life {
         let open = self.stage(&queue);
         let over = self.stage(&queue);
         self.stage(&queue);
-        self.run(0, &Command::Decide { flow: open, fate: Fate::Committed });
+        self.run(0, &Command::Decide { flow: open, fate: Fate::Committed, durable: false });
         for fate in [Fate::Committed, Fate::Released, Fate::Done] {
-            self.run(0, &Command::Decide { flow: over, fate });
+            self.run(0, &Command::Decide { flow: over, fate, durable: false });
         }
     }
 
@@ -77,7 +77,10 @@ impl Life {
             is_last: true,
         };
         self.run(0, &Command::Report(&reported));
-        self.run(0, &Command::Notice(Notice { news: News::Unwatch, dependent, dependency: child }));
+        self.run(
+            0,
+            &Command::Notice(Notice { news: News::UnwatchChild, dependent, dependency: child }),
+        );
     }
 
     /// A job that finds at work that it has a child.
@@ -111,7 +114,8 @@ impl Life {
             record.encode(&mut bytes);
             bytes
         });
-        self.run(0, &Command::Stage { records: &[&records[0], &records[1]], group_max: &[] });
+        let records = [&records[0][..], &records[1]];
+        self.run(0, &Command::Stage { records: &records, group_max: &[], durable: false });
         flow
     }
 }

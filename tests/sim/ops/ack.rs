@@ -2,6 +2,7 @@
 
 use super::{Answer, Call, Learned};
 use crate::check::Check;
+use crate::family::result_of;
 use crate::judge::Moment;
 use crate::ledger::Promise;
 use crate::model::Model;
@@ -72,10 +73,14 @@ impl Ack {
 
 impl Call for Ack {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
-        let result = b"\xa4done";
-        let acks = self.acks.iter();
-        let acks: Vec<command::Ack<'_>> = acks
-            .map(|one| command::Ack { job: one.job, token: one.token, result, remove: false })
+        let results: Vec<[u8; 18]> = self.acks.iter().map(|one| result_of(one.job)).collect();
+        let acks: Vec<command::Ack<'_>> = (self.acks.iter().zip(&results))
+            .map(|(&One { job, token, .. }, result)| command::Ack {
+                job,
+                token,
+                result,
+                remove: false,
+            })
             .collect();
         match self.check_for {
             Some(_) => to(&Command::CheckAcks { acks: &acks }),

@@ -7,6 +7,7 @@ pub mod change;
 mod disconnect;
 pub mod end_waits;
 mod fail;
+pub mod flow;
 pub mod group;
 mod heartbeat;
 pub mod limit;
@@ -16,6 +17,7 @@ pub mod pause;
 pub mod pull;
 pub mod push;
 pub mod remove;
+mod report;
 mod retry_completed;
 mod retry_failed;
 pub mod rule;
@@ -122,4 +124,5 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, schedule::set),
     (1, schedule::end),
     (2, rule::act),
+    (4, flow::act),
 ];

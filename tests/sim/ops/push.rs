@@ -1,7 +1,9 @@
 //! PUSH and PUSHB, with every option.
 
+use super::flow::POLICIES;
 use super::{Answer, Call, Learned};
 use crate::check::Check;
+use crate::family::Ties;
 use crate::groups::GROUPS;
 use crate::judge::Moment;
 use crate::ledger::Promise;
@@ -30,16 +32,19 @@ pub struct NewOne {
     lifo: bool,
     remove_on_complete: bool,
     remove_on_fail: bool,
-    durable: bool,
+    pub durable: bool,
     repeat: Option<Repeat>,
     pub depends_on: Vec<JobId>,
+    /// Which of them are its children.
+    pub children: Vec<JobId>,
     /// Those of them that were not completed when their shards were asked.
     pub unmet: Vec<JobId>,
+    pub ties: Ties,
 }
 
 impl NewOne {
     /// The job as the shard takes it; `unmet` is room for what it waits for.
-    fn lend<'a>(&'a self, unmet: &'a mut Vec<u8>) -> NewJob<'a> {
+    pub fn lend<'a>(&'a self, unmet: &'a mut Vec<u8>) -> NewJob<'a> {
         for &id in &self.unmet {
             Unmet::push(unmet, id, "");
         }
@@ -61,12 +66,14 @@ impl NewOne {
             remove_on_fail: self.remove_on_fail,
             durable: self.durable,
             repeat: self.repeat,
+            depends_on: &self.ties.depends_on,
             unmet: Unmet::new(unmet),
+            kin: self.ties.lend(),
             ..NewJob::default()
         }
     }
 
-    fn job(&self, id: JobId, queue: &str, now_ms: u64) -> Job {
+    pub fn job(&self, id: JobId, queue: &str, now_ms: u64) -> Job {
         let run_at_ms = now_ms + self.delay_ms;
         let series = self.repeat.map(|repeat| Series {
             every_ms: repeat.every_ms,
@@ -81,7 +88,7 @@ impl NewOne {
             0 => State::Waiting,
             _ => State::Delayed,
         };
-        Job {
+        let job = Job {
             priority: self.priority,
             lifo: self.lifo,
             run_at_ms,
@@ -98,7 +105,16 @@ impl NewOne {
             series,
             unmet: self.unmet.iter().copied().collect(),
             ..Job::new(id, queue, &self.data)
-        }
+        };
+        job.tied(&self.ties)
+    }
+
+    /// As a flow may have it, under this name.
+    #[must_use]
+    pub fn alone(self, name: String) -> Self {
+        let custom_id = Some(name);
+        let (depends_on, children, ties) = (Vec::new(), Vec::new(), Ties::default());
+        Self { custom_id, unique_key: None, repeat: None, depends_on, children, ties, ..self }
     }
 }
 
@@ -170,7 +186,7 @@ pub fn act(world: &mut World, client: usize) {
     world.push(client, push);
 }
 
-fn new_one(world: &mut World) -> NewOne {
+pub fn new_one(world: &mut World) -> NewOne {
     world.pushes += 1;
     let mut data = vec![0xce];
     data.extend_from_slice(&(world.pushes as u32).to_be_bytes());
@@ -185,6 +201,15 @@ fn new_one(world: &mut World) -> NewOne {
     }
     let depends_on = if world.dice.one_in(6) { others(world) } else { Vec::new() };
     let dice = &mut world.dice;
+    let mut children = if dice.one_in(2) { depends_on.clone() } else { Vec::new() };
+    children.sort_unstable();
+    children.dedup();
+    let mut ties = Ties::default();
+    if dice.one_in(6) {
+        (ties.parent, ties.policy) = (Some("pending".into()), dice.pick(POLICIES));
+    }
+    let names = |ids: &[JobId]| ids.iter().map(ToString::to_string).collect::<Vec<String>>();
+    ties.bind(&names(&children), &[]);
     let repeat = dice.one_in(8).then(|| Repeat {
         every_ms: dice.pick(&[1, 100, 5000, 100_000]),
         limit: dice.pick(&[None, Some(1), Some(2), Some(4)]),
@@ -210,7 +235,9 @@ fn new_one(world: &mut World) -> NewOne {
         durable: some(8, &[1]).is_some(),
         repeat,
         depends_on,
+        children,
         unmet: Vec::new(),
+        ties,
     }
 }
 

@@ -1,0 +1,291 @@
+//! Parents and children in the model: what a job is pushed with of both, what a parent learns of the ends
+//! of its children, and what becomes of it then.
+
+use super::check::Check;
+use super::judge::Moment;
+use super::model::{Job, Model, State};
+use super::node::Node;
+use super::world::World;
+use corq_io::log::Position;
+use corq_shards::dependency::{News, Notice, Unmet};
+use corq_shards::id::JobId;
+use corq_shards::kin::{ChildEnd, End, How, Kin, NewKin, Policy, Report};
+use corq_shards::query::JobView;
+use corq_shards::record::Record;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a job is completed with: like that of no other.
+pub fn result_of(id: JobId) -> [u8; 18] {
+    let mut result = [0xc4; 18];
+    result[1] = 16;
+    result[2..].copy_from_slice(&id.0.to_be_bytes());
+    result
+}
+
+/// What a job is pushed with.
+#[derive(Clone, Debug, Default)]
+pub struct Ties {
+    pub parent: Option<String>,
+    pub policy: Option<Policy>,
+    /// Those it waits for as its children.
+    pub open: Vec<JobId>,
+    /// The same as the shard takes them.
+    unmet: Vec<u8>,
+    /// Names of all its children, and of all it depends on: MessagePack arrays, or empty.
+    children: Vec<u8>,
+    pub depends_on: Vec<u8>,
+}
+
+fn array(names: &[String]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if !names.is_empty() {
+        bytes.push(0x90 | u8::try_from(names.len()).expect("a handful"));
+    }
+    for name in names {
+        bytes.extend_from_slice(&[0xd9, u8::try_from(name.len()).expect("a short name")]);
+        bytes.extend_from_slice(name.as_bytes());
+    }
+    bytes
+}
+
+impl Ties {
+    /// A job has these children, and depends on these others.
+    pub fn bind(&mut self, children: &[String], others: &[String]) {
+        self.children = array(children);
+        self.depends_on = array(&[children, others].concat());
+    }
+
+    /// It waits for these children.
+    pub fn wait_for(&mut self, open: Vec<JobId>) {
+        self.unmet.clear();
+        for &id in &open {
+            Unmet::push(&mut self.unmet, id, "");
+        }
+        self.open = open;
+    }
+
+    pub fn lend(&self) -> Option<Box<NewKin<'_>>> {
+        let none = self.parent.is_none() && self.policy.is_none() && self.children.is_empty();
+        (!none).then(|| {
+            Box::new(NewKin {
+                parent: self.parent.as_deref(),
+                policy: self.policy,
+                children: &self.children,
+                open: Unmet::new(&self.unmet),
+            })
+        })
+    }
+
+    pub fn family(&self) -> Family {
+        Family {
+            parent: self.parent.clone(),
+            policy: self.policy,
+            children: self.open.iter().copied().collect(),
+            ..Family::default()
+        }
+    }
+}
+
+/// What a job knows of its parent and its children.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Family {
+    pub parent: Option<String>,
+    pub policy: Option<Policy>,
+    /// Those of [`Job::unmet`] that are its children.
+    pub children: BTreeSet<JobId>,
+    /// A child's failure has let it go on.
+    pub freed: bool,
+    /// How children ended, and with what.
+    pub ends: BTreeMap<JobId, (How, Vec<u8>)>,
+    /// It was forgotten when it failed.
+    pub failed_and_gone: bool,
+    /// It came with a flow: others that came before it may be younger.
+    pub of_flow: bool,
+}
+
+impl Job {
+    /// The job, if it was pushed with these ties.
+    #[must_use]
+    pub fn tied(mut self, ties: &Ties) -> Self {
+        self.family = ties.family();
+        self.unmet.extend(ties.open.iter().copied());
+        if !self.unmet.is_empty() {
+            self.state = State::WaitingChildren;
+        }
+        self
+    }
+
+    /// Whether nothing is left of it, but what its parent is to be told of its failure.
+    pub fn may_leave_remains(&self) -> bool {
+        let Family { parent, policy, failed_and_gone, .. } = &self.family;
+        self.state == State::Gone && parent.is_some() && policy.is_some() && *failed_and_gone
+    }
+
+    /// It waits for one less.
+    fn meet(&mut self, dependency: JobId, now_ms: u64) {
+        self.unmet.remove(&dependency);
+        self.family.children.remove(&dependency);
+        if self.state == State::WaitingChildren && (self.unmet.is_empty() || self.family.freed) {
+            let later = self.run_at_ms > now_ms;
+            self.state = if later { State::Delayed } else { State::Waiting };
+        }
+    }
+}
+
+impl Model {
+    /// What a shard is told of another's job.
+    pub fn take_news(&mut self, at: &Moment<'_>, news: News, dependent: JobId, dependency: JobId) {
+        let job = self.jobs.get(&dependent);
+        let waits = job.filter(|job| job.is_live() && job.unmet.contains(&dependency));
+        let Some(state) = waits.map(|job| job.state.clone()) else { return };
+        let met = |record: &Record<'_>| match record {
+            Record::Met { id, dependency: one, .. } => (*id, *one) == (dependent, dependency),
+            Record::ChildEnded(end) => (end.parent, end.child) == (dependent, dependency),
+            _ => false,
+        };
+        match news {
+            News::Watch | News::WatchChild | News::Unwatch | News::UnwatchChild => {}
+            News::Removed if state == State::WaitingChildren => self.fail_parent(at, dependent),
+            News::Removed | News::Dropped | News::Completed => {
+                self.record = at.place_of(met);
+                self.change(dependent).meet(dependency, at.now_ms);
+            }
+        }
+        self.record = None;
+    }
+
+    /// A parent learns how a child ended.
+    pub fn take_report(&mut self, at: &Moment<'_>, report: &Report, value: &[u8]) {
+        let &Report { parent, child, end, .. } = report;
+        let job = self.jobs.get(&parent);
+        let waits = job.filter(|job| job.is_live() && job.unmet.contains(&child));
+        let Some(state) = waits.map(|job| job.state.clone()) else { return };
+        let how = match end {
+            End::Completed => How::Completed,
+            End::Failed(Policy::Fail) if !matches!(state, State::Active(_)) => {
+                self.fail_parent(at, parent);
+                return;
+            }
+            End::Failed(Policy::Fail | Policy::Continue) => How::Failed,
+            End::Failed(Policy::Ignore) => How::Ignored,
+            End::Failed(Policy::Remove) => How::Dropped,
+        };
+        let told = |record: &Record<'_>| match record {
+            Record::ChildEnded(end) => (end.parent, end.child) == (parent, child),
+            _ => false,
+        };
+        self.record = at.place_of(told);
+        self.must(Check::Kin, self.record.is_some(), || format!("{report:?} is not noted"));
+        let job = self.change(parent);
+        if how != How::Dropped {
+            let value = if how == How::Completed { value.to_vec() } else { error_of(value) };
+            job.family.ends.insert(child, (how, value));
+        }
+        if how == How::Failed && state == State::WaitingChildren {
+            job.run_at_ms = job.run_at_ms.min(at.now_ms);
+            job.family.freed = true;
+            job.unmet.clone_from(&job.family.children);
+        }
+        job.meet(child, at.now_ms);
+        self.record = None;
+    }
+
+    /// What it waits for will never be.
+    fn fail_parent(&mut self, at: &Moment<'_>, parent: JobId) {
+        self.record = at.place_of(|record| match record {
+            Record::Buried(buried) => buried.id == parent,
+            Record::Removed { id } => *id == parent,
+            _ => false,
+        });
+        self.discard(at.now_ms, parent);
+        self.record = None;
+    }
+
+    /// What is left of a child goes when its parent says so, and not for the sake of others.
+    pub fn judge_settling(&mut self, at: &Moment<'_>, news: News) {
+        for (_, record) in at.records() {
+            if let Record::Settled { child } = record {
+                self.must(Check::Kin, news == News::UnwatchChild, || {
+                    format!("{child:?} is settled")
+                });
+                self.ever_settled.insert(child);
+            }
+        }
+    }
+
+    /// A job and its kin are what they should be.
+    pub fn compare_family(&self, job: &Job, view: &JobView<'_>) {
+        let none = Kin::default();
+        let kin = view.options.and_then(|has| has.kin.as_deref()).unwrap_or(&none);
+        let ends: BTreeMap<JobId, How> =
+            kin.ends.values().map(|end| (end.child, end.how)).collect();
+        let known = job.family.ends.iter().map(|(&child, &(how, _))| (child, how));
+        let same = kin.parent.as_deref() == job.family.parent.as_deref()
+            && kin.policy == job.family.policy
+            && kin.freed == job.family.freed
+            && ends == known.collect();
+        self.must(Check::Kin, same, || format!("{job:?}\n  has {kin:?}"));
+    }
+}
+
+/// An error is told in words.
+fn error_of(text: &[u8]) -> Vec<u8> {
+    if text.is_empty() { b"unknown error".to_vec() } else { text.to_vec() }
+}
+
+impl World {
+    /// A parent is told no more than that a child is gone or was completed only if nothing is left of that.
+    pub fn judge_farewell(&self, to: usize, notice: Notice) {
+        if !matches!(notice.news, News::Completed | News::Removed) {
+            return;
+        }
+        let parent = self.nodes[to].model.jobs.get(&notice.dependent);
+        let own = parent.is_some_and(|job| job.family.children.contains(&notice.dependency));
+        let keeper = &self.nodes[self.shard_of_job(notice.dependency)].model;
+        let child = keeper.jobs.get(&notice.dependency);
+        let left = child.is_some_and(|child| {
+            let gone = child.state == State::Gone && child.family.parent.is_some();
+            let goes = child.remove_on_complete || keeper.completed_max == 0;
+            gone && child.met && goes || child.may_leave_remains()
+        });
+        let settled = keeper.ever_settled.contains(&notice.dependency);
+        self.checks.must(Check::Kin, !own || !left || settled, || {
+            format!("{parent:?} is told {:?} of {child:?}", notice.news)
+        });
+    }
+}
+
+impl Node {
+    /// The payload of a record.
+    pub fn payload_at(&self, position: u64, payload_bytes: u32) -> Vec<u8> {
+        let place = self.book.written.binary_search_by_key(&Position(position), |(at, _)| *at);
+        let bytes = &self.book.written[place.expect("it was written")].1;
+        bytes[bytes.len() - payload_bytes as usize..].to_vec()
+    }
+
+    /// What parents point to in the log is what their children left.
+    pub fn check_values(&self) {
+        for job in self.model.jobs.values() {
+            let Some(index) = self.shard.find(job.id) else { continue };
+            let kin = self.shard.view(index).options.and_then(|has| has.kin.as_deref());
+            for end in kin.iter().flat_map(|kin| kin.ends.values()) {
+                let known = job.family.ends.get(&end.child).map(|(how, value)| (*how, &value[..]));
+                let found = self.end_of(job.id, end);
+                let same = found.as_ref().map(|(how, value)| (*how, &value[..])) == known;
+                self.model.must(Check::Kin, same, || format!("{job:?}\n  finds {found:?}"));
+            }
+        }
+    }
+
+    fn end_of(&self, parent: JobId, end: &ChildEnd) -> Option<(How, Vec<u8>)> {
+        let position = Position(end.stored.position);
+        let place = self.book.written.binary_search_by_key(&position, |(at, _)| *at).ok()?;
+        match Record::decode_original(&self.book.written[place].1).ok()? {
+            Record::ChildEnded(told) => {
+                let own = (told.parent, told.child) == (parent, end.child);
+                own.then(|| (told.how, told.value.to_vec()))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What the shard of a child tells that of its parent.
+
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::family::result_of;
+use crate::judge::Moment;
+use crate::model::Model;
+use crate::world::World;
+use corq_shards::command::Command;
+use corq_shards::kin::{End, Report, Reported};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    report: Report,
+    value: Vec<u8>,
+}
+
+impl Call for Heard {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let Report { parent, child, end, is_last, .. } = self.report;
+        let known_as = &*self.report.known_as.to_string();
+        let (queue, value) = (&*self.report.queue, &self.value[..]);
+        let reported = Reported { parent, child, known_as, queue, end, value, is_last };
+        to(&Command::Report(&reported));
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+        model.hear_of(at, self.report.parent);
+        model.take_report(at, &self.report, &self.value);
+    }
+
+    fn is_answered(&self) -> bool {
+        false
+    }
+}
+
+impl World {
+    /// A shard is told of the end of a child.
+    pub fn report(&mut self, to: usize, report: Report, value: Vec<u8>) {
+        let keeper = &self.nodes[self.shard_of_job(report.child)].model;
+        let child = keeper.jobs.get(&report.child);
+        let is_true = match report.end {
+            End::Completed => {
+                keeper.ever_completed.contains(&report.child) && value == result_of(report.child)
+            }
+            End::Failed(policy) => {
+                keeper.ever_failed.contains(&report.child)
+                    && child.is_some_and(|child| child.family.policy == Some(policy))
+            }
+        };
+        self.checks.must(Check::Kin, is_true, || format!("{report:?} of {child:?}"));
+        self.nodes[to].run(self.now_ms, 0, 0, &Heard { report, value });
+    }
+}

@@ -1,0 +1,123 @@
+//! Flows in the model of one shard: parts that nobody sees yet, and words that were given.
+
+use super::check::Check;
+use super::judge::Moment;
+use super::model::{Job, Model, Old};
+use corq_shards::Shard;
+use corq_shards::flow::Fate;
+use corq_shards::id::JobId;
+use corq_shards::record::Record;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module.
+#[derive(Default)]
+pub struct Staged {
+    /// The parts of flows, by job.
+    pub parts: BTreeMap<JobId, BTreeMap<JobId, Job>>,
+    /// Flows that others may not know of.
+    pub words: BTreeSet<JobId>,
+}
+
+/// What was before a change.
+pub enum OldStaged {
+    Part { flow: JobId, id: JobId, job: Option<Box<Job>> },
+    Word { flow: JobId, given: bool },
+}
+
+impl Staged {
+    /// A change is lost.
+    pub fn undo(&mut self, old: OldStaged) {
+        match old {
+            OldStaged::Part { flow, id, job: Some(job) } => {
+                self.parts.entry(flow).or_default().insert(id, *job);
+            }
+            OldStaged::Part { flow, id, job: None } => {
+                let parts = self.parts.entry(flow).or_default();
+                parts.remove(&id);
+                if parts.is_empty() {
+                    self.parts.remove(&flow);
+                }
+            }
+            OldStaged::Word { flow, given: true } => {
+                self.words.insert(flow);
+            }
+            OldStaged::Word { flow, given: false } => {
+                self.words.remove(&flow);
+            }
+        }
+    }
+}
+
+impl Model {
+    /// A part of a flow is written down.
+    pub fn stage(&mut self, at: &Moment<'_>, flow: JobId, jobs: &[Job]) {
+        for job in jobs {
+            let place = at.place_of(|record| match record {
+                Record::Staged(staged) => staged.pushed.id == job.id,
+                _ => false,
+            });
+            self.must(Check::Flow, place.is_some(), || format!("{job:?} is not staged"));
+            self.record = place;
+            self.keep(Old::Staged(OldStaged::Part { flow, id: job.id, job: None }));
+            self.staged.parts.entry(flow).or_default().insert(job.id, job.clone());
+        }
+        self.record = None;
+    }
+
+    /// A shard decides what becomes of a flow, as far as it is its own.
+    pub fn decide(&mut self, at: &Moment<'_>, flow: JobId, fate: Fate) {
+        let known = match fate {
+            Fate::Committed | Fate::CommittedHere => true,
+            Fate::Released | Fate::Dropped => self.staged.parts.contains_key(&flow),
+            Fate::Done => self.staged.words.contains(&flow),
+        };
+        let place = at.place_of(|record| match record {
+            Record::Flow { flow: of, fate: its } => (*of, *its) == (flow, fate),
+            _ => false,
+        });
+        self.must(Check::Flow, place.is_some() == known, || {
+            format!("{flow:?} is to be {fate:?}, and is it at {place:?}")
+        });
+        if !known {
+            return;
+        }
+        self.record = place;
+        if matches!(fate, Fate::Committed | Fate::Done) {
+            let given = self.staged.words.contains(&flow);
+            self.keep(Old::Staged(OldStaged::Word { flow, given }));
+            if fate == Fate::Done {
+                self.staged.words.remove(&flow);
+            } else {
+                self.staged.words.insert(flow);
+            }
+        }
+        if fate != Fate::Done {
+            for (id, job) in self.staged.parts.remove(&flow).unwrap_or_default() {
+                let old = Some(Box::new(job.clone()));
+                self.keep(Old::Staged(OldStaged::Part { flow, id, job: old }));
+                if fate != Fate::Dropped {
+                    self.add(job);
+                }
+            }
+        }
+        self.record = None;
+    }
+
+    /// A job is heard of. If it is staged here, its flow must have come.
+    pub fn hear_of(&mut self, at: &Moment<'_>, job: JobId) {
+        let flow = self.staged.parts.iter().find(|(_, parts)| parts.contains_key(&job));
+        if let Some(flow) = flow.map(|(&flow, _)| flow) {
+            self.decide(at, flow, Fate::Released);
+        }
+    }
+
+    /// What is under way is known to `shard`, and nothing else.
+    pub fn compare_flows(&self, shard: &Shard) {
+        let staged: Vec<JobId> = self.staged.parts.keys().copied().collect();
+        let words: Vec<JobId> = self.staged.words.iter().copied().collect();
+        let found = (shard.staged_flows(), shard.open_flows());
+        self.must(Check::Flow, (&found.0, &found.1) == (&staged, &words), || {
+            format!("flows {found:?} are under way, not {staged:?} and {words:?}")
+        });
+    }
+}
