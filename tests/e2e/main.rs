@@ -27,6 +27,7 @@ mod http_server;
 mod http_slow;
 mod http_wire;
 mod ids;
+mod large_replies;
 mod leases;
 mod limited;
 mod limits;
