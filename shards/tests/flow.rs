@@ -20,7 +20,7 @@ fn stage(bed: &mut Bed, durable: bool) -> JobId {
     let record = Record::Staged(Staged { flow: id, pushed });
     let mut bytes = vec![0; record.encoded_len()];
     record.encode(&mut bytes);
-    bed.run(0, &Command::Stage { records: &[&bytes], durable });
+    bed.run(0, &Command::Stage { records: &[&bytes], group_max: &[], durable });
     id
 }
 

@@ -1,6 +1,7 @@
 //! One shard of the server without its sockets: bytes of connections in, replies of connections out,
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
+use super::aside::{Answer, Aside, answer_of};
 use super::auth::Guard;
 use super::backup::Cuts;
 use super::certificate;
@@ -28,6 +29,7 @@ use super::task::Tasks;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
 use super::workers::Workers;
+use crate::protocol::decode::decode;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
@@ -94,6 +96,7 @@ pub struct Core {
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
     pub(super) post: Post,
+    pub(super) aside: Aside,
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
@@ -169,6 +172,7 @@ impl Core {
             me,
             now_ms,
             closed_shards: slots.shards(),
+            workers: Workers::new(slots.shards()),
             slots,
             guard,
             engine,
@@ -184,7 +188,7 @@ impl Core {
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
             post,
-            workers: Workers::default(),
+            aside: Aside::default(),
             rates: Rates::default(),
             durations: Durations::default(),
             reclaim: Reclaim::default(),
@@ -226,6 +230,7 @@ impl Core {
             || !self.deaf.is_empty()
             || self.saturated && !self.is_disk_behind() && !self.engine.book.1.strained
             || !self.put_off.is_empty() && !self.engine.book.1.strained
+            || self.has_aside()
     }
 
     fn is_disk_behind(&self) -> bool {
@@ -333,8 +338,12 @@ impl Core {
             if session.blocked {
                 return bytes.len() - left.len();
             }
+            let lists = session.lists > 0;
             match split(left) {
                 Split::Complete { frame, rest } => {
+                    if lists && self.waits_for_list(conn, frame) {
+                        return bytes.len() - left.len();
+                    }
                     left = rest;
                     if self.admits_frame(conns, conn, frame) {
                         self.begin(conns, conn, frame);
@@ -358,6 +367,15 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Whether a frame has to wait that comes while a list is under way, because it asks for another: what the
+    /// connection has not read then tells how much more it may be sent.
+    fn waits_for_list(&mut self, conn: ConnId, frame: &[u8]) -> bool {
+        let Some(session) = self.sessions.get(conn) else { return false };
+        session.blocked =
+            decode(frame).is_ok_and(|request| answer_of(&request.body) == Answer::List);
+        session.blocked
     }
 
     /// Counts a frame where that is limited; one too many is refused.
@@ -394,7 +412,7 @@ impl Core {
         session.half_closed = true;
         let seen_elsewhere = session.seen_elsewhere;
         let client = session.client;
-        self.give_back(conns, client, seen_elsewhere);
+        self.give_back(conns, client, seen_elsewhere, false);
         self.finish_if_answered(conns, conn);
     }
 
@@ -419,25 +437,32 @@ impl Core {
             if let Some(key) = session.stream {
                 self.close_stream(key);
             }
-            self.give_back(conns, session.client, session.seen_elsewhere);
+            self.give_back(conns, session.client, session.seen_elsewhere, true);
         }
     }
 
     /// What a connection holds goes back, here and elsewhere.
-    fn give_back(&mut self, conns: &mut Connections, client: ClientId, seen_elsewhere: bool) {
+    fn give_back(
+        &mut self,
+        conns: &mut Connections,
+        client: ClientId,
+        seen_elsewhere: bool,
+        gone: bool,
+    ) {
         if self.stopping {
             // Locks outlive the stop, so that their workers can come back for their jobs.
             return;
         }
-        self.leave(conns, client);
+        self.leave(conns, client, gone);
         if seen_elsewhere {
             for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {
-                self.post.ask(dest).messages.push(Message::Leave { client });
+                self.post.ask(dest).messages.push(Message::Leave { client, gone });
             }
         }
     }
 
-    pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId) {
+    pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId, gone: bool) {
+        self.forget_aside(client, gone);
         self.workers.leave(client);
         self.tell_attendance();
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
@@ -447,7 +472,7 @@ impl Core {
         let session = self.sessions.get(conn);
         let about = session.map(|session| (session.client, session.speech == Speech::Http));
         let (client, tokenless) = about.unwrap_or_default();
-        Origin { shard: self.me as u16, conn, client, tokenless }
+        Origin { shard: self.me as u16, conn, client, tokenless, lists: false }
     }
 
     /// Carries out a command and answers everybody whom it lets answer, but not the caller: its
@@ -524,6 +549,7 @@ impl Core {
             && let Some(session) = self.sessions.get(origin.conn)
         {
             session.in_flight += 1;
+            session.lists += u32::from(origin.lists);
         }
     }
 
@@ -533,6 +559,7 @@ impl Core {
             && let Some(session) = self.sessions.get(origin.conn)
         {
             session.in_flight -= 1;
+            session.lists -= u32::from(origin.lists);
             let says_goodbye = self.stopping && session.stream.is_some();
             if session.blocked || session.half_closed || says_goodbye {
                 self.unblocked.push(origin.conn);

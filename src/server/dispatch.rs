@@ -1,5 +1,6 @@
 //! From a frame to the shard that carries it out.
 
+use super::aside::{Answer, answer_of};
 use super::core::Core;
 use super::crons::KEEPER;
 use super::message::{Message, Origin};
@@ -72,6 +73,8 @@ impl Core {
                     session.has_worker = true;
                 }
                 let req_id = request.req_id;
+                let lists = answer_of(&request.body) == Answer::List;
+                let origin = Origin { lists, ..origin };
                 let asked = Asked { origin, req_id, frame, lookup: Lookup::Fresh };
                 self.dispatch(conns, asked, &request.body);
             }
@@ -149,10 +152,12 @@ impl Core {
         body: &Body<'_>,
         owner: usize,
     ) {
-        if owner == self.me {
-            self.execute(conns, asked, body);
-        } else {
+        if owner != self.me {
             self.forward(asked, owner);
+        } else if self.has_to_wait(asked.origin, body) {
+            self.set_aside(conns, asked, body);
+        } else {
+            self.execute(conns, asked, body);
         }
     }
 

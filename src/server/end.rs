@@ -19,6 +19,7 @@ impl Core {
         self.tasks.is_empty()
             && self.cold.is_empty()
             && self.lookings.is_empty()
+            && self.aside.is_empty()
             && self.webhooks.outbox.is_empty()
             && self.parked.is_empty()
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
@@ -31,13 +32,14 @@ impl Core {
         let log = &self.engine.book.0;
         format!(
             "shard {} has {unanswered} commands unanswered, {} in several steps, {} with the engine, {} reads of payloads and {} \
-             searches under way, {} bytes of the log on their way to the disk; {unread} connections have not taken all they \
+             searches under way, {} set aside, {} bytes of the log on their way to the disk; {unread} connections have not taken all they \
              asked for",
             self.me,
             self.tasks.len(),
             self.parked.len(),
             self.cold.len(),
             self.lookings.len(),
+            self.aside.len(),
             log.head().0 - log.released().0,
         )
     }

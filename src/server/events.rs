@@ -218,7 +218,13 @@ impl Core {
         if cold {
             let place = self.events.left + self.events.late.len() as u64;
             let client = ClientId::default();
-            let origin = Origin { shard: self.me as u16, conn: NOBODY, client, tokenless: false };
+            let origin = Origin {
+                shard: self.me as u16,
+                conn: NOBODY,
+                client,
+                tokenless: false,
+                lists: false,
+            };
             self.read_first(origin, Then::Tell { place }, &[shown(event)], Vec::new());
             self.events.late.push_back(Late::Cold(event.clone()));
         } else {

@@ -40,7 +40,7 @@ impl Core {
             Err(Absent::Cold) => {
                 let client = ClientId::default();
                 let shard = self.me as u16;
-                let origin = Origin { shard, conn: NOBODY, client, tokenless: false };
+                let origin = Origin { shard, conn: NOBODY, client, tokenless: false, lists: false };
                 let stored = report.stored;
                 self.read_first(origin, Then::Report(report), &[stored], Vec::new());
                 return;

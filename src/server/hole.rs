@@ -70,6 +70,8 @@ pub struct Waiting {
     /// What has been read so far.
     pub fetched: Vec<Fetched>,
     missing: usize,
+    /// What its answer takes in memory meanwhile.
+    bytes: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -83,6 +85,8 @@ struct Read {
 pub struct ColdReplies {
     waiting: Slab<Waiting>,
     reads: Slab<Read>,
+    /// Of all answers together.
+    bytes: usize,
 }
 
 impl ColdReplies {
@@ -96,8 +100,20 @@ impl ColdReplies {
         mut fetched: Vec<Fetched>,
     ) -> Vec<(u64, Stored)> {
         fetched.reserve(records.len());
-        let waiting =
-            self.waiting.insert(Waiting { origin, then, fetched, missing: records.len() });
+        let missing = records.len();
+        let of_records = || records.iter().chain(fetched.iter().map(|one| &one.stored));
+        let bytes: usize = match &then {
+            Then::Send { frame, .. } => {
+                frame.len() + of_records().map(|one| one.record_bytes as usize).sum::<usize>()
+            }
+            Then::Ask { .. } | Then::Show(_) => {
+                of_records().map(|one| one.record_bytes as usize).sum()
+            }
+            // These answer nobody.
+            Then::Trigger { .. } | Then::Report(_) | Then::Kin { .. } | Then::Tell { .. } => 0,
+        };
+        self.bytes += bytes;
+        let waiting = self.waiting.insert(Waiting { origin, then, fetched, missing, bytes });
         let read = |&stored: &Stored| (self.reads.insert(Read { waiting, stored }) as u64, stored);
         records.iter().map(read).collect()
     }
@@ -108,12 +124,21 @@ impl ColdReplies {
         let waiting = self.waiting.get_mut(read.waiting)?;
         waiting.fetched.push(Fetched { stored: read.stored, bytes });
         waiting.missing -= 1;
-        (waiting.missing == 0).then(|| self.waiting.remove(read.waiting))
+        if waiting.missing > 0 {
+            return None;
+        }
+        self.bytes -= waiting.bytes;
+        Some(self.waiting.remove(read.waiting))
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Bytes that they take: those of answers to requests.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How many wait.

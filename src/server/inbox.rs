@@ -65,7 +65,12 @@ impl Core {
             }
             // Taken out before, since a socket has one owner.
             Message::Adopt(_) => {}
-            Message::Leave { client } => self.leave(conns, *client),
+            Message::Leave { client, gone } => self.leave(conns, *client, *gone),
+            Message::Carried { from, bytes } => {
+                let bytes = *bytes;
+                self.post.ask(usize::from(*from)).messages.push(Message::Taken { bytes });
+            }
+            Message::Taken { bytes } => self.aside.note_taken(*bytes),
             Message::Claim { step, names } => self.claim(batch, *step, names),
             Message::Claimed { step, taken } => self.claimed(conns, *step, taken),
             Message::Reserve { name } => self.reserve(batch.text(name)),

@@ -494,7 +494,7 @@ impl Core {
             Err(Absent::Cold) => {
                 let client = corq_shards::command::ClientId::default();
                 let (shard, conn) = (self.me as u16, super::events::NOBODY);
-                let origin = Origin { shard, conn, client, tokenless: false };
+                let origin = Origin { shard, conn, client, tokenless: false, lists: false };
                 self.read_first(origin, Then::Kin { step, link }, &[stored], fetched.to_vec());
                 return;
             }

@@ -34,6 +34,10 @@ impl Core {
 
     /// One slice of the listing whose turn it is. True if there is more to do.
     pub(super) fn look_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+        // What is found is shown, for which there must be room; that it has come wakes the shard.
+        if self.waits_for_answers_to_go() {
+            return false;
+        }
         let Some(looking) = self.lookings.pop_front() else { return false };
         let origin = looking.origin;
         match self.look_on(conns, looking) {

@@ -33,6 +33,8 @@ pub struct Origin {
     pub client: ClientId,
     /// Whether it may finish locked jobs without their tokens, as over HTTP.
     pub tokenless: bool,
+    /// Whether a list is asked for, of which a connection gets one at a time.
+    pub lists: bool,
 }
 
 impl Origin {
@@ -114,12 +116,26 @@ pub enum Message {
         /// The frame.
         frame: Span,
     },
+    /// The answer before this one is large: the sender waits until it is taken in.
+    Carried {
+        /// The sender.
+        from: u16,
+        /// How large.
+        bytes: usize,
+    },
+    /// Large answers of the receiver have been taken in.
+    Taken {
+        /// How much of them.
+        bytes: usize,
+    },
     /// A connection for the receiver, all of whose commands are answered.
     Adopt(Box<Moved>),
-    /// A connection is gone.
+    /// A connection is gone, or sends no more.
     Leave {
         /// Whose.
         client: ClientId,
+        /// Whether nobody reads what it is sent, either.
+        gone: bool,
     },
     /// Asks the directory for custom ids on behalf of a push: all of them or, for now, none.
     Claim {

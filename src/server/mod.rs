@@ -21,6 +21,7 @@
 //! room     how much room what must leave     strain  what waits while there is too little
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
+//! aside    requests that wait because their answers may be large
 //! partial  what requests take in memory before they are whole
 //! moving   connections that follow their queue, or are seated     ports    where they come from
 //! http     the HTTP port     figures   what only HTTP asks for
@@ -30,6 +31,7 @@
 //! ```
 
 mod all;
+mod aside;
 mod auth;
 mod backup;
 mod book;

@@ -1,6 +1,7 @@
 //! The one place where replies are written: into a connection's output, into mail for the shard that
 //! has the connection, or aside, where they have to become something else first.
 
+use super::aside::LARGE_BYTES;
 use super::core::{Core, Pen};
 use super::engine::Engine;
 use super::hole::Then;
@@ -47,6 +48,7 @@ impl Core {
         write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
         if holes.is_empty() {
             let frame = start..out.len();
+            let bytes = frame.len();
             match speech {
                 None => self.post.tell(dest).messages.push(Message::Reply { origin, frame }),
                 Some(Speech::Frames) => self.touch(origin.conn),
@@ -57,6 +59,9 @@ impl Core {
                 Some(Speech::WebSocket | Speech::Events) => {
                     self.send_as_messages(conns, origin.conn, scratch);
                 }
+            }
+            if bytes >= LARGE_BYTES {
+                self.note_large_answer(dest, bytes);
             }
             return;
         }

@@ -56,6 +56,8 @@ pub struct Session {
     pub trusted: bool,
     /// Commands that are not answered yet.
     pub in_flight: u32,
+    /// How many of them ask for lists.
+    pub lists: u32,
     /// Whether other shards may hold something of it.
     pub seen_elsewhere: bool,
     /// Whether [`Session::pending`] waits for its turn rather than for bytes.
@@ -90,6 +92,7 @@ impl Session {
             held_bytes: 0,
             trusted,
             in_flight: 0,
+            lists: 0,
             seen_elsewhere: false,
             blocked: false,
             choked: false,

@@ -159,7 +159,7 @@ impl Core {
         if cold {
             let place = self.webhooks.outbox.next_place();
             let (shard, client) = (self.me as u16, ClientId::default());
-            let origin = Origin { shard, conn: NOBODY, client, tokenless: false };
+            let origin = Origin { shard, conn: NOBODY, client, tokenless: false, lists: false };
             self.read_first(origin, Then::Trigger { place }, &[event.data], Vec::new());
         }
         let (at_ms, queue, job) = (event.at_ms, Arc::clone(&event.queue), job_text(event));

@@ -176,6 +176,7 @@ impl Turn {
     fn turn(&mut self) -> Result<u64, Fatal> {
         let before = self.clock.instant();
         self.core.now_ms = self.clock.read();
+        self.core.aside.begin_turn();
         if self.restless {
             self.core.durations.turned(micros_since(before, &self.clock));
         }
@@ -188,6 +189,7 @@ impl Turn {
         while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
             mail_left -= 1;
         }
+        self.core.take_up_aside(&mut self.reactor.conns);
         while self.core.go_on_unblocked(&mut self.reactor.conns) {}
         self.core.move_connections(&mut self.reactor.conns);
         // After the last command of the turn: what it set a time for counts, too.

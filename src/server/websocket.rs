@@ -76,7 +76,9 @@ impl Core {
         let busy = self.is_busy();
         let Some(session) = self.sessions.get(conn) else { return false };
         session.choked = conns.unsent(conn) > CHOKING_BYTES;
-        session.blocked = session.in_flight >= IN_FLIGHT_MAX || session.choked || busy;
+        // What a message asks for is known only once it is taken, so all wait for a list.
+        let listing = session.lists > 0;
+        session.blocked = session.in_flight >= IN_FLIGHT_MAX || session.choked || listing || busy;
         session.blocked
     }
 

@@ -24,6 +24,15 @@ pub const SILENCE_MS_MAX: u64 = 90_000;
 /// Registrations a shard keeps; beyond that the most silent one goes.
 pub const WORKERS_MAX: usize = 10_000;
 
+/// Bytes of the registrations of a shard, as they are counted; the same holds then.
+pub const WORKERS_BYTES_MAX: usize = 16 << 20;
+
+/// The same of all shards together, so that the list of all workers fits a frame.
+const ALL_WORKERS_BYTES_MAX: usize = 48 << 20;
+
+/// What a registration takes beside its texts: more than what is written of it beside them.
+const WORKER_BYTES: usize = 256;
+
 const NOT_FOUND: &str = "Worker not found";
 
 /// One registration.
@@ -41,25 +50,53 @@ pub struct Worker {
     pub last_seen_ms: u64,
 }
 
-/// The workers of one shard, by id and by connection.
-#[derive(Debug, Default)]
+impl Worker {
+    fn bytes(&self, id: &str) -> usize {
+        WORKER_BYTES + id.len() + self.name.len() + self.queues.len()
+    }
+}
+
+/// The workers of one shard, by id, by connection and by silence.
+#[derive(Debug)]
 pub struct Workers {
     by_id: BTreeMap<Box<str>, Worker>,
     by_client: BTreeSet<(u64, Box<str>)>,
+    by_silence: BTreeSet<(u64, Box<str>)>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Workers let go of to make room for others.
+    crowded_out: u64,
     /// Queues that have one worker more or less than before, as MessagePack arrays; their owners are to know.
     moves: Vec<(Box<[u8]>, bool)>,
 }
 
 impl Workers {
-    /// Takes in a worker, or a new registration of it.
+    /// Those of one of so many shards.
+    pub fn new(shards: usize) -> Self {
+        Self {
+            by_id: BTreeMap::new(),
+            by_client: BTreeSet::new(),
+            by_silence: BTreeSet::new(),
+            bytes: 0,
+            bytes_max: WORKERS_BYTES_MAX.min(ALL_WORKERS_BYTES_MAX / shards.max(1)),
+            crowded_out: 0,
+            moves: Vec::new(),
+        }
+    }
+
+    /// Takes in a worker, or a new registration of it. The most silent ones make room for it.
     pub fn register(&mut self, id: &str, worker: Worker) {
         self.unregister(id);
-        if self.by_id.len() >= WORKERS_MAX
-            && let Some((silent, _)) = self.by_id.iter().min_by_key(|(_, one)| one.last_seen_ms)
+        let bytes = worker.bytes(id);
+        while (self.by_id.len() >= WORKERS_MAX || self.bytes + bytes > self.bytes_max)
+            && let Some((_, silent)) = self.by_silence.first()
         {
             let silent = silent.clone();
             self.unregister(&silent);
+            self.crowded_out += 1;
         }
+        self.bytes += bytes;
+        self.by_silence.insert((worker.last_seen_ms, id.into()));
         self.by_client.insert((worker.client.0, id.into()));
         self.moves.push((worker.queues.clone(), true));
         self.by_id.insert(id.into(), worker);
@@ -68,17 +105,22 @@ impl Workers {
     /// A heartbeat. False if the worker is not known.
     pub fn seen(&mut self, id: &str, now_ms: u64) -> bool {
         let worker = self.by_id.get_mut(id);
-        if let Some(worker) = worker {
-            worker.last_seen_ms = now_ms;
-            return true;
-        }
-        false
+        let Some(worker) = worker else { return false };
+        let before_ms = std::mem::replace(&mut worker.last_seen_ms, now_ms);
+        let mut place = (before_ms, Box::from(id));
+        self.by_silence.remove(&place);
+        place.0 = now_ms;
+        self.by_silence.insert(place);
+        true
     }
 
     /// Ends a registration. False if there was none.
     pub fn unregister(&mut self, id: &str) -> bool {
         let Some((id, worker)) = self.by_id.remove_entry(id) else { return false };
-        self.by_client.remove(&(worker.client.0, id));
+        self.bytes -= worker.bytes(&id);
+        let place = (worker.last_seen_ms, id);
+        self.by_silence.remove(&place);
+        self.by_client.remove(&(worker.client.0, place.1));
         self.moves.push((worker.queues, false));
         true
     }
@@ -86,6 +128,16 @@ impl Workers {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Bytes that they take, as they are counted.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many have been let go of to make room for others.
+    pub fn crowded_out(&self) -> u64 {
+        self.crowded_out
     }
 
     /// A connection is gone, and its workers with it.
@@ -293,6 +345,7 @@ impl Core {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::protocol::frame::FRAME_BYTES_MAX;
 
     fn worker(client: u64, last_seen_ms: u64) -> Worker {
         Worker {
@@ -306,7 +359,7 @@ mod tests {
 
     #[test]
     fn workers_go_with_their_connection_and_with_no_other() {
-        let mut workers = Workers::default();
+        let mut workers = Workers::new(1);
         for (id, client) in [("a", 1), ("b", 2), ("c", 1), ("d", 3)] {
             workers.register(id, worker(client, 0));
         }
@@ -320,12 +373,48 @@ mod tests {
 
     #[test]
     fn registrations_have_a_limit_and_the_most_silent_goes() {
-        let mut workers = Workers::default();
+        let mut workers = Workers::new(1);
         for n in 0..=WORKERS_MAX {
             workers.register(&n.to_string(), worker(1, 1000 - (n as u64 % 1000)));
         }
         assert_eq!((workers.by_id.len(), workers.by_client.len()), (WORKERS_MAX, WORKERS_MAX));
-        assert!(!workers.seen("1999", 0) && workers.seen("0", 0));
+        assert!(!workers.seen("999", 0) && workers.seen("0", 0));
+        assert_eq!((workers.by_silence.len(), workers.crowded_out()), (WORKERS_MAX, 1));
+    }
+
+    #[test]
+    fn registrations_have_a_limit_in_bytes_and_all_of_them_fit_a_frame() {
+        let queues: Box<[u8]> = vec![0xc0; 258_000].into();
+        for shards in [1, 2, 3, 16, 64] {
+            let mut workers = Workers::new(shards);
+            for n in 0..500 {
+                let mut one = worker(n, n);
+                one.queues = queues.clone();
+                workers.register(&n.to_string(), one);
+            }
+            assert!(workers.bytes() <= WORKERS_BYTES_MAX);
+            assert!(workers.bytes() * shards < FRAME_BYTES_MAX, "{shards} shards");
+            assert!(workers.seen("499", 500) && !workers.seen("0", 500));
+            assert_eq!(workers.crowded_out() as usize + workers.len(), 500);
+            (0..500).for_each(|n| workers.leave(ClientId(n)));
+            assert_eq!((workers.len(), workers.bytes(), workers.by_silence.len()), (0, 0, 0));
+        }
+    }
+
+    /// What the bound in bytes stands on.
+    #[test]
+    fn a_worker_is_counted_with_more_than_what_the_list_has_of_it() {
+        let one = Worker {
+            client: ClientId(1),
+            name: "n".repeat(256).into(),
+            queues: [0x90].into(),
+            registered_at_ms: u64::MAX,
+            last_seen_ms: u64::MAX,
+        };
+        let done = Activity { active: u64::MAX, processed: u64::MAX, failed: u64::MAX };
+        let mut bytes = Vec::new();
+        write_worker(&mut Writer::new(&mut bytes), &"i".repeat(256), &one, done);
+        assert!(bytes.len() <= one.bytes(&"i".repeat(256)), "{}", bytes.len());
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod http_slow;
 mod http_wire;
 mod ids;
 mod kin_bounds;
+mod large_replies;
 mod leases;
 mod limited;
 mod limits;

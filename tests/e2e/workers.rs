@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Server, until};
+use crate::space::metrics;
+use crate::support::{Client, Server, Start, until};
 use crate::{client, queue};
 
 fn find(client: &mut Client, id: &str) -> Option<Value> {
@@ -126,4 +127,27 @@ fn what_workers_hold_and_finish_is_counted_by_the_server() {
     assert_eq!(stats, expected);
     drop(worker);
     until("the first to go", || find(&mut other, "one").is_none().then_some(()));
+}
+
+/// Texts of workers have a bound, and whoever asks for the list gets it.
+#[test]
+fn registrations_with_many_queues_are_bounded_in_bytes_and_the_list_still_fits_a_frame() {
+    const WORKERS: usize = 200;
+    let server = Start::new().env("SHARDS", 2).start();
+    let mut client = server.client();
+    let queues: Vec<String> = (0..1000).map(|n| format!("{n:0>256}")).collect();
+    for n in 0..WORKERS {
+        client.ok(
+            "RegisterWorker",
+            json!({"name": "w", "queues": queues, "workerId": format!("many-{n}")}),
+        );
+    }
+    let numbers = metrics(&mut client);
+    let (workers, bytes) = (numbers["corq_workers"], numbers["corq_workers_bytes"]);
+    assert!(workers * 258_000 <= bytes && bytes <= 2 * (16 << 20), "{workers}: {bytes}");
+    assert_eq!(workers + numbers["corq_workers_crowded_out_total"], WORKERS as u64);
+    let listed = client.ok("ListWorkers", json!({}));
+    assert_eq!(listed["data"]["workers"].as_array().unwrap().len() as u64, workers);
+    assert!(find(&mut client, &format!("many-{}", WORKERS - 1)).is_some(), "the last is there");
+    assert_eq!(client.refused("Heartbeat", json!({"id": "many-0"})), "Worker not found");
 }

@@ -1,0 +1,304 @@
+//! Requests that wait because their answers may be large: few bytes may ask for many megabytes, and an answer
+//! for another shard's connection passes no window of that connection until it is there.
+//!
+//! Three things are bounded, each by a figure below and one answer more: what a turn writes of large answers,
+//! so that everybody else is served between two of them; what of them is on its way to other shards and not
+//! taken in there yet; and what is being read from the disk for answers. While one of them is reached,
+//! requests that may be answered with much are set aside, to be taken up in order, those for single jobs and
+//! pulls first. Who answers with how much is known here, what the answers say is not.
+
+use super::core::Core;
+use super::dispatch::{Asked, Lookup};
+use super::execute::BUSY;
+use super::message::{Message, Origin};
+use crate::api::request::Body;
+use crate::protocol::decode::decode;
+use corq_io::net::Connections;
+use corq_shards::command::ClientId;
+use std::collections::VecDeque;
+
+/// Bytes from which an answer counts as large.
+pub const LARGE_BYTES: usize = 64 << 10;
+
+/// Bytes of large answers after which a turn begins no other.
+pub const TURN_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of large answers on their way to other shards beyond which no other is begun.
+pub const ABROAD_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes being read from the disk for answers beyond which no other is begun.
+pub const READING_BYTES_MAX: usize = 8 << 20;
+
+/// Requests of a shard that may be set aside; those beyond are refused.
+pub const ASIDE_MAX: usize = 10_000;
+
+/// Bytes of their frames.
+pub const ASIDE_BYTES_MAX: usize = 16 << 20;
+
+/// How much a request may be answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Little, or what must not wait.
+    Short,
+    /// A job, or what a pull gets.
+    Jobs,
+    /// A list, up to a whole frame.
+    List,
+}
+
+/// What `body` asks for.
+#[inline]
+pub fn answer_of(body: &Body<'_>) -> Answer {
+    match body {
+        Body::GetJobs { .. }
+        | Body::Dlq { .. }
+        | Body::GetLogs { .. }
+        | Body::GetChildrenValues(_)
+        | Body::GetFailedChildrenValues(_)
+        | Body::GetIgnoredChildrenFailures(_)
+        | Body::GetGroups { .. }
+        | Body::ListWebhooks
+        | Body::ListQueues
+        | Body::ListWorkers
+        | Body::CronList
+        | Body::Prometheus => Answer::List,
+        Body::PullBatch(_)
+        | Body::GetJob(_)
+        | Body::GetJobByCustomId(_)
+        | Body::GetResult(_)
+        | Body::GetProgress(_)
+        | Body::WaitJob { .. } => Answer::Jobs,
+        _ => Answer::Short,
+    }
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Waiting {
+    origin: Origin,
+    lookup: Lookup,
+    /// Whether it takes jobs, which its client must be there for.
+    pulls: bool,
+    frame: Box<[u8]>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Aside {
+    jobs: VecDeque<Waiting>,
+    lists: VecDeque<Waiting>,
+    frame_bytes: usize,
+    /// Of large answers, written in this turn.
+    written_bytes: usize,
+    /// Of large answers, on their way to other shards.
+    abroad_bytes: usize,
+}
+
+impl Aside {
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.jobs.len() + self.lists.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.lists.is_empty()
+    }
+
+    /// Bytes of large answers on their way to other shards.
+    pub fn abroad_bytes(&self) -> usize {
+        self.abroad_bytes
+    }
+
+    /// A large answer has been written.
+    pub fn note_written(&mut self, bytes: usize) {
+        self.written_bytes += bytes;
+    }
+
+    /// A large answer goes to another shard.
+    pub fn note_sent(&mut self, bytes: usize) {
+        self.abroad_bytes += bytes;
+    }
+
+    /// It is there.
+    pub fn note_taken(&mut self, bytes: usize) {
+        self.abroad_bytes = self.abroad_bytes.saturating_sub(bytes);
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        self.written_bytes = 0;
+    }
+
+    /// Takes a request in. False if there are too many.
+    fn put(&mut self, waiting: Waiting, answer: Answer) -> bool {
+        let bytes = self.frame_bytes + waiting.frame.len();
+        if self.len() >= ASIDE_MAX || bytes > ASIDE_BYTES_MAX {
+            return false;
+        }
+        self.frame_bytes = bytes;
+        let line = if answer == Answer::List { &mut self.lists } else { &mut self.jobs };
+        line.push_back(waiting);
+        true
+    }
+
+    fn take(&mut self) -> Option<Waiting> {
+        let next = self.jobs.pop_front().or_else(|| self.lists.pop_front())?;
+        self.frame_bytes -= next.frame.len();
+        Some(next)
+    }
+
+    /// Forgets what a client has asked for that is gone, or its pulls if it only sends no more. Returns
+    /// whose requests those were.
+    fn forget(&mut self, client: ClientId, gone: bool) -> Vec<Origin> {
+        let (mut origins, mut bytes) = (Vec::new(), 0);
+        for line in [&mut self.jobs, &mut self.lists] {
+            line.retain(|one| {
+                let stays = one.origin.client != client || !gone && !one.pulls;
+                if !stays {
+                    origins.push(one.origin);
+                    bytes += one.frame.len();
+                }
+                stays
+            });
+        }
+        self.frame_bytes -= bytes;
+        origins
+    }
+}
+
+impl Core {
+    /// Whether enough of large answers is under way.
+    pub(super) fn has_its_fill(&self) -> bool {
+        self.aside.written_bytes >= TURN_BYTES_MAX || self.waits_for_answers_to_go()
+    }
+
+    /// The same but for what the next turn brings.
+    pub(super) fn waits_for_answers_to_go(&self) -> bool {
+        self.aside.abroad_bytes >= ABROAD_BYTES_MAX || self.cold.bytes() >= READING_BYTES_MAX
+    }
+
+    /// Whether a request has to wait, as others do or because of what is under way. Single jobs for a connection
+    /// here go into its output at once, and it has no other while that is too long.
+    #[inline]
+    pub(super) fn has_to_wait(&self, origin: Origin, body: &Body<'_>) -> bool {
+        let may_wait = match answer_of(body) {
+            Answer::Short => false,
+            Answer::Jobs => usize::from(origin.shard) != self.me,
+            Answer::List => true,
+        };
+        may_wait && (!self.aside.is_empty() || self.has_its_fill())
+    }
+
+    /// Sets a request aside.
+    pub(super) fn set_aside(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+        let Asked { origin, req_id, frame, lookup } = asked;
+        let pulls = matches!(body, Body::PullBatch(_));
+        let waiting = Waiting { origin, lookup, pulls, frame: frame.into() };
+        if self.aside.put(waiting, answer_of(body)) {
+            self.deferred(origin);
+        } else {
+            self.refuse(conns, origin, req_id, BUSY);
+        }
+    }
+
+    /// Takes up what was set aside, as far as that goes in this turn.
+    pub fn take_up_aside(&mut self, conns: &mut Connections) {
+        while !self.has_its_fill() && !self.is_strained() {
+            let Some(Waiting { origin, lookup, frame, .. }) = self.aside.take() else { return };
+            self.answered(origin);
+            // It was decoded before it was set aside.
+            if let Ok(request) = decode(&frame) {
+                let asked = Asked { origin, req_id: request.req_id, frame: &frame, lookup };
+                self.execute(conns, asked, &request.body);
+            }
+        }
+    }
+
+    /// Whether something can be taken up in the next turn that nothing else would begin.
+    pub(super) fn has_aside(&self) -> bool {
+        !self.aside.is_empty() && !self.waits_for_answers_to_go() && !self.engine.book.1.strained
+    }
+
+    /// A client is gone, or at least sends no more: then its pulls get no job, and are answered for.
+    pub(super) fn forget_aside(&mut self, client: ClientId, gone: bool) {
+        if self.aside.is_empty() {
+            return;
+        }
+        for origin in self.aside.forget(client, gone) {
+            self.answered(origin);
+            let dest = usize::from(origin.shard);
+            if dest != self.me {
+                self.post.tell(dest).messages.push(Message::Reply { origin, frame: 0..0 });
+            }
+        }
+    }
+
+    /// Counts an answer that has just been written, and has the shard that gets it say when it has it.
+    pub(super) fn note_large_answer(&mut self, dest: usize, bytes: usize) {
+        self.aside.note_written(bytes);
+        if dest != self.me {
+            self.aside.note_sent(bytes);
+            let from = self.me as u16;
+            self.post.tell(dest).messages.push(Message::Carried { from, bytes });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corq_io::net::ConnId;
+
+    fn waiting(client: u64, pulls: bool, bytes: usize) -> Waiting {
+        let conn = ConnId { index: client as u32, generation: 0 };
+        let origin =
+            Origin { shard: 1, conn, client: ClientId(client), tokenless: false, lists: false };
+        Waiting { origin, lookup: Lookup::Fresh, pulls, frame: vec![0; bytes].into() }
+    }
+
+    fn next(aside: &mut Aside) -> Option<u64> {
+        aside.take().map(|one| one.origin.client.0)
+    }
+
+    #[test]
+    fn what_is_set_aside_is_taken_up_in_order_and_single_jobs_first() {
+        let mut aside = Aside::default();
+        for (client, answer) in
+            [(1, Answer::List), (2, Answer::Jobs), (3, Answer::List), (4, Answer::Jobs)]
+        {
+            assert!(aside.put(waiting(client, false, 10), answer));
+        }
+        let order: Vec<u64> = std::iter::from_fn(|| next(&mut aside)).collect();
+        assert_eq!((order, aside.frame_bytes), (vec![2, 4, 1, 3], 0));
+    }
+
+    #[test]
+    fn what_is_set_aside_has_bounds_in_number_and_in_bytes() {
+        let mut aside = Aside::default();
+        for _ in 0..ASIDE_MAX {
+            assert!(aside.put(waiting(1, false, 1), Answer::List));
+        }
+        assert!(!aside.put(waiting(1, false, 1), Answer::Jobs));
+        let mut aside = Aside::default();
+        assert!(aside.put(waiting(1, false, ASIDE_BYTES_MAX), Answer::List));
+        assert!(!aside.put(waiting(1, false, 1), Answer::List));
+    }
+
+    #[test]
+    fn pulls_of_a_client_that_sends_no_more_are_forgotten_and_all_of_one_that_is_gone() {
+        let mut aside = Aside::default();
+        for client in [1, 2] {
+            assert!(aside.put(waiting(client, true, 10), Answer::Jobs));
+            assert!(aside.put(waiting(client, false, 10), Answer::List));
+        }
+        assert_eq!(aside.forget(ClientId(1), false).len(), 1);
+        assert_eq!((aside.jobs.len(), aside.lists.len()), (1, 2));
+        assert_eq!(aside.forget(ClientId(1), true).len(), 1);
+        assert_eq!(
+            (next(&mut aside), next(&mut aside), next(&mut aside)),
+            (Some(2), Some(2), None)
+        );
+        assert_eq!(aside.frame_bytes, 0);
+    }
+}

@@ -1,0 +1,155 @@
+//! Requests of a few bytes that are answered with megabytes, by another shard than the one that has the
+//! connection. The fear: memory that nobody bounds on the way between them, or an answer or a job that is lost
+//! where requests are set aside.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::{Value as Json, json};
+
+use crate::space::metrics;
+use crate::support::stream::WebSocket;
+use crate::support::{Client, Server, Start, encode, frame, until};
+
+/// So many connections that some are on the other shard.
+const CONNECTIONS: usize = 6;
+
+fn two_shards() -> Server {
+    Start::new().env("SHARDS", 2).start()
+}
+
+fn peak_kb(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn push_large(server: &Server, queue: &str, jobs: usize, bytes: usize) {
+    let mut client = server.client();
+    for _ in 0..jobs {
+        client.push(queue, "x".repeat(bytes));
+    }
+}
+
+/// What is on its way or waits for it; all must come to nothing.
+fn under_way(numbers: &BTreeMap<String, u64>) -> [u64; 3] {
+    ["replies_abroad_bytes", "replies_read_bytes", "requests_set_aside"]
+        .map(|name| numbers[&format!("corq_{name}")])
+}
+
+fn await_quiet(server: &Server) {
+    let mut client = server.client();
+    until("nothing to be under way", || (under_way(&metrics(&mut client)) == [0; 3]).then_some(()));
+}
+
+#[test]
+fn lists_that_nobody_reads_are_bounded_over_all_shards_and_none_is_lost() {
+    const LISTS: usize = 30;
+    let server = two_shards();
+    push_large(&server, "large", 10, 900_000);
+    let before = peak_kb(&server);
+    let ask = frame(&encode(&json!({"cmd": "GetJobs", "queue": "large", "reqId": 7})));
+    let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.take_little();
+        client.send_bytes(&ask.repeat(LISTS)).unwrap();
+    }
+    // Whoever asks for little is answered, whatever the others have asked for.
+    let mut other = server.client();
+    assert_eq!(other.ok("GetJobCounts", json!({"queue": "large"}))["counts"]["waiting"], 10);
+    for client in &mut clients {
+        for number in 0..LISTS {
+            let reply = client.recv_value().unwrap_or_else(|error| panic!("{number}: {error}"));
+            let jobs = reply["jobs"].as_array().unwrap_or_else(|| panic!("{number}: {reply}"));
+            assert_eq!(jobs.len(), 10, "{number}");
+        }
+    }
+    let grown = peak_kb(&server).saturating_sub(before);
+    assert!(grown < 400 << 10, "{grown} kB more");
+    await_quiet(&server);
+}
+
+#[test]
+fn commands_that_ask_for_little_overtake_a_list_and_lists_wait_for_each_other() {
+    let server = two_shards();
+    push_large(&server, "large", 10, 900_000);
+    for _ in 0..CONNECTIONS {
+        let mut client = server.client();
+        let mut sent = HashSet::new();
+        for _ in 0..5 {
+            sent.insert(client.send("GetJobs", json!({"queue": "large"})).unwrap());
+            sent.insert(client.send("Count", json!({"queue": "large"})).unwrap());
+            sent.insert(client.send("Dlq", json!({"queue": "large"})).unwrap());
+            sent.insert(client.send("ListQueues", json!({})).unwrap());
+            sent.insert(client.send("PUSH", json!({"queue": "small", "data": 1})).unwrap());
+        }
+        while !sent.is_empty() {
+            let reply = client.recv().unwrap();
+            assert_eq!(reply["ok"], true);
+            assert!(sent.remove(reply["reqId"].as_str().unwrap()));
+        }
+    }
+    await_quiet(&server);
+}
+
+/// Pulls without locks, so that what a connection got goes back when it ends.
+#[test]
+fn jobs_of_pulls_that_are_set_aside_are_delivered_once_or_go_back() {
+    const JOBS: usize = 60;
+    let server = two_shards();
+    push_large(&server, "large", JOBS, 900_000);
+    let pulls = frame(&encode(&json!({"cmd": "PULLB", "queue": "large", "count": 5}))).repeat(10);
+    let mut observer = server.client();
+    let all_are_back = |observer: &mut Client| {
+        until("all jobs to be back", || {
+            (observer.counted("large", "waiting") == JOBS as u64).then_some(())
+        });
+    };
+    for _ in 0..3 {
+        let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| server.client()).collect();
+        for client in &mut clients {
+            client.send_bytes(&pulls).unwrap();
+        }
+        drop(clients);
+        all_are_back(&mut observer);
+    }
+    let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send_bytes(&pulls).unwrap();
+    }
+    let mut ids = HashSet::new();
+    for client in &mut clients {
+        for _ in 0..10 {
+            for job in client.recv().unwrap()["jobs"].as_array().unwrap() {
+                assert!(ids.insert(job["id"].as_str().unwrap().to_owned()), "delivered twice");
+            }
+        }
+    }
+    assert_eq!(ids.len(), JOBS);
+    drop(clients);
+    all_are_back(&mut observer);
+    await_quiet(&server);
+}
+
+#[test]
+fn lists_over_websocket_are_all_answered_from_every_shard() {
+    const LISTS: u64 = 8;
+    let server = two_shards();
+    push_large(&server, "large", 3, 900_000);
+    let open = |_| WebSocket::open(server.http, "/ws/queues/nothing-happens-here");
+    let mut sockets: Vec<WebSocket> = (0..CONNECTIONS).map(open).collect();
+    for socket in &mut sockets {
+        for number in 0..LISTS {
+            socket.send_text(&format!(r#"{{"cmd":"GetJobs","queue":"large","reqId":{number}}}"#));
+        }
+    }
+    for socket in &mut sockets {
+        let mut answered: Vec<u64> = Vec::new();
+        for _ in 0..LISTS {
+            let reply: Json = socket.recv();
+            assert_eq!(reply["jobs"].as_array().unwrap().len(), 3);
+            answered.push(reply["reqId"].as_u64().unwrap());
+        }
+        assert_eq!(answered, (0..LISTS).collect::<Vec<_>>(), "one after the other");
+    }
+    await_quiet(&server);
+}
