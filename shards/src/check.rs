@@ -1,6 +1,7 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
 use crate::cause::Cause;
+use crate::grouping::GroupRef;
 use crate::id::fnv1a;
 use crate::job::{Options, State, flags};
 use crate::job_names::NameRef;
@@ -91,7 +92,7 @@ impl Shard {
         }
         let options = Options {
             name: None,
-            group: Default::default(),
+            group: GroupRef::default(),
             ..view.options.cloned().unwrap_or_default()
         };
         let options = format!("{options:?}");

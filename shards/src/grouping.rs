@@ -2,6 +2,7 @@
 //! queue that has groups. Called by [`crate::mutate`] and [`crate::pull`] for such queues only.
 
 use crate::command::{GroupPull, Only};
+use crate::effect::Refusal;
 use crate::group::Groups;
 use crate::job::State;
 use crate::pull::Place;
@@ -189,51 +190,52 @@ impl Shard {
         self.refresh_group(group);
     }
 
-    /// Where a pull stands that says something of groups; `None` if pulls of this queue say too many
-    /// different things. A group that is not known has no job for it, and is made known only for one that
-    /// `waits`.
+    /// Where a pull stands that says something of groups; [`Refusal::GroupTerms`] if pulls of this queue say
+    /// too many different things. A group that is not known has no job for it, and is made known only for one
+    /// that `waits`.
     pub(crate) fn place_of(
         &mut self,
         now_ms: u64,
         name: &str,
         pull: &GroupPull<'_>,
         waits: bool,
-    ) -> Option<Option<Place>> {
+    ) -> Result<Option<Place>, Refusal> {
         let plain = pull.only == Only::Ungrouped;
-        let terms = match plain {
-            true => ViewTerms { plain, ..ViewTerms::default() },
-            false => ViewTerms { active_max: pull.active_max, rate: pull.rate, plain },
+        let terms = if plain {
+            ViewTerms { plain, ..ViewTerms::default() }
+        } else {
+            ViewTerms { active_max: pull.active_max, rate: pull.rate, plain }
         };
         if terms == ViewTerms::default() && pull.only == Only::Any {
-            return Some(Some(Place::default()));
+            return Ok(Some(Place::default()));
         }
         let queue = if waits {
             self.queues.find_or_insert(name)
         } else {
             match self.queues.find(name) {
                 Some(queue) => queue,
-                None => return Some(None),
+                None => return Ok(None),
             }
         };
         let about = &mut self.queues[queue];
         if about.groups.is_none() && !waits {
             let wanted = !matches!(pull.only, Only::Group(_));
-            return Some(wanted.then(Place::default));
+            return Ok(wanted.then(Place::default));
         }
         let rotation = about.groups.get_or_insert_default();
         let Some(view) = rotation.view_of(now_ms, terms) else {
             self.drop_rotation_if_idle(queue);
-            return None;
+            return Err(Refusal::GroupTerms);
         };
         let group = match pull.only {
             Only::Group(name) if waits => self.find_or_insert_group(queue, name),
             Only::Group(name) => match self.groups.find(queue, name) {
                 Some(group) => group,
-                None => return Some(None),
+                None => return Ok(None),
             },
             Only::Any | Only::Ungrouped => NONE,
         };
-        Some(Some(Place { view: view as u8, group }))
+        Ok(Some(Place { view: view as u8, group }))
     }
 
     /// The job that a pull gets next in a queue that has groups: one without a group before all others.
@@ -313,16 +315,16 @@ impl Shard {
                 rotation.with_waiters.remove(&mut self.groups.slab, at.group);
             }
         }
-        if at.group != NONE {
-            let about = &mut self.groups.slab[at.group];
-            if about.waiters.is_empty() {
-                about.views_awaited = 0;
-            }
-            self.refresh_group(at.group);
-            self.drop_group_if_idle(at.group);
-        } else {
+        if at.group == NONE {
             self.drop_rotation_if_idle(queue);
+            return;
         }
+        let about = &mut self.groups.slab[at.group];
+        if about.waiters.is_empty() {
+            about.views_awaited = 0;
+        }
+        self.refresh_group(at.group);
+        self.drop_group_if_idle(at.group);
     }
 
     /// The pull to be served next in a queue that has groups, but for those of the views in `not`: of those
@@ -383,7 +385,7 @@ impl Shard {
             } else {
                 // The new queue has as much room for views as the old one had.
                 let pull = GroupPull { active_max, rate, only };
-                self.place_of(now_ms, name, &pull, true).flatten().unwrap_or_default()
+                self.place_of(now_ms, name, &pull, true).ok().flatten().unwrap_or_default()
             };
             self.waiters[waiter].queue = new;
             self.waiters[waiter].at = at;

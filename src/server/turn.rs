@@ -168,7 +168,8 @@ impl Turn {
                 if self.core.stopping { self.core.now_ms + ENDING_PAUSE_MS } else { u64::MAX };
             self.sleep(next_ms.min(ending_ms)).await?;
         }
-        self.close_log().await
+        // Once, at the end: all that it needs would lie in every turn otherwise.
+        Box::pin(self.close_log()).await
     }
 
     /// Everything that can be done without sleeping. Returns when time itself brings more, in

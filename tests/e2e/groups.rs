@@ -20,6 +20,7 @@ fn fill(client: &mut Client, queue: &str, jobs: &[(&str, i64)]) {
 }
 
 /// The payloads that one pull brings.
+#[allow(clippy::needless_pass_by_value)] // Written where it is passed.
 fn pull(client: &mut Client, queue: &str, count: u32, group: Value) -> Vec<i64> {
     let reply = client.ok("PULLB", json!({"queue": queue, "count": count, "group": group}));
     let jobs = reply["jobs"].as_array().unwrap();
@@ -205,7 +206,9 @@ fn what_is_set_for_groups_survives_a_kill_and_another_number_of_shards() {
         for queue in &queues {
             let mut groups = client.ok("GetGroups", json!({"queue": queue}))["groups"].clone();
             let groups = groups.as_array_mut().unwrap();
-            groups.iter_mut().for_each(|it| it["heldFor"] = it["heldFor"].is_number().into());
+            for it in groups.iter_mut() {
+                it["heldFor"] = it["heldFor"].is_number().into();
+            }
             groups.sort_by_key(|it| it["id"].to_string());
             all.push(json!(groups));
         }

@@ -320,12 +320,14 @@ fn pulls_say_what_they_want_of_groups() {
     );
 }
 
+/// A command on a group, its numbers, and what is understood.
+type Row<'a> = (&'a str, &'a [(&'a str, i64)], GroupAsk);
+
 #[test]
 fn commands_on_a_group_name_it_and_what_they_want() {
     let (queue, group) = ("q", "a");
     let set = |limit, answer| GroupAsk::Set { limit, answer };
     let rate = GroupRate { jobs: 3, span_ms: 50 };
-    type Row<'a> = (&'a str, &'a [(&'a str, i64)], GroupAsk);
     let rows: &[Row<'_>] = &[
         ("GetGroupJobsCount", &[], GroupAsk::JobsCount),
         ("GetGroupActiveCount", &[], GroupAsk::ActiveCount),

@@ -83,10 +83,7 @@ fn priorities_of_a_group_are_other_numbers() {
             accepted(&batch);
             continue;
         }
-        let bounds = match group {
-            true => "-1000000 and 2097151 in a group",
-            false => "-1000000 and 1000000",
-        };
+        let bounds = if group { "-1000000 and 2097151 in a group" } else { "-1000000 and 1000000" };
         assert_eq!(refused(&alone), format!("priority must be between {bounds}"));
         assert_eq!(refused(&batch), format!("jobs[0]: priority must be between {bounds}"));
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::raw::Payload;
+use crate::rules::Bound;
 use crate::wire::encode::Encoder;
 use crate::wire::request::millis;
 
@@ -335,11 +336,11 @@ impl<'e> Fields<'e> {
     }
 
     /// A number, nil for none, or nothing at all.
-    pub(crate) fn uint_or_nil(&mut self, key: &str, value: Option<Option<u64>>) {
-        match value {
-            Some(Some(value)) => self.key(key).uint(value),
-            Some(None) => self.key(key).nil(),
-            None => {}
+    pub(crate) fn bound(&mut self, key: &str, bound: Bound) {
+        match bound {
+            Bound::AsItWas => {}
+            Bound::No => self.key(key).nil(),
+            Bound::At(value) => self.key(key).uint(value),
         }
     }
 

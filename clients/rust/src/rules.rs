@@ -27,8 +27,20 @@ pub struct DlqConfig {
     auto_retry: Option<bool>,
     auto_retry_interval: Option<Duration>,
     max_auto_retries: Option<u32>,
-    max_age: Option<Option<Duration>>,
-    max_entries: Option<Option<u32>>,
+    max_age_ms: Bound,
+    max_entries: Bound,
+}
+
+/// What is said of a bound that may be lifted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Bound {
+    /// Nothing: it stays as it is.
+    #[default]
+    AsItWas,
+    /// There is none from now on.
+    No,
+    /// There is this one.
+    At(u64),
 }
 
 impl DlqConfig {
@@ -57,13 +69,13 @@ impl DlqConfig {
 
     /// How long after their failure they are removed; `None` for never.
     pub fn max_age(mut self, age: Option<Duration>) -> Self {
-        self.max_age = Some(age);
+        self.max_age_ms = age.map_or(Bound::No, |age| Bound::At(millis(age)));
         self
     }
 
     /// How many there may be, at least 1: beyond that the oldest are removed; `None` for any number.
     pub fn max_entries(mut self, jobs: Option<u32>) -> Self {
-        self.max_entries = Some(jobs);
+        self.max_entries = jobs.map_or(Bound::No, |jobs| Bound::At(jobs.into()));
         self
     }
 
@@ -74,8 +86,8 @@ impl DlqConfig {
         }
         fields.uint("autoRetryInterval", self.auto_retry_interval.map(millis));
         fields.uint("maxAutoRetries", self.max_auto_retries.map(u64::from));
-        fields.uint_or_nil("maxAge", self.max_age.map(|age| age.map(millis)));
-        fields.uint_or_nil("maxEntries", self.max_entries.map(|jobs| jobs.map(u64::from)));
+        fields.bound("maxAge", self.max_age_ms);
+        fields.bound("maxEntries", self.max_entries);
         fields.close();
     }
 }
