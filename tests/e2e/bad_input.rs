@@ -325,7 +325,7 @@ fn refusals_say_field_and_bound_in_these_words() {
         (
             "GetJobs",
             json!({"queue": "q", "state": "lost"}),
-            "state must be one of waiting, delayed, active, completed, failed, waiting-children",
+            "state must be one of waiting, delayed, active, completed, failed, waiting-children, prioritized, paused",
         ),
     ] {
         assert_eq!(client.refused(command, fields), text);

@@ -18,7 +18,7 @@ import { promises as groups } from './groups.mjs';
 import { promises as handling } from './handling.mjs';
 import { promises as jobs } from './jobs.mjs';
 import { promises as queues } from './queues.mjs';
-import { ca, counts, Queue, modern, open, queue, sleep, until, worker } from './tools.mjs';
+import { ca, connection, counts, Queue, modern, open, queue, sleep, until, worker } from './tools.mjs';
 
 const mode = process.argv[3];
 
