@@ -42,8 +42,6 @@ pub enum News {
     Completed,
     /// To the shard of the dependent: the dependency is gone and will never complete.
     Removed,
-    /// To the shard of the dependent: the same, as it wished.
-    Dropped,
 }
 
 impl Notice {
@@ -51,7 +49,7 @@ impl Notice {
     pub fn addressee(&self) -> JobId {
         match self.news {
             News::Watch | News::WatchChild | News::Unwatch | News::UnwatchChild => self.dependency,
-            News::Completed | News::Removed | News::Dropped => self.dependent,
+            News::Completed | News::Removed => self.dependent,
         }
     }
 }
@@ -189,14 +187,6 @@ impl Shard {
                 self.meet(job, dependency, now_ms);
                 self.emit_delay(now_ms, job, out.effects);
                 self.serve(now_ms, queue, out);
-            }
-            News::Dropped => {
-                if let Some(job) = self.waits_for(dependent, dependency) {
-                    let queue = self.jobs.slab[job].queue;
-                    self.drop_child(now_ms, job, (dependency, ""), How::Dropped, out);
-                    self.emit_delay(now_ms, job, out.effects);
-                    self.serve(now_ms, queue, out);
-                }
             }
             News::Removed => {
                 let Some(job) = self.waits_for(dependent, dependency) else { return };

@@ -231,6 +231,15 @@ impl Shard {
         }
     }
 
+    /// [`crate::kept_record::Kept::Remains`]. A job that is still there goes with it.
+    pub(crate) fn take_remains(&mut self, child: JobId, remains: Remains) {
+        self.drop_remains(child);
+        self.leave_remains(child, remains);
+        if let Some(job) = self.jobs.find(child) {
+            self.remove(job);
+        }
+    }
+
     pub(crate) fn leave_remains(&mut self, child: JobId, remains: Remains) {
         self.live.add(&remains.stored);
         for gone in self.remains.insert(child, remains) {

@@ -7,11 +7,14 @@ use crate::dependency::{News, Notice};
 use crate::event::Step;
 use crate::id::JobId;
 use crate::job::{Options, State};
+use crate::kept_record::Kept;
 use crate::kin::{
-    Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
+    Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, End, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
+    Policy, Report,
 };
 use crate::query::AboutParent;
 use crate::record::{Journal, Pushed, Record};
+use crate::remains::{KeptRemains, Remains};
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;
 use crate::unmets::Dependency;
@@ -137,18 +140,29 @@ impl Shard {
         self.restore_at(job, stored);
     }
 
-    /// Removes a job that has not begun, so that its parent does not mind.
+    /// Removes a job that has not begun, so that its parent does not mind: what it leaves says so, until the
+    /// parent has heard.
     fn abandon<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) -> bool {
         let about = &self.jobs.slab[job];
-        let child = about.id;
-        if !matches!(about.state, State::Waiting | State::Delayed | State::WaitingChildren) {
+        let (child, queue, prev) = (about.id, about.queue, about.state);
+        if !matches!(prev, State::Waiting | State::Delayed | State::WaitingChildren) {
             return false;
         }
+        let queue = self.queues[queue].name.clone();
+        let options = self.jobs.options_of(job);
+        let custom_id = options.and_then(|has| has.custom_id.as_deref());
+        let end = End::Failed(Policy::Remove);
+        let left = KeptRemains { child, queue: &queue, custom_id, end, value: &[] };
+        let stored = out.journal.append(&Record::Kept(Kept::Remains(left)));
+        let remains = left.remains(stored);
+        let Remains { known_as, queue, .. } = &remains;
         for parent in self.take_parents(job, child) {
-            let news = News::Dropped;
-            self.notices.push(Notice { news, dependent: parent, dependency: child });
+            let (known_as, queue) = (known_as.clone(), queue.clone());
+            let is_last = true;
+            self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
         }
-        self.remove_one(now_ms, job, out);
+        self.emit(now_ms, job, Step::Removed { prev }, out.effects);
+        self.take_remains(child, remains);
         true
     }
 

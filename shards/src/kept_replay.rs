@@ -48,10 +48,7 @@ impl Shard {
                     }
                 }
             }
-            Kept::Remains(left) => {
-                self.drop_remains(left.child);
-                self.leave_remains(left.child, left.remains(stored));
-            }
+            Kept::Remains(left) => self.take_remains(left.child, left.remains(stored)),
             Kept::Ids { highest } => self.ids.rise_above(*highest),
         }
     }

@@ -8,7 +8,7 @@
 use crate::effect::Reply;
 use crate::job::{Redelivered, State, Stored};
 use crate::record::{Journal, Record};
-use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, Shard};
+use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard};
 use crate::slab::NONE;
 
 /// Stalls after which a job goes to the dead-letter queue, if its queue does not say.
@@ -355,7 +355,27 @@ impl Shard {
             for job in failed {
                 self.rearm_burial(now_ms, job);
             }
+            if self.has_too_many_failed(queue) {
+                self.overfull.push(queue);
+            }
         }
+    }
+
+    /// Goes on where the process ended before all dead-letter queues were as short as their rules want, at
+    /// most a slice.
+    pub(crate) fn trim_overfull<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        for _ in 0..SLICE {
+            let Some(&queue) = self.overfull.last() else { return };
+            if !self.trim_failed(now_ms, queue, out) {
+                self.overfull.pop();
+            }
+        }
+    }
+
+    fn has_too_many_failed(&self, queue: u32) -> bool {
+        let about = &self.queues[queue];
+        let most = about.rules.as_deref().and_then(|rules| rules.dlq.entries_max);
+        most.is_some_and(|most| about.count(State::Failed) > u64::from(most))
     }
 
     /// The deadline of a job in the dead-letter queue has come.
@@ -390,10 +410,8 @@ impl Shard {
         queue: u32,
         out: &mut Out<'_, J>,
     ) -> bool {
-        let about = &self.queues[queue];
-        let most = about.rules.as_deref().and_then(|rules| rules.dlq.entries_max);
-        let over = most.is_some_and(|most| about.count(State::Failed) > u64::from(most));
-        match about.failed.front(&self.jobs).filter(|_| over) {
+        let over = self.has_too_many_failed(queue);
+        match self.queues[queue].failed.front(&self.jobs).filter(|_| over) {
             Some(oldest) => {
                 self.totals.dlq_dropped += 1;
                 self.remove_one(now_ms, oldest, out);

@@ -151,6 +151,8 @@ pub struct Shard {
     pub(crate) keep_cursor: u32,
     pub(crate) webhooks: Webhooks,
     pub(crate) chores: VecDeque<Chore>,
+    /// Dead-letter queues that a start found longer than their rules want.
+    pub(crate) overfull: Vec<u32>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
     pub(crate) timings: Timings,
@@ -223,6 +225,7 @@ impl Shard {
             keep_cursor: 0,
             webhooks: Webhooks::default(),
             chores: VecDeque::new(),
+            overfull: Vec::new(),
             retention_due_ms: u64::MAX,
             totals: Totals::default(),
             timings: Timings::default(),

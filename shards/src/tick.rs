@@ -28,6 +28,7 @@ impl Shard {
         let bytes = (self.config.chore_slice + 2 * SLICE) * SLICE_END_BYTES;
         let takes_ends = out.journal.takes_ends(bytes, || self.upkeep());
         if takes_ends {
+            self.trim_overfull(now_ms, out);
             self.work_on_chores(now_ms, out);
             self.end_delays_and_lives(now_ms, out);
             self.end_leases(now_ms, out);
@@ -50,7 +51,8 @@ impl Shard {
     }
 
     fn next_deadline_ms(&self) -> u64 {
-        if !self.chores.is_empty() || self.watchers.has_news() {
+        let busy = !self.chores.is_empty() || !self.overfull.is_empty();
+        if busy || self.watchers.has_news() {
             return 0;
         }
         let next = |at: Option<u64>| at.unwrap_or(u64::MAX);

@@ -64,7 +64,13 @@ impl Watchers {
     /// `dependent` waits for `dependency`, which lives, maybe as its parent. Saying it twice changes
     /// nothing.
     pub fn add(&mut self, dependent: JobId, dependency: JobId, parent: bool) {
-        if self.find(dependent, dependency).is_some() {
+        if let Some(known) = self.find(dependent, dependency) {
+            // What it depends on may become its child.
+            if parent && !std::mem::replace(&mut self.watches[known].parent, true) {
+                let list = &mut self.watched[self.watches[known].of].watches;
+                list.remove(&mut self.watches, known);
+                list.push_front(&mut self.watches, known);
+            }
             return;
         }
         let watched = &mut self.watched;

@@ -143,10 +143,7 @@ fn what_a_failed_child_leaves_to_its_parent_keeps_nobody_else_waiting() {
     let other = push_waiting(&mut bed, "whole", &[child], NewJob::default());
     assert_eq!(reason(&bed, other), format!("Dependency removed: {child}"));
     assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().remains), (0, 1));
-    let mut open = Vec::new();
-    Unmet::push(&mut open, child, "");
-    let kin = NewKin { open: Unmet::new(&open), ..NewKin::default() };
-    let parent = bed.push("whole", NewJob { kin: Some(Box::new(kin)), ..NewJob::default() });
+    let parent = with_child(&mut bed, child);
     let watch = Notice { news: News::WatchChild, dependent: parent, dependency: child };
     bed.run(0, &Command::Notice(watch));
     let report = bed.effects.reports[0].clone();
@@ -154,6 +151,53 @@ fn what_a_failed_child_leaves_to_its_parent_keeps_nobody_else_waiting() {
     support::kin::deliver(&mut bed, &report);
     bed.carry_notices();
     assert_eq!((bed.shard.holdings().watches, bed.shard.holdings().remains), (0, 0));
+    bed.shard.audit().unwrap();
+}
+
+fn with_child(bed: &mut Bed, child: JobId) -> JobId {
+    let open = unmet(&[child]);
+    let kin = NewKin { open: Unmet::new(&open), ..NewKin::default() };
+    bed.push("whole", NewJob { kin: Some(Box::new(kin)), ..NewJob::default() })
+}
+
+#[test]
+fn a_child_that_its_parent_gave_up_does_not_fail_it_though_a_crash_comes_between() {
+    let mut bed = Bed::new();
+    let child = bed.data("part", b"1");
+    let parent = with_child(&mut bed, child);
+    bed.carry_notices();
+    let abandon = Command::Change { job: child, change: Change::Abandon };
+    assert_eq!(bed.ask(1, &abandon), Some(Reply::Count(1)));
+    assert_eq!((bed.state(child), bed.effects.reports.len()), (None, 1));
+    // Nobody hears of it.
+    let facts = bed.shard.facts();
+    bed.shard = bed.replayed();
+    assert_eq!(bed.shard.facts(), facts);
+    bed.shard.restart(bed.now_ms);
+    let watch = bed.shard.watches_to_renew().next().unwrap();
+    bed.run(0, &Command::Notice(watch));
+    let report = bed.effects.reports[0].clone();
+    support::kin::deliver(&mut bed, &report);
+    bed.carry_notices();
+    assert_eq!(bed.state(parent), Some(State::Waiting));
+    assert_eq!(bed.shard.holdings().remains, 0);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_dependency_that_becomes_a_child_says_with_what_it_was_completed() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    let whole = push_waiting(&mut bed, "whole", &[part], NewJob::default());
+    let adopt = Change::Adopt { child: part, name: "part" };
+    bed.run(1, &Command::Change { job: whole, change: adopt });
+    bed.carry_notices();
+    finish(&mut bed, "part");
+    let report = bed.effects.reports[0].clone();
+    assert_eq!((report.parent, report.end), (whole, End::Completed));
+    support::kin::deliver(&mut bed, &report);
+    bed.carry_notices();
+    assert_eq!(bed.state(whole), Some(State::Waiting));
     bed.shard.audit().unwrap();
 }
 

@@ -209,6 +209,22 @@ fn a_life_that_is_over_removes_no_dead_letter() {
 }
 
 #[test]
+fn a_start_goes_on_shortening_a_dead_letter_queue_where_the_process_ended() {
+    let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });
+    let ids = push(&mut bed, 7);
+    fail_next(&mut bed, 7);
+    let patch = RulePatch::Dlq(DlqPatch { entries_max: Some(Some(2)), ..NONE });
+    assert_eq!(bed.ask(1, &Command::Rule { queue: "q", patch }), None, "it is long");
+    restart(&mut bed);
+    assert_eq!(failed(&mut bed).len(), 6);
+    bed.pass(0);
+    let left: Vec<JobId> = ids.into_iter().filter(|&id| bed.state(id).is_some()).collect();
+    assert_eq!(left.len(), 2);
+    assert_eq!(left, failed(&mut bed));
+    restart(&mut bed);
+}
+
+#[test]
 fn what_has_no_life_left_is_not_tried_anew_and_stays() {
     let mut bed = Bed::new();
     dlq(&mut bed, RETRY);

@@ -163,10 +163,11 @@ impl Model {
             self.record = Some(place);
             let is_due = match &job.state {
                 State::Active(lease) => {
-                    let ends = lease.timeout_at_ms.into_iter().chain([lease.expires_at_ms]);
+                    let hold_ends_ms = self.hold_ends_ms(job, lease);
+                    let ends = lease.timeout_at_ms.into_iter().chain([hold_ends_ms]);
                     job.remove_on_fail && ends.min() <= Some(at.now_ms)
                 }
-                _ => job.is_over(at.now_ms),
+                _ => job.is_over(at.now_ms) || self.may_drop_letter(job, at.now_ms),
             };
             if is_due {
                 self.chores[chore].perhaps.push(id);

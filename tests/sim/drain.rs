@@ -51,8 +51,9 @@ impl World {
             for limit in [command::Limit::Rate(None), command::Limit::Active(None)] {
                 self.send(0, shard, Limit { queue: (*queue).into(), limit });
             }
-            // What comes back from the dead-letter queue would be new.
-            self.send(0, shard, SetRule::no_retry(queue));
+            for rule in SetRule::calm(queue) {
+                self.send(0, shard, rule);
+            }
         }
         self.settle();
         if self.settings.has(Flaw::SecretPause) {
@@ -119,12 +120,16 @@ impl World {
 
     /// Goes on to when something falls due. False if nothing does.
     fn wait_for_next(&mut self) -> bool {
-        let live = self.nodes.iter().flat_map(|node| node.model.jobs.values());
-        let due = live.filter_map(|job| match &job.state {
+        let live = self.nodes.iter().flat_map(|node| {
+            let model = &node.model;
+            model.jobs.values().map(move |job| (model, job))
+        });
+        let due = live.filter_map(|(model, job)| match &job.state {
             State::Delayed => Some(job.run_at_ms.min(job.expires_at_ms.unwrap_or(u64::MAX))),
             State::WaitingChildren => job.expires_at_ms,
             State::Active(lease) => {
-                Some(lease.expires_at_ms.min(lease.timeout_at_ms.unwrap_or(u64::MAX)))
+                let hold_ends_ms = model.hold_ends_ms(job, lease);
+                Some(hold_ends_ms.min(lease.timeout_at_ms.unwrap_or(u64::MAX)))
             }
             _ => None,
         });

@@ -97,6 +97,8 @@ pub struct Family {
     pub freed: bool,
     /// How children ended, and with what.
     pub ends: BTreeMap<JobId, (How, Vec<u8>)>,
+    /// Its parent had no use for it.
+    pub abandoned: bool,
     /// It was forgotten when it failed.
     pub failed_and_gone: bool,
     /// It came with a flow: others that came before it may be younger.
@@ -117,12 +119,29 @@ impl Job {
 
     /// Whether nothing is left of it, but what its parent is to be told of its failure.
     pub fn may_leave_remains(&self) -> bool {
-        let Family { parent, policy, failed_and_gone, .. } = &self.family;
-        self.state == State::Gone && parent.is_some() && policy.is_some() && *failed_and_gone
+        let Family { parent, policy, failed_and_gone, abandoned, .. } = &self.family;
+        let failed = parent.is_some() && policy.is_some() && *failed_and_gone;
+        self.state == State::Gone && (failed || *abandoned)
+    }
+
+    /// It has one child more, and waits for it unless a worker has it.
+    pub fn adopt(&mut self, child: JobId) {
+        self.unmet.insert(child);
+        self.family.children.insert(child);
+        self.family.freed = matches!(self.state, State::Active(_));
+        if matches!(self.state, State::Waiting | State::Delayed) {
+            self.state = State::WaitingChildren;
+        }
+    }
+
+    /// Its worker lets it wait for the children it has.
+    pub fn block(&mut self) {
+        self.family.freed = false;
+        self.state = State::WaitingChildren;
     }
 
     /// It waits for one less.
-    fn meet(&mut self, dependency: JobId, now_ms: u64) {
+    pub fn meet(&mut self, dependency: JobId, now_ms: u64) {
         self.unmet.remove(&dependency);
         self.family.children.remove(&dependency);
         if self.state == State::WaitingChildren && (self.unmet.is_empty() || self.family.freed) {
@@ -146,7 +165,7 @@ impl Model {
         match news {
             News::Watch | News::WatchChild | News::Unwatch | News::UnwatchChild => {}
             News::Removed if state == State::WaitingChildren => self.fail_parent(at, dependent),
-            News::Removed | News::Dropped | News::Completed => {
+            News::Removed | News::Completed => {
                 self.record = at.place_of(met);
                 self.change(dependent).meet(dependency, at.now_ms);
             }

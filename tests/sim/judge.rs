@@ -15,7 +15,6 @@ use corq_shards::record::Record;
 /// An unlocked job is left for dead after this long.
 const UNLOCKED_TTL_MS: u64 = 30_000;
 const BACKOFF_MAX_MS: u64 = 3_600_000;
-const STALLS_MAX: u8 = 3;
 
 /// For [`Model::fresh`]: after all that fell due in a call by its own time.
 pub const LAST: Option<u64> = Some(u64::MAX);
@@ -38,6 +37,17 @@ impl<'a> Moment<'a> {
     pub fn records(&self) -> impl Iterator<Item = (usize, Record<'a>)> + use<'a> {
         let written = self.written[self.before..].iter().zip(self.before..);
         written.filter_map(|((_, bytes), place)| Some((place, Record::decode(bytes).ok()?)))
+    }
+
+    /// Whether one of them tells that a worker of this job has gone silent. Those of a queue whose rule
+    /// is just being changed may be looked at a little late.
+    fn tells_of_stall(&self, job: JobId) -> bool {
+        let of_job = |record: &Record<'_>| match record {
+            Record::Stalled { id } | Record::Removed { id } => *id == job,
+            Record::Buried(buried) => buried.id == job,
+            _ => false,
+        };
+        self.place_of(of_job).is_some()
     }
 
     /// The place in the log of the first of them that is meant.
@@ -134,9 +144,9 @@ impl Model {
     /// A worker has gone silent.
     pub fn stall(&mut self, now_ms: u64, id: JobId) {
         let job = &self.jobs[&id];
-        let most = self.rules(job.queue_name()).stalls_max;
-        let too_often = most > 0 && job.stalls + 1 >= most && !job.is_detached()
-            || job.is_detached() && job.stalls + 1 >= STALLS_MAX;
+        // What was detached from its queue has no rule any more.
+        let most = self.rules(&job.queue).stall.stalls_max;
+        let too_often = most > 0 && job.stalls + 1 >= most;
         if too_often || job.attempts + 1 >= job.max_attempts {
             self.bury(now_ms, id, true);
             return;
@@ -227,6 +237,7 @@ impl Model {
                 token,
                 ttl_ms,
                 started_at_ms: at.now_ms,
+                seen_at_ms: at.now_ms,
                 expires_at_ms: at.now_ms + ttl_ms,
                 timeout_at_ms: timeout_ms.map(|timeout_ms| at.now_ms + timeout_ms),
             });
@@ -376,7 +387,9 @@ impl Model {
                             self.retired.insert(id, token);
                         }
                         self.fail_attempt(at, id);
-                    } else if lease.expires_at_ms <= at.now_ms {
+                    } else if self.hold_ends_ms(job, lease) <= at.now_ms
+                        && (!self.has_chore(&job.queue) || at.tells_of_stall(id))
+                    {
                         self.stall(at.now_ms, id);
                     }
                 }
@@ -397,6 +410,7 @@ impl Model {
                     Some(job) if job.is_over(at.now_ms) && !self.has_chore(&job.queue) => {
                         self.remove(id);
                     }
+                    Some(job) if self.may_drop_letter(job, at.now_ms) => self.remove(id),
                     _ => self.take_in_chore(at, id, false),
                 },
                 Record::Revived { id, by_itself: false, .. } if !self.claimed.remove(&id) => {

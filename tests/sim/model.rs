@@ -33,6 +33,8 @@ pub struct Lease {
     pub token: Option<Token>,
     pub ttl_ms: u64,
     pub started_at_ms: u64,
+    /// The last sign of life.
+    pub seen_at_ms: u64,
     pub expires_at_ms: u64,
     pub timeout_at_ms: Option<u64>,
 }
@@ -441,6 +443,7 @@ impl Model {
                 continue;
             }
             lease.client = None;
+            lease.seen_at_ms = now_ms;
             lease.expires_at_ms = now_ms + lease.ttl_ms;
             lease.timeout_at_ms = job.timeout_ms.map(|timeout_ms| now_ms + timeout_ms);
         }

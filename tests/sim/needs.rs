@@ -86,7 +86,7 @@ impl World {
             Tidings::Completed => {
                 (notice.dependent, keeper.ever_completed.contains(&notice.dependency))
             }
-            Tidings::Removed | Tidings::Dropped => {
+            Tidings::Removed => {
                 let gone = dependency.is_none_or(|job| job.state == State::Gone && !job.met);
                 (notice.dependent, gone)
             }

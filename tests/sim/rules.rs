@@ -1,26 +1,20 @@
-//! Rules of queues in the model: jobs that leave the dead-letter queue by themselves, and how many stalls bury.
+//! Rules of queues in the model: jobs that leave the dead-letter queue by themselves, when a worker counts
+//! as silent, and how many stalls bury.
 
 use super::check::Check;
 use super::judge::{LAST, Moment};
-use super::model::{Job, Model, Old, State};
+use super::model::{Job, Lease, Model, Old, State};
 use corq_shards::Shard;
 use corq_shards::query::JobView;
 use corq_shards::queue::Queue;
 use corq_shards::record::Record;
+use corq_shards::rules::{DlqRule, StallRule};
 
 /// See the module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
-    /// How long after its failure, and how often; none for never.
-    pub retry: Option<(u64, u32)>,
-    /// 0 for any number.
-    pub stalls_max: u8,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self { retry: None, stalls_max: 3 }
-    }
+    pub dlq: DlqRule,
+    pub stall: StallRule,
 }
 
 impl Rules {
@@ -30,10 +24,8 @@ impl Rules {
     }
 
     fn of(queue: &Queue) -> Self {
-        let Some(rules) = queue.rules.as_deref() else { return Self::default() };
-        let (dlq, stalls_max) = (rules.dlq, rules.stall.stalls_max);
-        let retry = dlq.auto_retry.then_some((dlq.retry_interval_ms, dlq.retries_max));
-        Self { retry, stalls_max }
+        let rules = queue.rules.as_deref();
+        rules.map(|rules| Self { dlq: rules.dlq, stall: rules.stall }).unwrap_or_default()
     }
 }
 
@@ -65,47 +57,100 @@ impl Model {
     /// A change of rules is lost. `cut`: only perhaps, as `shard` shows.
     pub fn undo_rules(&mut self, queue: &str, old: Rules, cut: bool, shard: &Shard) {
         let (found, mut rules) = (Rules::found(shard, queue), self.rules(queue));
-        if !cut || found.retry == old.retry {
-            rules.retry = old.retry;
+        if !cut || found.dlq == old.dlq {
+            rules.dlq = old.dlq;
         }
-        if !cut || found.stalls_max == old.stalls_max {
-            rules.stalls_max = old.stalls_max;
+        if !cut || found.stall == old.stall {
+            rules.stall = old.stall;
         }
         self.rules.insert(queue.into(), rules);
     }
 
-    /// When a job leaves the dead-letter queue by itself, if it will.
+    /// When a worker is given up that says nothing more.
+    pub fn hold_ends_ms(&self, job: &Job, lease: &Lease) -> u64 {
+        let rule = self.rules(&job.queue).stall;
+        let silent_ms = match rule.interval_ms {
+            _ if !rule.enabled => u64::MAX,
+            None => return lease.expires_at_ms,
+            Some(interval_ms) => {
+                let graced_ms = lease.started_at_ms + u64::from(rule.grace_ms);
+                graced_ms.max(lease.seen_at_ms + u64::from(interval_ms))
+            }
+        };
+        // A lock ends whatever the rule says.
+        silent_ms.min(lease.token.map_or(u64::MAX, |_| lease.expires_at_ms))
+    }
+
+    /// When a job leaves the dead-letter queue by itself to be tried anew, if it will.
     fn returns_ms(&self, job: &Job) -> Option<u64> {
         let State::Failed { at_ms } = job.state else { return None };
-        let (interval_ms, most) = self.rules(&job.queue).retry?;
+        let rule = self.rules(&job.queue).dlq;
         let doublings = job.redelivered.saturating_sub(1);
-        let due_ms = (job.redelivered < most).then(|| at_ms + (interval_ms << doublings))?;
+        let left = rule.auto_retry && job.redelivered < rule.retries_max;
+        let due_ms = left.then(|| at_ms + (rule.retry_interval_ms << doublings))?;
         job.expires_at_ms.is_none_or(|life_ms| due_ms < life_ms).then_some(due_ms)
+    }
+
+    /// Whether a job in the dead-letter queue is too old for it.
+    fn is_outdated(&self, job: &Job, now_ms: u64) -> bool {
+        let State::Failed { at_ms } = job.state else { return false };
+        self.rules(&job.queue).dlq.age_max_ms.is_some_and(|age_ms| at_ms + age_ms <= now_ms)
+    }
+
+    /// How many are in a dead-letter queue beyond what its rule allows.
+    fn surplus(&self, queue: &str) -> usize {
+        let is_failed = |job: &&Job| matches!(job.state, State::Failed { .. });
+        let most = self.rules(queue).dlq.entries_max.map_or(usize::MAX, |most| most as usize);
+        self.of_queue(queue).filter(is_failed).count().saturating_sub(most)
+    }
+
+    /// Whether a rule lets a job go out of the dead-letter queue for good.
+    pub fn may_drop_letter(&self, job: &Job, now_ms: u64) -> bool {
+        let State::Failed { at_ms } = job.state else { return false };
+        // Of those that came at the same time, the shard chooses.
+        let older =
+            |other: &Job| matches!(other.state, State::Failed { at_ms: its } if its < at_ms);
+        self.is_outdated(job, now_ms)
+            || self.surplus(&job.queue) > 0 && !self.of_queue(&job.queue).any(older)
     }
 
     /// Jobs that left the dead-letter queue by themselves, by the shard's records.
     pub fn return_letters(&mut self, at: &Moment<'_>) {
         for (place, record) in at.records() {
-            let Record::Revived { id, by_itself: true, .. } = record else { continue };
-            let job = &self.jobs[&id];
-            let due_ms = self.returns_ms(job);
-            let lives = job.expires_at_ms.is_none_or(|life_ms| at.now_ms < life_ms);
-            let is_due = lives && due_ms.is_some_and(|due_ms| due_ms <= at.now_ms);
-            self.must(Check::Rule, is_due, || {
-                format!("at {}, not at {due_ms:?}, is tried anew {job:?}", at.now_ms)
-            });
-            let before = job.redelivered;
-            let buried_just_now = job.state == State::Failed { at_ms: at.now_ms };
             self.record = Some(place);
-            self.revive(at.now_ms, id);
-            if let Some(job) = self.jobs.get_mut(&id) {
-                job.redelivered = before + 1;
-            }
-            if buried_just_now {
-                self.fresh.insert(id, LAST);
+            match record {
+                Record::Revived { id, by_itself: true, .. } => self.return_letter(at, id),
+                Record::Removed { id }
+                    if self
+                        .jobs
+                        .get(&id)
+                        .is_some_and(|job| self.may_drop_letter(job, at.now_ms)) =>
+                {
+                    self.remove(id);
+                }
+                _ => {}
             }
         }
         self.record = None;
+    }
+
+    fn return_letter(&mut self, at: &Moment<'_>, id: corq_shards::id::JobId) {
+        let job = &self.jobs[&id];
+        let due_ms = self.returns_ms(job);
+        let lives = job.expires_at_ms.is_none_or(|life_ms| at.now_ms < life_ms);
+        let is_due = lives && due_ms.is_some_and(|due_ms| due_ms <= at.now_ms);
+        self.must(Check::Rule, is_due && !self.is_outdated(job, at.now_ms), || {
+            format!("at {}, not at {due_ms:?}, is tried anew {job:?}", at.now_ms)
+        });
+        let before = job.redelivered;
+        let buried_just_now = job.state == State::Failed { at_ms: at.now_ms };
+        self.revive(at.now_ms, id);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.redelivered = before + 1;
+        }
+        if buried_just_now {
+            self.fresh.insert(id, LAST);
+        }
     }
 
     /// Nothing that should have left the dead-letter queue is in it, unless a new rule is just being applied,
@@ -114,10 +159,16 @@ impl Model {
         for job in self.jobs.values() {
             let due = self.returns_ms(job).is_some_and(|due_ms| due_ms <= now_ms);
             let lives = job.expires_at_ms.is_none_or(|life_ms| now_ms < life_ms);
-            let due = due && lives;
+            let due = due && lives || self.is_outdated(job, now_ms);
             let fresh = job.state == State::Failed { at_ms: now_ms };
             self.must(Check::Overdue, !due || fresh || self.has_chore(&job.queue), || {
                 format!("at {now_ms}, still a dead letter: {job:?}")
+            });
+        }
+        for queue in self.rules.keys() {
+            let surplus = self.surplus(queue);
+            self.must(Check::Overdue, surplus == 0 || self.has_chore(queue), || {
+                format!("{surplus} dead letters too many in {queue}")
             });
         }
     }

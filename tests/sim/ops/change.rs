@@ -30,8 +30,12 @@ pub struct Change {
 
 impl What {
     /// Whether it can be done to a job, or why not.
-    fn verdict(self, now_ms: u64, job: Option<&Job>) -> Result<(), Refusal> {
+    fn verdict(self, model: &Model, now_ms: u64, job: Option<&Job>) -> Result<(), Refusal> {
         let state = job.map_or(&State::Gone, |job| &job.state);
+        let is_held = |job: &Job| match &job.state {
+            State::Active(lease) => now_ms < model.hold_ends_ms(job, lease),
+            _ => false,
+        };
         let (fits, refusal) = match (self, state) {
             (Self::Cancel, state) => {
                 let pending =
@@ -43,10 +47,7 @@ impl What {
                 (matches!(state, State::Waiting | State::Delayed), Refusal::NotPending)
             }
             // A worker whose hold has run out has the job no longer.
-            (Self::PutOff(_), State::Active(lease)) => {
-                (now_ms < lease.expires_at_ms, Refusal::NotActive)
-            }
-            (Self::PutOff(_), _) => (false, Refusal::NotActive),
+            (Self::PutOff(_), _) => (job.is_some_and(is_held), Refusal::NotActive),
             (Self::Discard, state) => (*state != State::Gone, Refusal::NotFound),
         };
         if fits { Ok(()) } else { Err(refusal) }
@@ -66,7 +67,7 @@ impl Call for Change {
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
-        let verdict = self.what.verdict(at.now_ms, model.jobs.get(&self.job));
+        let verdict = self.what.verdict(model, at.now_ms, model.jobs.get(&self.job));
         let expected =
             verdict.map_or_else(|refusal| Answer::Refused { place: 0, refusal }, |()| Answer::Done);
         model.must(Check::Answer, answer == Some(&expected), || {

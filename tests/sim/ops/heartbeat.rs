@@ -43,6 +43,7 @@ impl Call for Heartbeat {
                 Ok(()) => {
                     alive += 1;
                     let State::Active(lease) = &mut model.change(held.job).state else { continue };
+                    lease.seen_at_ms = at.now_ms;
                     lease.expires_at_ms = at.now_ms + lease.ttl_ms;
                     if held.token.is_some() && lease.client != Some(at.client) {
                         lease.client = None;

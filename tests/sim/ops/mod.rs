@@ -10,6 +10,7 @@ mod fail;
 pub mod flow;
 pub mod group;
 mod heartbeat;
+mod kin;
 pub mod limit;
 mod note;
 pub mod notice;
@@ -125,4 +126,5 @@ pub const TABLE: &[(u64, Act)] = &[
     (1, schedule::end),
     (2, rule::act),
     (4, flow::act),
+    (4, kin::act),
 ];

@@ -3,7 +3,7 @@
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::judge::Moment;
-use crate::model::{Model, State};
+use crate::model::{Job, Model, State};
 use crate::ops::change::pick;
 use crate::world::World;
 use corq_shards::change;
@@ -29,9 +29,14 @@ pub struct Note {
 
 impl Note {
     fn verdict(&self, model: &Model, now_ms: u64) -> Result<(), Refusal> {
-        let state = model.jobs.get(&self.job).map_or(&State::Gone, |job| &job.state);
+        let job = model.jobs.get(&self.job);
+        let state = job.map_or(&State::Gone, |job| &job.state);
+        let is_held = |job: &Job| match &job.state {
+            State::Active(lease) => now_ms < model.hold_ends_ms(job, lease),
+            _ => false,
+        };
         match (&self.what, state) {
-            (What::Progress(..), State::Active(lease)) if now_ms < lease.expires_at_ms => Ok(()),
+            (What::Progress(..), _) if job.is_some_and(is_held) => Ok(()),
             (What::Progress(..), _) => Err(Refusal::NotActive),
             (What::Log(..), State::Gone) => Err(Refusal::NotFound),
             (What::Log(..), _) => Ok(()),
@@ -65,6 +70,7 @@ impl Call for Note {
             What::Progress(progress, message) => {
                 (job.notes.progress, job.notes.message) = (*progress, message.clone());
                 if let State::Active(lease) = &mut job.state {
+                    lease.seen_at_ms = at.now_ms;
                     lease.expires_at_ms = at.now_ms + lease.ttl_ms;
                 }
             }

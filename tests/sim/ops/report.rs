@@ -7,7 +7,7 @@ use crate::judge::Moment;
 use crate::model::Model;
 use crate::world::World;
 use corq_shards::command::Command;
-use corq_shards::kin::{End, Report, Reported};
+use corq_shards::kin::{End, Policy, Report, Reported};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -45,8 +45,11 @@ impl World {
                 keeper.ever_completed.contains(&report.child) && value == result_of(report.child)
             }
             End::Failed(policy) => {
-                keeper.ever_failed.contains(&report.child)
-                    && child.is_some_and(|child| child.family.policy == Some(policy))
+                let failed = keeper.ever_failed.contains(&report.child);
+                child.is_some_and(|child| {
+                    let abandoned = child.family.abandoned && policy == Policy::Remove;
+                    abandoned || failed && child.family.policy == Some(policy)
+                })
             }
         };
         self.checks.must(Check::Kin, is_true, || format!("{report:?} of {child:?}"));

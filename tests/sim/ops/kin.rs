@@ -1,0 +1,141 @@
+//! What is done to parents and children that are there: a parent gets one more child, or waits for one
+//! less; a child goes as its parent wishes; a worker lets its job wait for the children it has.
+
+use super::change::pick;
+use super::{Answer, Call};
+use crate::check::Check;
+use crate::judge::Moment;
+use crate::model::{Job, Model, State};
+use crate::world::World;
+use corq_shards::change::Change;
+use corq_shards::command::{Command, Token};
+use corq_shards::effect::Refusal;
+use corq_shards::id::JobId;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Adopt(JobId),
+    LetGo(JobId),
+    Abandon,
+    Block(Option<Token>),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct ChangeKin {
+    job: JobId,
+    what: What,
+}
+
+impl ChangeKin {
+    /// Whether it can be done to a job: to how many, or why not.
+    fn verdict(&self, model: &Model, now_ms: u64) -> Result<u64, Refusal> {
+        let job = model.jobs.get(&self.job);
+        let live = job.filter(|job| job.is_live());
+        match self.what {
+            What::Adopt(_) => live.map(|_| 1).ok_or(Refusal::NotFound),
+            What::LetGo(child) => Ok(u64::from(live.is_some_and(|job| job.unmet.contains(&child)))),
+            What::Abandon => Ok(u64::from(job.is_some_and(Job::is_pending))),
+            What::Block(token) => match live.map(|job| (job, &job.state)) {
+                Some((job, State::Active(lease))) => {
+                    if token.is_some() && token != lease.token {
+                        Err(Refusal::TokenInvalid)
+                    } else if now_ms >= model.hold_ends_ms(job, lease) {
+                        Err(Refusal::NotActive)
+                    } else {
+                        Ok(u64::from(!job.unmet.is_empty()))
+                    }
+                }
+                _ => Err(Refusal::NotActive),
+            },
+        }
+    }
+}
+
+impl Call for ChangeKin {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        let name = |child: &JobId| child.to_string();
+        match &self.what {
+            What::Adopt(child) => to(&Command::Change {
+                job: self.job,
+                change: Change::Adopt { child: *child, name: &name(child) },
+            }),
+            What::LetGo(child) => to(&Command::Change {
+                job: self.job,
+                change: Change::LetGo { child: *child, name: &name(child) },
+            }),
+            What::Abandon => to(&Command::Change { job: self.job, change: Change::Abandon }),
+            What::Block(token) => {
+                to(&Command::Change { job: self.job, change: Change::Block { token: *token } });
+            }
+        }
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let verdict = self.verdict(model, at.now_ms);
+        let refused = |refusal| Answer::Refused { place: 0, refusal };
+        let expected = verdict.map_or_else(refused, Answer::Count);
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("{self:?} was answered {answer:?}, not {expected:?}")
+        });
+        if verdict.is_ok_and(|count| count > 0) {
+            match self.what {
+                What::Adopt(child) => model.change(self.job).adopt(child),
+                What::LetGo(child) => model.change(self.job).meet(child, at.now_ms),
+                What::Abandon => {
+                    model.remove(self.job);
+                    model.change(self.job).family.abandoned = true;
+                }
+                What::Block(_) => model.change(self.job).block(),
+            }
+        }
+    }
+}
+
+/// A client changes what jobs have to do with each other.
+pub fn act(world: &mut World, client: usize) {
+    match world.dice.below(4) {
+        0 => adopt(world, client),
+        1 => let_go(world, client),
+        2 => {
+            let pending = |state: &State| matches!(state, State::Waiting | State::Delayed);
+            if let Some((shard, job)) = pick(world, pending) {
+                world.send(client, shard, ChangeKin { job, what: What::Abandon });
+            }
+        }
+        _ => {
+            let Some(held) = world.see_held(client) else { return };
+            let what = What::Block(held.token);
+            world.send(client, held.shard, ChangeKin { job: held.job, what });
+        }
+    }
+}
+
+/// Only a younger job that waits for nobody: none waits for itself in a circle.
+fn adopt(world: &mut World, client: usize) {
+    let may_adopt = |state: &State| matches!(state, State::WaitingChildren | State::Active(_));
+    let Some((shard, job)) = pick(world, may_adopt) else { return };
+    let parent = &world.nodes[shard].model.jobs[&job];
+    let fits = |child: &&Job| {
+        let known = parent.unmet.contains(&child.id) || parent.family.ends.contains_key(&child.id);
+        child.id > job && child.is_live() && child.unmet.is_empty() && !known
+    };
+    let jobs = world.nodes.iter().flat_map(|node| node.model.jobs.values());
+    let children: Vec<JobId> = jobs.filter(fits).map(|child| child.id).collect();
+    if !children.is_empty() {
+        let child = world.dice.pick(&children);
+        world.send(client, shard, ChangeKin { job, what: What::Adopt(child) });
+    }
+}
+
+fn let_go(world: &mut World, client: usize) {
+    let waits = |state: &State| *state == State::WaitingChildren;
+    let Some((shard, job)) = pick(world, waits) else { return };
+    let children = &world.nodes[shard].model.jobs[&job].family.children;
+    let children: Vec<JobId> = children.iter().copied().collect();
+    if !children.is_empty() {
+        let child = world.dice.pick(&children);
+        world.send(client, shard, ChangeKin { job, what: What::LetGo(child) });
+    }
+}
