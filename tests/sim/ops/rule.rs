@@ -19,9 +19,10 @@ pub struct SetRule {
 
 impl SetRule {
     /// What keeps a queue from coming to rest is taken back: jobs leave the dead-letter queue by themselves
-    /// no longer, and whoever is silent is given up.
+    /// no longer, in whatever way, and whoever is silent is given up.
     pub fn calm(queue: &str) -> [Self; 2] {
-        let dlq = DlqPatch { auto_retry: Some(false), ..DlqPatch::default() };
+        let auto_retry = Some(false);
+        let dlq = DlqPatch { auto_retry, age_max_ms: Some(None), ..DlqPatch::default() };
         let stall = StallPatch { enabled: Some(true), ..StallPatch::default() };
         [RulePatch::Dlq(dlq), RulePatch::Stall(stall)]
             .map(|patch| Self { queue: queue.into(), patch })
