@@ -80,10 +80,13 @@ fn those_who_come_through_a_path_are_shared_out_among_the_shards() {
     let server = paths.start().env("SHARDS", 2).env("CONNECTIONS_MAX", 8).start();
     // Each shard has room for eight.
     let tcp = tunnel_to_path(&paths.tcp());
-    let mut clients: Vec<Client> = (0..12).map(|_| Client::connect(tcp)).collect();
-    for client in &mut clients {
+    // One after the other: until it is seated, each takes room where it came in.
+    let seated = |_| {
+        let mut client = Client::connect(tcp);
         client.ok("Ping", json!({}));
-    }
+        client
+    };
+    let mut clients: Vec<Client> = (0..12).map(seated).collect();
     assert_eq!(metric(&server, "connections_moved_total"), 0, "none has followed a queue");
     let many: Vec<Client> = (0..12).map(|_| Client::connect(tcp)).collect();
     until("those beyond the limit are turned away", || {
