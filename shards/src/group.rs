@@ -1,7 +1,7 @@
 //! Groups: the jobs of a queue that share a `groupId`, what is set for each group, and who waits for its jobs.
 //!
 //! A queue has none of this until a job with a group comes to it, or something is set for a group; see
-//! `crate::rotation` for whose turn it is. Time and records are not known here.
+//! `rotation` for whose turn it is. Time and records are not known here.
 
 use crate::job::{InQueue, Job};
 use crate::slab::{Linked, Links, List, NONE, Slab};

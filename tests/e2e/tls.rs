@@ -92,19 +92,36 @@ fn both_versions_are_spoken_on_both_ports() {
     assert_eq!(house.metric("tls_handshake_failures_total"), Some(2));
 }
 
+/// Resumptions among ten connections, one after the other.
+fn resumed(house: &House, port: u16, version: &'static rustls::SupportedProtocolVersion) -> u64 {
+    let config = house.authority.client(None, &[version]);
+    let before = house.metric("tls_resumptions_total").unwrap();
+    for _ in 0..10 {
+        let mut stream = connect(port, &config).unwrap();
+        if port == house.server.tcp {
+            ping(&mut stream).unwrap();
+        } else {
+            stream.write_all(b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+        }
+    }
+    house.metric("tls_resumptions_total").unwrap() - before
+}
+
 #[test]
 fn whoever_comes_back_shows_the_keys_of_last_time() {
+    // Whichever of the shards it comes to.
     let house = house(Start::new().env("SHARDS", 2));
-    for version in [&TLS12, &TLS13] {
-        let config = house.authority.client(None, &[version]);
-        let before = house.metric("tls_resumptions_total").unwrap();
-        for _ in 0..10 {
-            let mut stream = connect(house.server.tcp, &config).unwrap();
-            ping(&mut stream).unwrap();
-        }
-        // Whichever of the shards it comes to.
-        assert_eq!(house.metric("tls_resumptions_total").unwrap() - before, 9, "{version:?}");
-    }
+    assert_eq!(resumed(&house, house.server.http, &TLS12), 9);
+    assert_eq!(resumed(&house, house.server.http, &TLS13), 9);
+    assert_eq!(resumed(&house, house.server.tcp, &TLS12), 9);
+}
+
+/// Guards against clients that write while the thread beside them is given a ticket.
+#[test]
+fn nothing_comes_unasked_on_the_port_for_frames() {
+    let house = house(Start::new());
+    assert_eq!(resumed(&house, house.server.tcp, &TLS13), 0);
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl Identity {
         let fail = |error: rustls::Error| files::line(CERTIFICATE, certificate, error);
         // Of this certificate: a client that was let in by an earlier one has to show again who it is.
         let ticketer = rustls::crypto::ring::Ticketer::new().map_err(fail)?;
-        let config = |protocols: &[&[u8]]| {
+        let config = |protocols: &[&[u8]], tickets: usize| {
             let builder = builder(Arc::clone(&provider)).map_err(fail)?;
             let builder = match &verifier {
                 None => builder.with_no_client_auth(),
@@ -157,10 +157,13 @@ impl Identity {
             // Whoever comes back shows what it was given, and nothing is remembered here.
             config.ticketer = Arc::clone(&ticketer);
             config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-            config.send_tls13_tickets = 1;
+            config.send_tls13_tickets = tickets;
             Ok::<_, String>(Arc::new(config))
         };
-        Ok(Self { frames: config(&[])?, http: config(&[b"http/1.1"])?, names, begins_s, expires_s })
+        // TLS 1.3 hands tickets over when the client may already write. Connections of frames last, and many of
+        // their clients read in one thread while another writes: OpenSSL takes no ticket in the midst of that.
+        let (frames, http) = (config(&[], 0)?, config(&[b"http/1.1"], 1)?);
+        Ok(Self { frames, http, names, begins_s, expires_s })
     }
 
     /// How long it is valid, in seconds from now: negative if it has expired.
