@@ -9,6 +9,8 @@ With CORQ_TEST_CA, the file of an authority, all of it goes over TLS.
 """
 
 import os
+import socket
+import ssl
 import sys
 import threading
 import time
@@ -21,6 +23,27 @@ PORT = int(sys.argv[1])
 CA = os.environ.get("CORQ_TEST_CA")
 WAY = {"host": "127.0.0.1", "port": PORT, "tls": {"ca_file": CA} if CA else None}
 DEADLINE_S = 30
+
+
+class Closed(ssl.SSLSocket):
+    """A connection over TLS whose descriptor keeps its number when it is closed.
+
+    The client closes in one thread what another is about to read, and OpenSSL reads by the number. If the next
+    connection has it by then, its first bytes go to the old reader and its handshake fails.
+    """
+
+    kept = []
+
+    def close(self):
+        if self not in self.kept:
+            self.kept.append(self)
+            try:
+                self.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+ssl.SSLContext.sslsocket_class = Closed
 
 
 def until(what, probe):
