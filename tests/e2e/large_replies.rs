@@ -31,14 +31,14 @@ fn push_large(server: &Server, queue: &str, jobs: usize, bytes: usize) {
 }
 
 /// What is on its way or waits for it; all must come to nothing.
-fn under_way(numbers: &BTreeMap<String, u64>) -> [u64; 3] {
-    ["replies_abroad_bytes", "replies_read_bytes", "requests_set_aside"]
+fn under_way(numbers: &BTreeMap<String, u64>) -> [u64; 4] {
+    ["replies_abroad_bytes", "replies_begun_bytes", "replies_read_bytes", "requests_set_aside"]
         .map(|name| numbers[&format!("corq_{name}")])
 }
 
 fn await_quiet(server: &Server) {
     let mut client = server.client();
-    until("nothing to be under way", || (under_way(&metrics(&mut client)) == [0; 3]).then_some(()));
+    until("nothing to be under way", || (under_way(&metrics(&mut client)) == [0; 4]).then_some(()));
 }
 
 #[test]
