@@ -487,8 +487,8 @@ impl Core {
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
-        let goes_on = self.show_on_in_turn(conns);
-        if self.look_on_in_turn(conns) || goes_on { self.now_ms } else { next_ms }
+        self.show_on_in_turn(conns);
+        if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 
     /// What a command or the time has brought about goes where it belongs.

@@ -196,8 +196,10 @@ impl Core {
         });
         begun.next = next;
         begun.count += jobs.len() as u32;
-        self.aside.note_written(begun.reply.len() + begun.entries.len() - before);
-        if written.is_ok() && begun.next < show.jobs.len() {
+        let bytes = begun.reply.len() + begun.entries.len();
+        self.aside.note_written(bytes - before);
+        // What it says of jobs that have been changed since may be longer: then it ends as one that is too large.
+        if written.is_ok() && begun.next < show.jobs.len() && bytes <= FRAME_BYTES_MAX {
             self.deferred(origin);
             self.showings.push_back((origin, show));
             return;
@@ -243,12 +245,11 @@ impl Core {
         self.note_large_answer(dest, bytes);
     }
 
-    /// Goes on with the list whose turn it is. True if there is more to do.
-    pub(super) fn show_on_in_turn(&mut self, conns: &mut Connections) -> bool {
-        let Some((origin, show)) = self.showings.pop_front() else { return false };
+    /// Goes on with the list whose turn it is.
+    pub(super) fn show_on_in_turn(&mut self, conns: &mut Connections) {
+        let Some((origin, show)) = self.showings.pop_front() else { return };
         self.answered(origin);
         self.show_slice(conns, origin, show, Vec::new());
-        !self.showings.is_empty()
     }
 
     /// Ends the lists of a client that is gone.
