@@ -1,8 +1,8 @@
 //! Requests that wait because their answers may be large: few bytes may ask for many megabytes, and an answer
 //! for another shard's connection passes no window of that connection until it is there.
 //!
-//! Three things are bounded, each by a figure below and one answer more: what a turn writes of large answers,
-//! so that everybody else is served between two of them; what of them is on its way to other shards and not
+//! Four things are bounded, each by a figure below and one answer more: what a turn writes of large answers,
+//! so that everybody else is served in between; what is being written over several turns; what of them is on its way to other shards and not
 //! taken in there yet; and what is being read from the disk for answers. While one of them is reached,
 //! requests that may be answered with much are set aside, to be taken up in order, those for single jobs and
 //! pulls first. Who answers with how much is known here, what the answers say is not.
@@ -13,7 +13,7 @@ use super::execute::BUSY;
 use super::message::{Message, Origin};
 use crate::api::request::Body;
 use crate::protocol::decode::decode;
-use corq_io::net::Connections;
+use corq_io::net::{ConnId, Connections};
 use corq_shards::command::ClientId;
 use std::collections::VecDeque;
 
@@ -25,6 +25,9 @@ pub const TURN_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of large answers on their way to other shards beyond which no other is begun.
 pub const ABROAD_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of lists being written, as expected, beyond which no other is begun.
+pub const BEGUN_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes being read from the disk for answers beyond which no other is begun.
 pub const READING_BYTES_MAX: usize = 8 << 20;
@@ -88,6 +91,8 @@ pub struct Aside {
     jobs: VecDeque<Waiting>,
     lists: VecDeque<Waiting>,
     frame_bytes: usize,
+    /// Of lists that are being written.
+    begun_bytes: usize,
     /// Of large answers, written in this turn.
     written_bytes: usize,
     /// Of large answers, on their way to other shards.
@@ -110,9 +115,24 @@ impl Aside {
         self.abroad_bytes
     }
 
+    /// Bytes of lists that are being written.
+    pub fn begun_bytes(&self) -> usize {
+        self.begun_bytes
+    }
+
     /// A large answer has been written.
     pub fn note_written(&mut self, bytes: usize) {
         self.written_bytes += bytes;
+    }
+
+    /// A list is begun that is expected to take so much.
+    pub fn note_begun(&mut self, bytes: usize) {
+        self.begun_bytes += bytes;
+    }
+
+    /// It is written, or given up.
+    pub fn note_shown(&mut self, expected_bytes: usize) {
+        self.begun_bytes -= expected_bytes;
     }
 
     /// A large answer goes to another shard.
@@ -175,7 +195,9 @@ impl Core {
 
     /// The same but for what the next turn brings.
     pub(super) fn waits_for_answers_to_go(&self) -> bool {
-        self.aside.abroad_bytes >= ABROAD_BYTES_MAX || self.cold.bytes() >= READING_BYTES_MAX
+        self.aside.abroad_bytes >= ABROAD_BYTES_MAX
+            || self.aside.begun_bytes >= BEGUN_BYTES_MAX
+            || self.cold.bytes() >= READING_BYTES_MAX
     }
 
     /// Whether a request has to wait, as others do or because of what is under way. Single jobs for a connection
@@ -188,6 +210,15 @@ impl Core {
             Answer::List => true,
         };
         may_wait && (!self.aside.is_empty() || self.has_its_fill())
+    }
+
+    /// Whether a frame has to wait that comes while a list is under way, because it asks for another: what the
+    /// connection has not read then tells how much more it may be sent.
+    pub(super) fn waits_for_list(&mut self, conn: ConnId, frame: &[u8]) -> bool {
+        let Some(session) = self.sessions.get(conn) else { return false };
+        session.blocked =
+            decode(frame).is_ok_and(|request| answer_of(&request.body) == Answer::List);
+        session.blocked
     }
 
     /// Sets a request aside.
@@ -222,6 +253,9 @@ impl Core {
 
     /// A client is gone, or at least sends no more: then its pulls get no job, and are answered for.
     pub(super) fn forget_aside(&mut self, client: ClientId, gone: bool) {
+        if gone && !self.showings.is_empty() {
+            self.stop_showing(client);
+        }
         if self.aside.is_empty() {
             return;
         }
@@ -248,7 +282,6 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corq_io::net::ConnId;
 
     fn waiting(client: u64, pulls: bool, bytes: usize) -> Waiting {
         let conn = ConnId { index: client as u32, generation: 0 };

@@ -111,7 +111,7 @@ impl Core {
             }),
             Reply::Found(jobs) => {
                 let (jobs, wanted) = (jobs.to_vec(), Wanted::DeadLetters);
-                let show = Show { req_id: req_id.map(Into::into), jobs, wanted };
+                let show = Show { req_id: req_id.map(Into::into), jobs, wanted, begun: None };
                 self.show(conns, origin, show, Vec::new());
             }
             Reply::FailedStats(stats) => self.respond(conns, origin, |_, pen| {

@@ -1,7 +1,7 @@
 //! One shard of the server without its sockets: bytes of connections in, replies of connections out,
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
-use super::aside::{Answer, Aside, answer_of};
+use super::aside::Aside;
 use super::auth::Guard;
 use super::backup::Cuts;
 use super::certificate;
@@ -23,13 +23,13 @@ use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
 };
+use super::show::Showings;
 use super::strain::PutOff;
 use super::streams::Streams;
 use super::task::Tasks;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
 use super::workers::Workers;
-use crate::protocol::decode::decode;
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
@@ -95,6 +95,7 @@ pub struct Core {
     pub(super) open_flows: OpenFlows,
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
+    pub(super) showings: Showings,
     pub(super) post: Post,
     pub(super) aside: Aside,
     pub(super) workers: Workers,
@@ -187,6 +188,7 @@ impl Core {
             open_flows: OpenFlows::default(),
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
+            showings: Showings::default(),
             post,
             aside: Aside::default(),
             rates: Rates::default(),
@@ -369,15 +371,6 @@ impl Core {
         }
     }
 
-    /// Whether a frame has to wait that comes while a list is under way, because it asks for another: what the
-    /// connection has not read then tells how much more it may be sent.
-    fn waits_for_list(&mut self, conn: ConnId, frame: &[u8]) -> bool {
-        let Some(session) = self.sessions.get(conn) else { return false };
-        session.blocked =
-            decode(frame).is_ok_and(|request| answer_of(&request.body) == Answer::List);
-        session.blocked
-    }
-
     /// Counts a frame where that is limited; one too many is refused.
     #[inline]
     fn admits_frame(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) -> bool {
@@ -494,6 +487,7 @@ impl Core {
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
+        self.show_on_in_turn(conns);
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }
 

@@ -20,6 +20,7 @@ impl Core {
             && self.cold.is_empty()
             && self.lookings.is_empty()
             && self.aside.is_empty()
+            && self.showings.is_empty()
             && self.webhooks.outbox.is_empty()
             && self.parked.is_empty()
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
@@ -38,7 +39,7 @@ impl Core {
             self.tasks.len(),
             self.parked.len(),
             self.cold.len(),
-            self.lookings.len(),
+            self.lookings.len() + self.showings.len(),
             self.aside.len(),
             log.head().0 - log.released().0,
         )

@@ -63,6 +63,10 @@ impl Core {
                     self.send_frame(conns, *origin, &batch.bytes[frame.clone()]);
                 }
             }
+            Message::List { origin, frame } => {
+                self.answered(*origin);
+                self.send_frame(conns, *origin, frame);
+            }
             // Taken out before, since a socket has one owner.
             Message::Adopt(_) => {}
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),

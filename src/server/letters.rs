@@ -27,7 +27,7 @@ impl Core {
         let failed: Vec<u32> = self.engine.shard.failed(queue).take(count as usize).collect();
         let jobs = failed.iter().map(|&job| self.engine.shard.view(job).job.id).collect();
         let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Jobs);
-        self.show(conns, asked.origin, Show { req_id, jobs, wanted }, Vec::new());
+        self.show(conns, asked.origin, Show { req_id, jobs, wanted, begun: None }, Vec::new());
     }
 
     /// `GetDlqConfig`.

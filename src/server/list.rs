@@ -52,7 +52,7 @@ impl Core {
             return Some(looking);
         }
         let Looking { origin, req_id, listing } = looking;
-        let show = Show { req_id, jobs: listing.found(), wanted: Wanted::Jobs };
+        let show = Show { req_id, jobs: listing.found(), wanted: Wanted::Jobs, begun: None };
         self.show(conns, origin, show, Vec::new());
         None
     }

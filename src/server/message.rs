@@ -116,6 +116,13 @@ pub enum Message {
         /// The frame.
         frame: Span,
     },
+    /// An answer as [`Message::Reply`], too long to be copied.
+    List {
+        /// Who asked.
+        origin: Origin,
+        /// The frame.
+        frame: Vec<u8>,
+    },
     /// The answer before this one is large: the sender waits until it is taken in.
     Carried {
         /// The sender.

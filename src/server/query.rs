@@ -169,7 +169,7 @@ impl Core {
         }
         let jobs = asked.id_of(job).into_iter().collect();
         let (req_id, wanted) = (asked.req_id.map(Into::into), Wanted::Job);
-        let show = Show { req_id, jobs, wanted };
+        let show = Show { req_id, jobs, wanted, begun: None };
         self.show(conns, asked.origin, show, Vec::new());
     }
 

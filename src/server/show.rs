@@ -1,17 +1,23 @@
-//! Answers with jobs in full, once their records are at hand. Which jobs, others have found out.
+//! Answers with jobs in full, once their records are at hand. Which jobs, others have found out. A long list is
+//! written slice by slice, a slice a turn, so that everybody else is served in between.
 
+use super::aside::TURN_BYTES_MAX;
 use super::core::Core;
 use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
 use super::hole::Then;
 use super::job_map::{records_of, write_job};
 use super::letters::write_letter;
-use super::message::Origin;
+use super::message::{Message, Origin};
 use crate::protocol::frame::FRAME_BYTES_MAX;
-use crate::protocol::reply;
+use crate::protocol::reply::{self, Frame};
+use crate::protocol::write::Writer;
 use corq_io::net::Connections;
+use corq_shards::command::ClientId;
 use corq_shards::id::JobId;
 use corq_shards::job::Stored;
+use rmp::Marker;
+use std::collections::VecDeque;
 
 /// Jobs to be shown.
 #[derive(Debug)]
@@ -22,7 +28,44 @@ pub struct Show {
     pub jobs: Vec<JobId>,
     /// In which form.
     pub wanted: Wanted,
+    /// How far that is, if it takes several turns.
+    pub begun: Option<Box<Begun>>,
 }
+
+/// A list that is being written.
+#[derive(Debug)]
+pub struct Begun {
+    /// The first of the jobs that have not been looked at.
+    next: usize,
+    /// How many have been written, and where in the reply that is to be said.
+    count: u32,
+    count_at: usize,
+    framing: Frame,
+    reply: Vec<u8>,
+    /// What there is to say of each beside it.
+    entries: Vec<u8>,
+    /// What all of it is expected to take.
+    expected_bytes: usize,
+}
+
+impl Begun {
+    fn new(show: &Show, expected_bytes: usize) -> Self {
+        let mut reply = Vec::with_capacity(expected_bytes.min(FRAME_BYTES_MAX));
+        let framing = Frame::begin(&mut reply);
+        let letters = show.wanted == Wanted::DeadLetters;
+        let mut writer =
+            reply::head(&mut reply, true, show.req_id.as_deref(), 1 + usize::from(letters));
+        writer.str("jobs");
+        // Jobs may be gone by the time they are looked at, so their number comes at the end.
+        writer.raw(&[Marker::Array32.to_u8(), 0, 0, 0, 0]);
+        let count_at = reply.len() - 4;
+        let (next, count, entries) = (0, 0, Vec::new());
+        Self { next, count, count_at, framing, reply, entries, expected_bytes }
+    }
+}
+
+/// Lists that are being written, each in its turn.
+pub type Showings = VecDeque<(Origin, Show)>;
 
 /// The form in which jobs are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +84,13 @@ impl Core {
         &mut self,
         conns: &mut Connections,
         origin: Origin,
-        show: Show,
+        mut show: Show,
         fetched: Vec<Fetched>,
     ) {
+        if show.begun.is_some() {
+            self.show_slice(conns, origin, show, fetched);
+            return;
+        }
         let shard = &self.engine.shard;
         let jobs: Vec<u32> = show.jobs.iter().filter_map(|&id| shard.find(id)).collect();
         let needed = self.needed(&jobs);
@@ -57,6 +104,12 @@ impl Core {
         }
         if jobs.is_empty() && show.wanted == Wanted::Job {
             self.refuse(conns, origin, req_id, NOT_FOUND);
+            return;
+        }
+        if bytes > TURN_BYTES_MAX as u64 && show.wanted != Wanted::Job {
+            show.begun = Some(Box::new(Begun::new(&show, bytes as usize)));
+            self.aside.note_begun(bytes as usize);
+            self.show_slice(conns, origin, show, fetched);
             return;
         }
         let records = Records::new(&self.engine.book, &fetched);
@@ -96,6 +149,117 @@ impl Core {
                 pen.out.truncate(start);
                 reply::error(pen.out, req_id, DAMAGED);
             }
+        });
+    }
+
+    /// Writes one slice of a list, whose records may have to be read first.
+    fn show_slice(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        mut show: Show,
+        fetched: Vec<Fetched>,
+    ) {
+        let Some(begun) = &mut show.begun else { return };
+        let letters = show.wanted == Wanted::DeadLetters;
+        let shard = &self.engine.shard;
+        let (mut jobs, mut needed, mut bytes, mut next) = (vec![], vec![], 0, begun.next);
+        while next < show.jobs.len() && bytes < TURN_BYTES_MAX {
+            let found = shard.find(show.jobs[next]);
+            next += 1;
+            let Some(job) = found else { continue };
+            let view = shard.view(job);
+            // Between two turns one may have left the dead-letter queue.
+            if letters && view.outcome.is_none() {
+                continue;
+            }
+            jobs.push(job);
+            for stored in records_of(&view) {
+                bytes += stored.record_bytes as usize * (1 + usize::from(letters));
+                needed.push(stored);
+            }
+        }
+        let records = Records::new(&self.engine.book, &fetched);
+        needed.retain(|stored| records.record(stored) == Err(Absent::Cold));
+        if !needed.is_empty() {
+            self.read_first(origin, Then::Show(show), &needed, fetched);
+            return;
+        }
+        let before = begun.reply.len() + begun.entries.len();
+        let now_ms = self.now_ms;
+        let written = jobs.iter().try_for_each(|&job| {
+            write_job(&mut Writer::new(&mut begun.reply), &shard.view(job), &records)?;
+            if letters {
+                write_letter(&mut Writer::new(&mut begun.entries), shard, job, &records, now_ms)?;
+            }
+            Ok::<(), Absent>(())
+        });
+        begun.next = next;
+        begun.count += jobs.len() as u32;
+        let bytes = begun.reply.len() + begun.entries.len();
+        self.aside.note_written(bytes - before);
+        // What it says of jobs that have been changed since may be longer: then it ends as one that is too large.
+        if written.is_ok() && begun.next < show.jobs.len() && bytes <= FRAME_BYTES_MAX {
+            self.deferred(origin);
+            self.showings.push_back((origin, show));
+            return;
+        }
+        let expected_bytes = begun.expected_bytes;
+        self.aside.note_shown(expected_bytes);
+        match (written, show.begun.take()) {
+            (Ok(()), Some(begun)) => {
+                self.send_list(conns, origin, show.req_id.as_deref(), letters, *begun);
+            }
+            _ => self.refuse(conns, origin, show.req_id.as_deref(), DAMAGED),
+        }
+    }
+
+    /// Sends a list that is written.
+    fn send_list(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        letters: bool,
+        begun: Begun,
+    ) {
+        let Begun { mut reply, framing, entries, count, count_at, .. } = begun;
+        reply[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
+        if letters {
+            let mut writer = Writer::new(&mut reply);
+            writer.str("entries");
+            writer.array(count as usize);
+            writer.raw(&entries);
+        }
+        if framing.finish(&mut reply).is_err() {
+            self.refuse(conns, origin, req_id, TOO_LARGE);
+            return;
+        }
+        let dest = usize::from(origin.shard);
+        if dest == self.me {
+            self.send_frame(conns, origin, &reply);
+            return;
+        }
+        let bytes = reply.len();
+        self.post.tell(dest).messages.push(Message::List { origin, frame: reply });
+        self.note_large_answer(dest, bytes);
+    }
+
+    /// Goes on with the list whose turn it is.
+    pub(super) fn show_on_in_turn(&mut self, conns: &mut Connections) {
+        let Some((origin, show)) = self.showings.pop_front() else { return };
+        self.answered(origin);
+        self.show_slice(conns, origin, show, Vec::new());
+    }
+
+    /// Ends the lists of a client that is gone.
+    pub(super) fn stop_showing(&mut self, client: ClientId) {
+        self.showings.retain(|(origin, show)| {
+            let stays = origin.client != client;
+            if let Some(begun) = show.begun.as_ref().filter(|_| !stays) {
+                self.aside.note_shown(begun.expected_bytes);
+            }
+            stays
         });
     }
 

@@ -207,7 +207,9 @@ impl Turn {
         self.hold_back();
         self.release();
         let stuck = self.core.post.flush();
-        if stuck || mail_left == 0 || self.core.has_left() {
+        // What the disk has brought may have been a slice of a list.
+        let goes_on = !self.core.showings.is_empty();
+        if stuck || mail_left == 0 || goes_on || self.core.has_left() {
             return Ok(self.core.now_ms);
         }
         let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);

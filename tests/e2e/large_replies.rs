@@ -31,14 +31,14 @@ fn push_large(server: &Server, queue: &str, jobs: usize, bytes: usize) {
 }
 
 /// What is on its way or waits for it; all must come to nothing.
-fn under_way(numbers: &BTreeMap<String, u64>) -> [u64; 3] {
-    ["replies_abroad_bytes", "replies_read_bytes", "requests_set_aside"]
+fn under_way(numbers: &BTreeMap<String, u64>) -> [u64; 4] {
+    ["replies_abroad_bytes", "replies_begun_bytes", "replies_read_bytes", "requests_set_aside"]
         .map(|name| numbers[&format!("corq_{name}")])
 }
 
 fn await_quiet(server: &Server) {
     let mut client = server.client();
-    until("nothing to be under way", || (under_way(&metrics(&mut client)) == [0; 3]).then_some(()));
+    until("nothing to be under way", || (under_way(&metrics(&mut client)) == [0; 4]).then_some(()));
 }
 
 #[test]
@@ -65,6 +65,46 @@ fn lists_that_nobody_reads_are_bounded_over_all_shards_and_none_is_lost() {
     }
     let grown = peak_kb(&server).saturating_sub(before);
     assert!(grown < 400 << 10, "{grown} kB more");
+    await_quiet(&server);
+}
+
+/// Long lists are written over several turns, and may have to read each slice from the disk.
+#[test]
+fn a_list_of_many_slices_is_whole_in_order_and_of_now() {
+    const JOBS: usize = 14;
+    const BYTES: usize = 1_500_000;
+    let server = Start::new().env("SHARDS", 2).env("PAYLOAD_CACHE_MB", 4).start();
+    for name in ["list-a", "list-b", "list-c"] {
+        let mut client = server.client();
+        let push = |n: usize| {
+            let data = format!("{n}-{}", "x".repeat(BYTES));
+            json!({"queue": name, "data": data, "maxAttempts": 1})
+        };
+        let ids: Vec<Json> = (0..JOBS).map(|n| client.ok("PUSH", push(n))["id"].clone()).collect();
+        let list = client.ok("GetJobs", json!({"queue": name, "limit": 100}));
+        let of = |list: &Json| -> Vec<Json> {
+            list.as_array().unwrap().iter().map(|job| job["id"].clone()).collect()
+        };
+        assert_eq!(of(&list["jobs"]), ids);
+        for (n, job) in list["jobs"].as_array().unwrap().iter().enumerate() {
+            assert!(job["data"].as_str().unwrap().starts_with(&format!("{n}-x")));
+        }
+        for _ in 0..JOBS {
+            let id = client.pull(name)["id"].clone();
+            client.ok("FAIL", json!({"id": id, "error": "for good"}));
+        }
+        let letters = client.ok("Dlq", json!({"queue": name, "count": 100}));
+        assert_eq!(of(&letters["jobs"]), ids);
+        // A filter shows what there is to say of each beside it.
+        let letters = client.ok("Dlq", json!({"queue": name, "count": 100, "filter": {}}));
+        assert_eq!(of(&letters["jobs"]), ids);
+        let entries = letters["entries"].as_array().unwrap();
+        assert!(
+            entries.iter().zip(&ids).all(|(entry, id)| entry["job"]["id"] == *id),
+            "{}",
+            entries.len()
+        );
+    }
     await_quiet(&server);
 }
 

@@ -101,7 +101,9 @@ fn resumed(house: &House, port: u16, version: &'static rustls::SupportedProtocol
         if port == house.server.tcp {
             ping(&mut stream).unwrap();
         } else {
-            stream.write_all(b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+            stream
+                .write_all(b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                .unwrap();
             stream.read_to_end(&mut Vec::new()).unwrap();
         }
     }
