@@ -5,6 +5,7 @@
 //! tables are public fields so that the bytes of a chunk (`reactor.buffers`) can be read while a
 //! reply is appended to a connection's output (`reactor.conns`).
 
+mod accepting;
 mod buffers;
 mod connection;
 mod connections;

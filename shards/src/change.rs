@@ -2,12 +2,13 @@
 
 use crate::cause::Cause;
 use crate::changed::{Changed, Level};
-use crate::command::{NewJob, Token};
+use crate::command::Token;
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
 use crate::hold::Reason;
 use crate::id::JobId;
 use crate::job::{State, Stored, flags};
+use crate::new_job::NewJob;
 use crate::notes::{LOGS_MAX, LogEntry, Notes};
 use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};

@@ -3,12 +3,13 @@
 //! A schedule lives on the shard that owns its queue, so that a run and the schedule's next time are
 //! one record. That its name is unique on the server is seen to by whoever sends the commands here.
 
-use crate::command::{NewJob, SetCron};
+use crate::command::SetCron;
 use crate::cron_record::{CronRan, CronRules, CronSet, job_of_template, template_of};
 use crate::dedup::Met;
 use crate::effect::Reply;
 use crate::id::fnv1a;
 use crate::job::{State, Stored};
+use crate::new_job::NewJob;
 use crate::record::{Journal, Pushed, Record};
 use crate::schedule::Plan;
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};

@@ -2,11 +2,11 @@
 //! the key, as the push asks. And who holds a key may be asked, and the key be taken from its job.
 
 use crate::changed::Changed;
-use crate::command::NewJob;
 use crate::effect::Reply;
 use crate::event::Step;
 use crate::extras::Dedup;
 use crate::job::{State, flags};
+use crate::new_job::NewJob;
 use crate::record::{Journal, Record};
 use crate::shard::{Caller, Out, Shard};
 

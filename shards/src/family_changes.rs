@@ -2,7 +2,6 @@
 //! less; a child gets a parent, or goes as that wishes; a running job waits for its children.
 
 use crate::change::Change;
-use crate::command::NewJob;
 use crate::dependency::{News, Notice};
 use crate::event::Step;
 use crate::id::JobId;
@@ -12,6 +11,7 @@ use crate::kin::{
     Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, End, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
     Policy, Report,
 };
+use crate::new_job::NewJob;
 use crate::query::AboutParent;
 use crate::record::{Journal, Pushed, Record};
 use crate::remains::{KeptRemains, Remains};

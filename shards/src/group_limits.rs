@@ -1,11 +1,12 @@
 //! What is set for groups: limits, weights, pauses, and the time that ends them.
 
-use crate::command::{GroupLimit, NewJob};
+use crate::command::GroupLimit;
 use crate::effect::{Refusal, Reply};
 use crate::flow::Staged;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
 use crate::group_record::Grouped;
 use crate::job::Stored;
+use crate::new_job::NewJob;
 use crate::record::{Journal, Record};
 use crate::rotation::groups_after;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};

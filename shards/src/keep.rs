@@ -12,7 +12,7 @@
 //!    or age; the ids of all that were completed), is said once before records that gave it go.
 
 use crate::changed::Changed;
-use crate::command::{Limit, NewJob};
+use crate::command::Limit;
 use crate::cron_record::CronSet;
 use crate::dependency::Unmet;
 use crate::effect::KnownAs;
@@ -20,6 +20,7 @@ use crate::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
 use crate::kin::{Ends, NewKin};
+use crate::new_job::NewJob;
 use crate::record::{Journal, Pushed, Record};
 use crate::remains::KeptRemains;
 use crate::repeat::Series;

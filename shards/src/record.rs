@@ -4,7 +4,7 @@
 //!
 //! Recipe for a change. A kind keeps its number and the meaning of its bytes for ever, so:
 //!
-//! 1. *Something new is to be said*: a new kind with a number that was never used (those of `kind`
+//! 1. *Something new is to be said*: a new kind with a number that was never used (those of `record_kind`
 //!    here and in the modules of other records; each says which are set aside for it).
 //! 2. *A kind is to say more*: a new kind beside it, as 26 stands beside 5. The old one is still
 //!    decoded, into the same variant, with what it does not say filled in; it is written no more, or
@@ -31,6 +31,8 @@ use crate::kept_record::{Kept, Moved};
 use crate::kin::{Adopted, ChildEnded};
 use crate::lease_record::Leased;
 pub use crate::pushed_record::Pushed;
+use crate::record_kind as kind;
+pub use crate::record_kind::KINDS;
 use crate::repeat::Repeated;
 use crate::rule_record;
 use crate::rules::Rule;
@@ -210,94 +212,6 @@ pub struct Retried<'a> {
     /// Why it failed.
     pub error: &'a str,
 }
-
-/// Numbers of the kinds, for ever.
-mod kind {
-    pub(super) const PUSHED: u8 = 1;
-    pub(super) const LEASED: u8 = 2;
-    pub(super) const COMPLETED: u8 = 3;
-    pub(super) const RETRIED: u8 = 4;
-    pub(super) const STALLED: u8 = 6;
-    pub(super) const RELEASED: u8 = 7;
-    pub(super) const REVIVED: u8 = 8;
-    pub(super) const REMOVED: u8 = 9;
-    pub(super) const PAUSED: u8 = 10;
-    /// [`REVIVED`] by the rule of a queue.
-    pub(super) const REVIVED_BY_ITSELF: u8 = 12;
-    pub(super) const RATE_LIMITED: u8 = 40;
-    pub(super) const ACTIVE_LIMITED: u8 = 41;
-    /// [`RATE_LIMITED`] with a span of its own, or an end.
-    pub(super) const RATE_LIMITED_FOR: u8 = 42;
-    pub(super) const CRON_RAN: u8 = 81;
-    pub(super) const CRON_MISSED: u8 = 82;
-    pub(super) const CRON_REMOVED: u8 = 83;
-    pub(super) const MET: u8 = 60;
-    pub(super) const REPEATED: u8 = 61;
-    pub(super) const CHILD_ENDED: u8 = 62;
-    pub(super) const SETTLED: u8 = 63;
-    pub(super) const ADOPTED: u8 = 64;
-    pub(super) const BLOCKED: u8 = 65;
-    pub(super) const STAGED: u8 = 66;
-    pub(super) const FLOW: u8 = 67;
-    pub(super) const WEBHOOK_ADDED: u8 = 84;
-    pub(super) const WEBHOOK_REMOVED: u8 = 85;
-}
-
-/// Every kind there is or was: its number and its name, for people and tools.
-pub const KINDS: &[(u8, &str)] = &[
-    (kind::PUSHED, "pushed"),
-    (kind::LEASED, "leased"),
-    (kind::COMPLETED, "completed"),
-    (kind::RETRIED, "retried"),
-    (buried::BURIED, "buried"),
-    (kind::STALLED, "stalled"),
-    (kind::RELEASED, "released"),
-    (kind::REVIVED, "revived"),
-    (kind::REMOVED, "removed"),
-    (kind::PAUSED, "paused"),
-    (buried::FOR, "buried-for"),
-    (kind::REVIVED_BY_ITSELF, "revived-by-itself"),
-    (crate::changed::kind::PRIORITIZED, "prioritized"),
-    (crate::changed::kind::PROMOTED, "promoted"),
-    (crate::changed::kind::PUT_OFF, "put-off"),
-    (crate::changed::kind::PROGRESSED, "progressed"),
-    (crate::changed::kind::LOGGED, "logged"),
-    (crate::changed::kind::FLAGGED, "flagged"),
-    (crate::changed::kind::LOG_CUT, "log-cut"),
-    (crate::changed::kind::KEY_FREED, "key-freed"),
-    (crate::changed::kind::KEY_EXTENDED, "key-extended"),
-    (crate::changed::kind::PRIORITIZED_AS, "prioritized-as"),
-    (buried::AT, "buried-at"),
-    (kind::RATE_LIMITED, "rate-limited"),
-    (kind::RATE_LIMITED_FOR, "rate-limited-for"),
-    (kind::ACTIVE_LIMITED, "active-limited"),
-    (rule_record::kind::DLQ, "dlq-ruled"),
-    (rule_record::kind::STALL, "stall-ruled"),
-    (group_record::kind::GROUPED, "grouped"),
-    (group_record::kind::CLEARED, "groups-cleared"),
-    (kind::MET, "met"),
-    (kind::REPEATED, "repeated"),
-    (kind::CHILD_ENDED, "child-ended"),
-    (kind::SETTLED, "settled"),
-    (kind::ADOPTED, "adopted"),
-    (kind::BLOCKED, "blocked"),
-    (kind::STAGED, "staged"),
-    (kind::FLOW, "flow"),
-    (cron_record::kind::SET, "cron-set"),
-    (cron_record::kind::SET_WITH, "cron-set-with"),
-    (cron_record::kind::SET_BY, "cron-set-by"),
-    (kind::CRON_RAN, "cron-ran"),
-    (kind::CRON_MISSED, "cron-missed"),
-    (kind::CRON_REMOVED, "cron-removed"),
-    (kind::WEBHOOK_ADDED, "webhook-added"),
-    (kind::WEBHOOK_REMOVED, "webhook-removed"),
-    (crate::kept_record::kind::JOB, "kept-job"),
-    (crate::kept_record::kind::MOVED, "moved"),
-    (crate::kept_record::kind::EVICTED, "evicted"),
-    (crate::kept_record::kind::IDS, "ids"),
-    (crate::kept_record::kind::PAST, "past"),
-    (crate::kept_record::kind::REMAINS, "remains"),
-];
 
 /// The name of a record's kind, from its encoding; `None` if this release does not know it.
 pub fn kind_name(bytes: &[u8]) -> Option<&'static str> {

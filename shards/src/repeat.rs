@@ -4,12 +4,12 @@
 //! The next run has an id of its own and no payload of its own: it points to the same record of the
 //! log as the run before, see [`crate::share`]. All else about it stands in the record.
 
-use crate::command::{NewJob, Repeat};
 use crate::event::Step;
 use crate::extras::Extras;
 use crate::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::kept_record::{KeptJob, Place, Rare};
+use crate::new_job::{NewJob, Repeat};
 use crate::record::{Ended, Journal, Pushed, Record};
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;

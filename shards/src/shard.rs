@@ -6,7 +6,7 @@
 use crate::attendance::Attendance;
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
-use crate::command::{ClientId, Command, NewJob, RequestId};
+use crate::command::{ClientId, Command, RequestId};
 use crate::cron::Crons;
 use crate::dedup::Met;
 use crate::dependency::Notice;
@@ -20,6 +20,7 @@ use crate::kin::Report;
 use crate::latency::Timings;
 use crate::lease::{Lease, OfClient};
 use crate::live::Live;
+use crate::new_job::NewJob;
 use crate::past::Past;
 use crate::query::Activity;
 use crate::queue::Queues;

@@ -5,12 +5,13 @@
 mod support;
 
 use corq_shards::change::Change;
-use corq_shards::command::{Clean, Command, NewJob};
+use corq_shards::command::{Clean, Command};
 use corq_shards::dependency::{News, Notice, Standing, Unmet};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::kin::{End, NewKin, Policy};
+use corq_shards::new_job::NewJob;
 use support::{Bed, START_MS};
 
 fn unmet(on: &[JobId]) -> Vec<u8> {

@@ -6,7 +6,7 @@ mod support;
 
 use corq_shards::change::Change;
 use corq_shards::command::{
-    Command, GroupLimit, GroupPull, Limit, NewJob, Only, PerSpan, Pull, RequestId, Token,
+    Command, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull, RequestId, Token,
 };
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::extras::Dedup;
@@ -14,6 +14,7 @@ use corq_shards::extras::Extras;
 use corq_shards::group::GroupRate;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
+use corq_shards::new_job::NewJob;
 use corq_shards::{GROUP_SETTINGS_MAX, VIEWS_MAX};
 use support::{Bed, locked};
 

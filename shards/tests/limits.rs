@@ -3,9 +3,10 @@
 
 mod support;
 
-use corq_shards::command::{Clean, Command, Limit, NewJob, PerSpan, Pull};
+use corq_shards::command::{Clean, Command, Limit, PerSpan, Pull};
 use corq_shards::effect::Reply;
 use corq_shards::job::State;
+use corq_shards::new_job::NewJob;
 use support::{Bed, locked};
 
 fn limit(bed: &mut Bed, limit: Limit) {

@@ -3,9 +3,10 @@
 
 mod support;
 
-use corq_shards::command::{Command, NewJob, Repeat};
+use corq_shards::command::Command;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, flags};
+use corq_shards::new_job::{NewJob, Repeat};
 use support::Bed;
 
 const EVERY: Repeat = Repeat { every_ms: 1000, limit: None, count: 0 };

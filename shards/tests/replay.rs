@@ -5,7 +5,7 @@ mod support;
 
 use corq_shards::Config;
 use corq_shards::changed::Changed;
-use corq_shards::command::{Command, NewJob, Pull, Repeat};
+use corq_shards::command::{Command, Pull};
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::event::{Event, Step};
@@ -14,6 +14,7 @@ use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
 use corq_shards::kin::{NewKin, Policy};
+use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::record::{Pushed, Record};
 use corq_shards::rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,12 +3,13 @@
 
 mod support;
 
-use corq_shards::command::{Command, Limit, NewJob, SetCron};
+use corq_shards::command::{Command, Limit, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Standing;
 use corq_shards::effect::Reply;
 use corq_shards::id::{Chance, JobId, Slot};
 use corq_shards::job::{State, Stored, flags};
+use corq_shards::new_job::NewJob;
 use corq_shards::record::{Journal, Record};
 use corq_shards::reshard::{Contents, Reshard};
 use corq_shards::schedule::Plan;

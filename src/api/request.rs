@@ -5,9 +5,10 @@
 
 use super::flow::FlowJob;
 use corq_shards::changed::Level;
-use corq_shards::command::{GroupLimit, GroupPull, NewJob, Stack, Token};
+use corq_shards::command::{GroupLimit, GroupPull, Stack, Token};
 use corq_shards::cron_record::CronRules;
 use corq_shards::id::JobId;
+use corq_shards::new_job::NewJob;
 use corq_shards::rules::RulePatch;
 use corq_shards::sift::FailedFilter;
 

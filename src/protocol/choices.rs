@@ -2,8 +2,9 @@
 
 use crate::api::spec::FieldSpec;
 
-use super::fields::{Complaint, Value, item, text};
+use super::fields::Complaint;
 use super::msgpack::Reader;
+use super::value::{Value, item, text};
 
 /// Reads the words as a mask: a bit for each, by its place in `choices`.
 pub(super) fn read_choices<'a>(

@@ -3,9 +3,10 @@
 //! What is wrong inside is told with the way to it in front. Which command they belong to is not
 //! known here.
 
-use corq_shards::command::{GroupPull, Only, Repeat};
+use corq_shards::command::{GroupPull, Only};
 use corq_shards::extras::{Dedup, Growth};
 use corq_shards::group::GroupRate;
+use corq_shards::new_job::Repeat;
 
 use crate::api::flow::FlowJob;
 use crate::api::spec::{
@@ -14,9 +15,10 @@ use crate::api::spec::{
     GROUP_RATE_REQUIRED, JOB_FIELDS, JOB_REQUIRED, Kind, REPEAT_FIELDS, REPEAT_REQUIRED,
 };
 
-use super::decode::take_job;
-use super::fields::{Aside, Complaint, Fields, Value, batch, integer};
+use super::fields::{Aside, Complaint, Fields};
+use super::job_fields::take_job;
 use super::msgpack::Reader;
+use super::value::{Value, batch, integer};
 
 /// Reads an object within a field into `fields`; `false` if another type stands here.
 #[inline]

@@ -2,8 +2,8 @@
 //! and then. Which commands those are is not known here.
 
 use corq_shards::cause::Cause;
-use corq_shards::command::NewJob;
 use corq_shards::extras::Extras;
+use corq_shards::new_job::NewJob;
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::sift::FailedFilter;
 
@@ -14,9 +14,10 @@ use crate::api::spec::{
     STALL_CONFIG_REQUIRED,
 };
 
-use super::fields::{Aside, Complaint, Fields, Value};
+use super::fields::{Aside, Complaint, Fields};
 use super::msgpack::Reader;
 use super::objects::{inside, object};
+use super::value::Value;
 
 /// Null on the wire.
 const NIL: u8 = 0xc0;

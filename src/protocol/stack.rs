@@ -1,7 +1,8 @@
 //! The lines of a stack trace: as many as fit, since a failure must never fail for being talkative.
 
-use super::fields::{Complaint, item};
+use super::fields::Complaint;
 use super::msgpack::Reader;
+use super::value::item;
 use crate::api::spec::FieldSpec;
 use corq_shards::command::Stack;
 

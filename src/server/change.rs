@@ -6,11 +6,12 @@ use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, refusal_text, write_data};
 use super::job_map::pushed_of;
 use crate::api::request::{Body, JobRef};
-use crate::protocol::decode::over_size_limit;
+use crate::protocol::job_fields::over_size_limit;
 use corq_io::net::Connections;
 use corq_shards::change::Change;
-use corq_shards::command::{Command, NewJob};
+use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
+use corq_shards::new_job::NewJob;
 
 /// The change that a command asks for, and the job. `None` for other commands.
 fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {

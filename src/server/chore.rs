@@ -1,11 +1,12 @@
 //! Commands that touch many jobs of a queue. The engine does them in slices and answers at the end,
 //! so each is parked, even if its answer comes at once.
 
-use super::core::{Core, Shape};
+use super::core::Core;
 use super::dispatch::Asked;
 use super::execute::{BUSY, framed, write_data};
 use super::letters::write_dlq_stats;
 use super::message::Origin;
+use super::parked::Shape;
 use super::show::{Show, Wanted};
 use crate::api::request::{Body, DlqFilter, JobRef, StateFilter};
 use crate::protocol::reply;

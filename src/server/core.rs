@@ -16,6 +16,7 @@ use super::message::{Message, Origin};
 use super::metrics::Durations;
 use super::moving::Leaving;
 use super::names::WaitingClaim;
+use super::parked::{CURRENT, Parked};
 use super::partial::{FRAMES_BYTES_MAX, Partials};
 use super::post::Post;
 use super::reclaim::Reclaim;
@@ -34,47 +35,14 @@ use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
 use corq_io::tls::Keeper;
-use corq_shards::command::{ClientId, Command, RequestId};
+use corq_shards::command::{ClientId, Command};
 use corq_shards::directory::Directory;
-use corq_shards::effect::{Effects, Reply};
+use corq_shards::effect::Effects;
 use corq_shards::stats::Rates;
 use corq_shards::{Caller, Out};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// The request whose answer is written by whoever made the call.
-pub const CURRENT: RequestId = RequestId(0);
-
-/// A command the engine will answer later.
-#[derive(Debug)]
-pub struct Parked {
-    /// Who asked.
-    pub origin: Origin,
-    /// The client's name for it.
-    pub req_id: Option<Box<[u8]>>,
-    /// How the answer is written.
-    pub shape: Shape,
-}
-
-/// How the answer to a parked command is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
-    /// PULL.
-    One {
-        /// With a token.
-        locked: bool,
-    },
-    /// PULLB.
-    Many {
-        /// With tokens.
-        locked: bool,
-    },
-    /// `WaitJob`.
-    Ending,
-    /// What came of a long command.
-    Chore,
-}
 
 /// See the module.
 pub struct Core {
@@ -500,41 +468,6 @@ impl Core {
         self.tell_cron_ends();
         self.tell_notices();
         self.tell_reports();
-    }
-
-    fn answer_parked(&mut self, conns: &mut Connections) {
-        if self.effects.replies.iter().all(|(request, _)| *request == CURRENT) {
-            return;
-        }
-        let replies = std::mem::take(&mut self.effects.replies);
-        for (request, reply) in &replies {
-            if *request == CURRENT {
-                self.effects.replies.push((*request, reply.clone()));
-                continue;
-            }
-            let Some(parked) = self.parked.try_remove(request.0 as usize - 1) else { continue };
-            self.answered(parked.origin);
-            if *reply != Reply::Dropped {
-                self.write_parked(conns, &parked, reply);
-            } else if usize::from(parked.origin.shard) != self.me {
-                // Its shard still counts it as unanswered.
-                let (origin, frame) = (parked.origin, 0..0);
-                let tell = self.post.tell(usize::from(origin.shard));
-                tell.messages.push(Message::Reply { origin, frame });
-            }
-        }
-    }
-
-    /// Parks a command that the engine may answer later, or at once.
-    pub(super) fn park(
-        &mut self,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        shape: Shape,
-    ) -> RequestId {
-        let parked = Parked { origin, req_id: req_id.map(Into::into), shape };
-        self.deferred(origin);
-        RequestId(self.parked.insert(parked) as u64 + 1)
     }
 
     /// A command of a connection here waits for its answer.

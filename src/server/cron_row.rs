@@ -2,9 +2,9 @@
 
 use crate::api::spec::GROWTHS;
 use crate::protocol::write::Writer;
-use corq_shards::command::NewJob;
 use corq_shards::cron::Cron;
 use corq_shards::extras::Extras;
+use corq_shards::new_job::NewJob;
 
 /// A schedule as clients see it; in a list with its runs.
 pub(super) fn write_cron(writer: &mut Writer<'_>, cron: &Cron, listed: bool) {

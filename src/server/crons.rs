@@ -9,11 +9,12 @@
 //! A crash between Set and Remove leaves two; the keeper finds them at the start and drops the older.
 //! What it knows is derived from the schedules, as a directory is, and never logged by itself.
 
-use super::core::{CURRENT, Core};
+use super::core::Core;
 use super::cron_row::write_cron;
 use super::dispatch::{Asked, Lookup};
 use super::execute::{FULL, framed};
 use super::message::{Batch, Message, Origin, Span, Step};
+use super::parked::CURRENT;
 use super::task::Task;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::protocol::decode::decode;

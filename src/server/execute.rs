@@ -1,11 +1,12 @@
 //! Carries out the commands of queues and jobs that this shard owns, and writes their answers.
 
-use super::core::{CURRENT, Core, Parked, Pen, Shape};
+use super::core::{Core, Pen};
 use super::dispatch::Asked;
 use super::engine::Engine;
 use super::groups::group_full;
 use super::job_map::{write_delivery, write_id};
 use super::message::Origin;
+use super::parked::{CURRENT, Parked, Shape};
 use crate::api::{
     self,
     request::{Body, JobRef},
@@ -14,8 +15,9 @@ use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::change::Change;
-use corq_shards::command::{Ack, Beat, Command, Fail, Limit, NewJob, PerSpan};
+use corq_shards::command::{Ack, Beat, Command, Fail, Limit, PerSpan};
 use corq_shards::effect::{Effects, Refusal, Reply};
+use corq_shards::new_job::NewJob;
 use corq_shards::{Caller, GROUP_SETTINGS_MAX, VIEWS_MAX};
 use std::ops::Range;
 

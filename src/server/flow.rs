@@ -5,11 +5,12 @@
 //! client has its answer when they are. Whatever can refuse the flow does so before the word. After
 //! a crash the word is passed on again, and what is staged without one goes.
 
-use super::core::{CURRENT, Core};
+use super::core::Core;
 use super::dispatch::Asked;
 use super::execute::{BUSY, FULL, framed};
 use super::groups::group_full;
 use super::message::{Batch, Message, Origin, Span, Step};
+use super::parked::CURRENT;
 use super::task::Task;
 use crate::api::flow::{FlowJob, Ties, ties};
 use crate::api::request::{Body, Request};
@@ -18,13 +19,14 @@ use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Command, NewJob};
+use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::kin::{NAMED_CHILDREN_MAX, NewKin, Policy};
+use corq_shards::new_job::NewJob;
 use corq_shards::record::{Pushed, Record};
 use std::collections::HashMap;
 

@@ -7,9 +7,10 @@ use crate::api::request::{Answer, GroupAsk, JobRef};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
-use corq_shards::command::{Command, GroupLimit, NewJob};
+use corq_shards::command::{Command, GroupLimit};
 use corq_shards::effect::Reply;
 use corq_shards::group::{GroupRate, GroupSettings};
+use corq_shards::new_job::NewJob;
 use corq_shards::queue::Queue;
 
 /// What is answered for the time to wait where nothing is counted.

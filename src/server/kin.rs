@@ -2,13 +2,14 @@
 //! parent has no use for it. Each takes steps over the shards of both, one after the other; what has been
 //! written down of one is carried on with by the other after a crash.
 
-use super::core::{CURRENT, Core};
+use super::core::Core;
 use super::dispatch::Asked;
 use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, FULL, NOT_FOUND, framed};
 use super::hole::Then;
 use super::job_map::pushed_of;
 use super::message::{Batch, Message, Origin, Span, Step};
+use super::parked::CURRENT;
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
@@ -17,9 +18,10 @@ use crate::protocol::{reply, uuid_text};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::change::Change;
-use corq_shards::command::{Command, NewJob};
+use corq_shards::command::Command;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::id::JobId;
+use corq_shards::new_job::NewJob;
 use corq_shards::query::AboutParent;
 
 /// What clients push children with whose parents are still to come.

@@ -1,10 +1,11 @@
 //! Commands on many jobs: split by owner, merged in the order of the request. All jobs are checked
 //! before any is touched; between the two, only a lock that runs out can still change an answer.
 
-use super::core::{CURRENT, Core};
+use super::core::Core;
 use super::dispatch::{Asked, Lookup};
 use super::execute::{framed, refusal_text, write_alive};
 use super::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
+use super::parked::CURRENT;
 use super::query::write_ref;
 use super::task::{Jobs, Phase, Task};
 use crate::api::request::{Body, JobRef, Request};

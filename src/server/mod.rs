@@ -22,10 +22,10 @@
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! aside    requests that wait because their answers may be large
-//! partial  what requests take in memory before they are whole
+//! parked   commands that are answered later     partial  what requests take in memory before they are whole
 //! moving   connections that follow their queue, or are seated     ports    where they come from
 //! http     the HTTP port     figures   what only HTTP asks for
-//! events   where they happen     streams, lane  where clients listen     websocket  those who also ask
+//! events   where they happen     streams, lane  where clients listen     websocket, subscribe  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! end      of a shard     recover  its beginning     reshard  another number of them
 //! ```
@@ -73,6 +73,7 @@ mod names;
 mod needs;
 mod notes;
 mod pace;
+mod parked;
 mod partial;
 mod ports;
 mod post;
@@ -88,6 +89,7 @@ mod show;
 mod start;
 mod strain;
 mod streams;
+mod subscribe;
 mod task;
 mod triggers;
 mod turn;

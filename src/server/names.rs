@@ -1,20 +1,22 @@
 //! Custom ids over all shards: claiming them before a push, telling the directory what came of it.
 
-use super::core::{CURRENT, Core};
+use super::core::Core;
 use super::execute::framed;
 use super::groups::group_full;
 use super::job_map::write_id;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::needs::{Needed, UnmetOf};
+use super::parked::CURRENT;
 use super::task::{Claims, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::command::{Command, NewJob};
+use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
+use corq_shards::new_job::NewJob;
 use std::collections::BTreeMap;
 
 /// A push that waits until another one says what came of a name that both want.

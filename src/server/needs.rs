@@ -14,10 +14,10 @@ use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::Texts;
 use corq_io::net::Connections;
-use corq_shards::command::NewJob;
 use corq_shards::dependency::{Standing, Unmet};
 use corq_shards::id::JobId;
 use corq_shards::kin::NAMED_CHILDREN_MAX;
+use corq_shards::new_job::NewJob;
 use std::collections::HashSet;
 
 /// A push that has to learn about the jobs it names.

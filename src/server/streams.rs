@@ -6,13 +6,12 @@
 //! too long, its oldest events are gone. Nobody waits for it. An idle stream is a place in two tables.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::events::EventMail;
 use super::lane::{Form, LANE_BYTES_MAX, LANE_BYTES_MIN, LANES_BYTES_MAX, Lane, Place};
 use super::message::Message;
 use super::session::Speech;
 use super::websocket::Incoming;
-use crate::protocol::{reply, sse, websocket};
+use crate::protocol::{sse, websocket};
 use corq_io::net::{ConnId, Connections};
 use slab::Slab;
 use std::collections::HashMap;
@@ -30,9 +29,6 @@ const PACE_MS: u64 = 5;
 /// Into how many parts the time between two signs of life is cut. At the end of each a part of the
 /// streams has its turn.
 const BEATS: usize = 15;
-
-/// What a client is told that subscribes on a connection of another kind.
-const NOT_FRAMES: &str = "Subscriptions are for connections over TCP";
 
 /// How often in a row a WebSocket client may leave a ping unanswered.
 const MISSED_MAX: u8 = 2;
@@ -178,6 +174,11 @@ impl Streams {
         self.listeners.get(key as usize).is_some_and(|listener| listener.opening.is_some())
     }
 
+    /// Does not wait for the shards any more: what was to be said once they had all heard, if they had not.
+    pub(super) fn end_opening(&mut self, key: u32) -> Option<Vec<u8>> {
+        self.listener(key)?.opening.take().map(|opening| opening.hello)
+    }
+
     fn scope_of(&self, queue: Option<&str>) -> Option<u32> {
         match queue {
             None => self.all,
@@ -305,7 +306,7 @@ impl Core {
 
     /// Tells the shards where the events happen, and the client once all of them know: what happens
     /// after it is told, it gets.
-    fn open_stream(
+    pub(super) fn open_stream(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -386,48 +387,6 @@ impl Core {
         }
         // What it has sent meanwhile.
         self.unblocked.push(conn);
-    }
-
-    /// `SubscribeEvents`: the answer comes once all that happens from then on is told. One queue per
-    /// connection: another subscription ends the one before.
-    pub(super) fn subscribe(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
-        let conn = asked.origin.conn;
-        if self.sessions.speech(conn) != Some(Speech::Frames) {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
-            return;
-        }
-        self.end_subscription(conns, conn);
-        self.deferred(asked.origin);
-        let mut hello = Vec::new();
-        reply::ok(&mut hello, asked.req_id);
-        self.open_stream(conns, conn, Form::Frames, Some(queue), hello);
-    }
-
-    /// `UnsubscribeEvents`.
-    pub(super) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
-        if self.sessions.speech(asked.origin.conn) != Some(Speech::Frames) {
-            self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
-            return;
-        }
-        self.end_subscription(conns, asked.origin.conn);
-        self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
-    }
-
-    fn end_subscription(&mut self, conns: &mut Connections, conn: ConnId) {
-        let Some(key) = self.sessions.get(conn).and_then(|session| session.stream.take()) else {
-            return;
-        };
-        let opening = self.streams.listener(key).and_then(|listener| listener.opening.take());
-        if let Some(opening) = opening {
-            // It did not wait for the answer, and gets it all the same.
-            if let Some(out) = conns.output(conn) {
-                out.extend_from_slice(&opening.hello);
-                self.touch(conn);
-            }
-            let origin = self.origin(conn);
-            self.answered(origin);
-        }
-        self.close_stream(key);
     }
 
     /// A connection that was a stream is gone, or is to be closed.

@@ -4,15 +4,16 @@
 //! the values that clients gave.
 
 use corq_shards::changed::Changed;
-use corq_shards::command::{Limit, NewJob, Stack};
+use corq_shards::command::{Limit, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
 use corq_shards::extras::{Extras, Growth};
 use corq_shards::flow::Fate;
 use corq_shards::group_record::Grouped;
 use corq_shards::id::JobId;
-use corq_shards::job::{State, Stored, flags};
+use corq_shards::job::{State, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
 use corq_shards::kin::{ChildEnded, End, How, NewKin, Policy};
+use corq_shards::new_job::NewJob;
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
 use corq_shards::remains::KeptRemains;
 use corq_shards::rules::Rule;
@@ -21,6 +22,8 @@ use corq_shards::wire::Malformed;
 
 use crate::api::spec::LOG_LEVELS;
 use crate::protocol::write::Writer;
+
+use super::pen::Pen;
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug)]
@@ -156,67 +159,7 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
     }
 }
 
-/// Writes entries of one map and counts them.
-struct Pen<'o> {
-    writer: Writer<'o>,
-    entries: u16,
-}
-
-impl<'o> Pen<'o> {
-    fn key(&mut self, name: &str) -> &mut Writer<'o> {
-        self.entries += 1;
-        self.writer.str(name);
-        &mut self.writer
-    }
-
-    fn uint(&mut self, name: &str, value: u64) {
-        self.key(name).whole_uint(value);
-    }
-
-    fn text(&mut self, name: &str, text: &str) {
-        self.key(name).str(text);
-    }
-
-    fn flag(&mut self, name: &str, flag: bool) {
-        if flag {
-            self.key(name).bool(true);
-        }
-    }
-
-    fn some_uint(&mut self, name: &str, value: Option<u64>) {
-        if let Some(value) = value {
-            self.uint(name, value);
-        }
-    }
-
-    fn some_text(&mut self, name: &str, text: Option<&str>) {
-        if let Some(text) = text {
-            self.text(name, text);
-        }
-    }
-
-    fn id(&mut self, name: &str, id: JobId) {
-        self.key(name).uuid(id.0);
-    }
-
-    /// One value of a client.
-    fn value(&mut self, name: &str, value: &[u8]) {
-        if !value.is_empty() {
-            self.key(name).raw(value);
-        }
-    }
-
-    fn stored(&mut self, name: &str, stored: &Stored) {
-        let writer = self.key(name);
-        writer.map(3);
-        writer.str("position");
-        writer.whole_uint(stored.position);
-        writer.str("bytes");
-        writer.uint(u64::from(stored.record_bytes));
-        writer.str("payloadBytes");
-        writer.uint(u64::from(stored.payload_bytes));
-    }
-
+impl Pen<'_> {
     fn record(&mut self, record: &Record<'_>) {
         match record {
             Record::Pushed(pushed) => self.pushed(pushed),

@@ -9,11 +9,13 @@
 //! | `place` | a data directory, and looking at its shards |
 //! | `replay` | the state that a log leads to |
 //! | `describe` | a record as a value that people can read |
+//! | `pen` | the entries of one map |
 //! | `backup` | a copy of a directory that may be in use |
 //! | `restore` | a copy put in place |
 
 pub mod backup;
 pub mod describe;
+mod pen;
 pub mod place;
 pub mod replay;
 pub mod restore;

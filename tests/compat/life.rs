@@ -12,8 +12,8 @@ use corq_io::log::{DataDir, Disk, Log, LogConfig, MemoryDisk, Mode, Scan, segmen
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
-    Ack, AddWebhook, ClientId, Command, Fail, Limit, NewJob, PerSpan, Pull, Repeat, RequestId,
-    SetCron, Stack, Token,
+    Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
+    Token,
 };
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{News, Notice, Unmet};
@@ -21,6 +21,7 @@ use corq_shards::effect::{Effects, Reply};
 use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{JobId, Slot};
 use corq_shards::job::Stored;
+use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::record::{Journal, Record};
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;

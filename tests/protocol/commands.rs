@@ -1,30 +1,28 @@
 //! What each command means, written by hand, so that the table cannot be wrong in silence.
 
-use corq::api::request::{
-    Ack, AddWebhook, Answer, Body, Cadence, Cron, Fail, GroupAsk, JobRef, Pull, RegisterWorker,
-    StateFilter,
-};
+use corq::api::request::{AddWebhook, Body, Cadence, Cron, JobRef, RegisterWorker, StateFilter};
 use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
-use corq_shards::command::{GroupLimit, GroupPull, NewJob, Only, Stack, Token};
+use corq_shards::command::Token;
 use corq_shards::cron_record::CronRules;
-use corq_shards::group::GroupRate;
 use corq_shards::id::JobId;
+use corq_shards::new_job::NewJob;
 use rmpv::Value;
 
-use crate::{JOB_ID, accepted, command, map, pack, refused, strings, undefined};
+use crate::{JOB_ID, accepted, command, map, pack, refused, strings};
 
-const JOB: JobRef<'static> = JobRef::Id(JobId(0x0190_163d_8694_739b_aea5_966c_26f8_a787));
-const TOKEN: Token = Token(0x2f1d_7e64_0c55_4d0a_9b1e_0011_2233_4455);
-const TOKEN_TEXT: &str = "2f1d7e64-0c55-4d0a-9b1e-001122334455";
+pub(crate) const JOB: JobRef<'static> =
+    JobRef::Id(JobId(0x0190_163d_8694_739b_aea5_966c_26f8_a787));
+pub(crate) const TOKEN: Token = Token(0x2f1d_7e64_0c55_4d0a_9b1e_0011_2233_4455);
+pub(crate) const TOKEN_TEXT: &str = "2f1d7e64-0c55-4d0a-9b1e-001122334455";
 
 /// Decodes and shows a command, so that it can be compared as text.
-fn shown(name: &str, fields: &[(&str, Value)]) -> String {
+pub(crate) fn shown(name: &str, fields: &[(&str, Value)]) -> String {
     format!("{:?}", accepted(&command(name, fields)))
 }
 
 #[track_caller]
-fn means(name: &str, fields: &[(&str, Value)], expected: &Body<'_>) {
+pub(crate) fn means(name: &str, fields: &[(&str, Value)], expected: &Body<'_>) {
     assert_eq!(shown(name, fields), format!("{expected:?}"));
 }
 
@@ -245,239 +243,6 @@ fn plain_commands_take_no_fields() {
     ] {
         means(name, &[], &body);
     }
-}
-
-#[test]
-fn pulls_with_an_owner_are_locked() {
-    let plain = Pull {
-        queue: "q",
-        count: 1,
-        timeout_ms: 0,
-        owner: None,
-        lock_ttl_ms: 30_000,
-        detach: false,
-        group: None,
-    };
-    means("PULL", &[("queue", "q".into())], &Body::Pull(plain));
-    assert!(!plain.command().locked);
-    let owned = Pull {
-        count: 50,
-        timeout_ms: 60_000,
-        owner: Some("w 1"),
-        lock_ttl_ms: 5,
-        detach: true,
-        ..plain
-    };
-    assert!(owned.command().locked);
-    let fields = [
-        ("queue", "q".into()),
-        ("count", 50.0.into()),
-        ("timeout", 60_000.into()),
-        ("owner", "w 1".into()),
-        ("lockTtl", 5.into()),
-        ("detach", true.into()),
-    ];
-    means("PULLB", &fields, &Body::PullBatch(owned));
-    let count = [("queue", "q".into()), ("count", 0.into())];
-    assert_eq!(refused(&command("PULLB", &count)), "count must be between 1 and 1000");
-}
-
-#[test]
-fn pulls_say_what_they_want_of_groups() {
-    let pull = |group: Value| {
-        let frame = command("PULL", &[("queue", "q".into()), ("group", group)]);
-        let Body::Pull(pull) = accepted(&frame) else { panic!("not a pull") };
-        format!("{:?}", pull.group)
-    };
-    let shown = |group: GroupPull<'_>| format!("{:?}", Some(group));
-    let any = GroupPull::default();
-    assert_eq!(pull(map(&[])), shown(any));
-    assert_eq!(pull(Value::Nil), "None");
-    let limit = map(&[("max", 20.into()), ("duration", 1000.0.into())]);
-    let all = [("concurrency", 2.into()), ("limit", limit), ("affinity", "a".into())];
-    let rate = Some(GroupRate { jobs: 20, span_ms: 1000 });
-    let expected = GroupPull { active_max: Some(2), rate, only: Only::Group("a") };
-    assert_eq!(pull(map(&all)), shown(expected));
-    // Null is a wish of its own here, what a client leaves undefined is none.
-    let ungrouped = GroupPull { only: Only::Ungrouped, ..any };
-    assert_eq!(pull(map(&[("affinity", Value::Nil)])), shown(ungrouped));
-    assert_eq!(pull(map(&[("affinity", undefined())])), shown(any));
-    let wrong =
-        |group: Value| refused(&command("PULL", &[("queue", "q".into()), ("group", group)]));
-    assert_eq!(wrong(7.into()), "group must be an object");
-    assert_eq!(wrong(map(&[("affinity", 7.into())])), "group.affinity must be a string");
-    assert_eq!(
-        wrong(map(&[("limit", map(&[("max", 1.into())]))])),
-        "group.limit.duration is required"
-    );
-    assert_eq!(
-        wrong(map(&[("concurrency", 0.into())])),
-        "group.concurrency must be between 1 and 9007199254740991"
-    );
-    assert_eq!(
-        wrong(map(&[("affinity", Value::Nil), ("affinity", "a".into())])),
-        "group.affinity must be given only once"
-    );
-}
-
-/// A command on a group, its numbers, and what is understood.
-type Row<'a> = (&'a str, &'a [(&'a str, i64)], GroupAsk);
-
-#[test]
-fn commands_on_a_group_name_it_and_what_they_want() {
-    let (queue, group) = ("q", "a");
-    let set = |limit, answer| GroupAsk::Set { limit, answer };
-    let rate = GroupRate { jobs: 3, span_ms: 50 };
-    let rows: &[Row<'_>] = &[
-        ("GetGroupJobsCount", &[], GroupAsk::JobsCount),
-        ("GetGroupActiveCount", &[], GroupAsk::ActiveCount),
-        ("GetGroupRateLimit", &[], GroupAsk::RateLimit),
-        ("GetGroupRateLimitTtl", &[], GroupAsk::RateLimitTtl { jobs: None }),
-        ("GetGroupRateLimitTtl", &[("maxJobs", 4)], GroupAsk::RateLimitTtl { jobs: Some(4) }),
-        ("GetGroupConcurrency", &[], GroupAsk::Concurrency),
-        ("GetGroupWeight", &[], GroupAsk::Weight),
-        ("IsGroupPaused", &[], GroupAsk::IsPaused),
-        (
-            "SetGroupRateLimit",
-            &[("max", 3), ("duration", 50)],
-            set(GroupLimit::Rate(Some(rate)), Answer::Ok),
-        ),
-        ("RemoveGroupRateLimit", &[], set(GroupLimit::Rate(None), Answer::Removed)),
-        (
-            "SetGroupConcurrency",
-            &[("concurrency", 5)],
-            set(GroupLimit::Active(Some(5)), Answer::Ok),
-        ),
-        ("RemoveGroupConcurrency", &[], set(GroupLimit::Active(None), Answer::Removed)),
-        ("SetGroupWeight", &[("weight", 6)], set(GroupLimit::Weight(6), Answer::Ok)),
-        ("PauseGroup", &[], set(GroupLimit::Paused(true), Answer::Changed)),
-        ("ResumeGroup", &[], set(GroupLimit::Paused(false), Answer::Changed)),
-        ("RateLimitGroup", &[("duration", 7)], set(GroupLimit::Hold(7), Answer::Ok)),
-    ];
-    for &(name, numbers, ask) in rows {
-        let mut fields = vec![("queue", queue.into()), ("groupId", group.into())];
-        fields.extend(numbers.iter().map(|(name, number)| (*name, Value::from(*number))));
-        means(name, &fields, &Body::Group { queue, group, ask });
-    }
-    means("GetGroupsJobsCount", &[("queue", "q".into())], &Body::GetGroupsJobsCount("q"));
-    let fields = [("queue", "q".into()), ("limit", 5.into()), ("after", "x".into())];
-    means("GetGroups", &fields, &Body::GetGroups { queue, limit: 5, after: Some("x") });
-}
-
-#[test]
-fn acks_carry_result_and_token() {
-    means(
-        "ACK",
-        &[("id", JOB_ID.into())],
-        &Body::Ack(Ack { job: JOB, token: None, result: &[], remove: false }),
-    );
-    let result = map(&[("n", 1.into())]);
-    means(
-        "ACK",
-        &[("id", "c".into()), ("token", TOKEN_TEXT.into()), ("result", result.clone())],
-        &Body::Ack(Ack {
-            job: JobRef::Custom("c"),
-            token: Some(TOKEN),
-            result: &pack(&result),
-            remove: false,
-        }),
-    );
-    for (text, token) in [
-        ("", None),
-        ("nonsense", Some(Token::UNREADABLE)),
-        ("2F1D7E64-0C55-4D0A-9B1E-001122334455", Some(TOKEN)),
-    ] {
-        means(
-            "JobHeartbeat",
-            &[("id", JOB_ID.into()), ("token", text.into())],
-            &Body::JobHeartbeat { job: JOB, token },
-        );
-    }
-}
-
-#[test]
-fn failures_keep_the_front_of_a_long_error() {
-    means(
-        "FAIL",
-        &[("id", JOB_ID.into()), ("stack", strings(&["at x"])), ("unrecoverable", true.into())],
-        &Body::Fail(Fail {
-            remove: false,
-            job: JOB,
-            token: None,
-            error: "",
-            unrecoverable: true,
-            stack: Stack { lines: 1, texts: b"\xa4at x" },
-        }),
-    );
-    // 65536 lies within the third byte of a three-byte character.
-    let long = "\u{20ac}".repeat(30_000);
-    let frame = command("FAIL", &[("id", "c".into()), ("error", long.as_str().into())]);
-    let Body::Fail(fail) = accepted(&frame) else { panic!() };
-    assert_eq!(fail.error, &long[..65_535]);
-    let lines = vec!["x".repeat(20_000); 5];
-    let lines = lines.iter().map(String::as_str).collect::<Vec<_>>();
-    let frame = command("FAIL", &[("id", "c".into()), ("stack", strings(&lines))]);
-    let Body::Fail(fail) = accepted(&frame) else { panic!() };
-    assert_eq!((fail.stack.lines, fail.stack.texts.len()), (3, 3 * 20_003), "the first that fit");
-    let wrong = command("FAIL", &[("id", "c".into()), ("stack", "at x".into())]);
-    assert_eq!(refused(&wrong), "stack must be a list of strings");
-    let wrong = command("FAIL", &[("id", "c".into()), ("stack", Value::Array(vec![7.into()]))]);
-    assert_eq!(refused(&wrong), "stack[0] must be a string");
-    let number = command("FAIL", &[("id", "c".into()), ("error", 7.into())]);
-    assert_eq!(refused(&number), "error must be a string");
-}
-
-#[test]
-fn batches_keep_tokens_and_results_with_their_ids() {
-    let frame = command(
-        "ACKB",
-        &[
-            ("tokens", Value::Array(vec![TOKEN_TEXT.into(), "".into()])),
-            ("results", Value::Array(vec![Value::Nil, 7.into(), crate::undefined()])),
-            ("ids", strings(&[JOB_ID, "b", "c"])),
-        ],
-    );
-    let Body::AckBatch(batch) = accepted(&frame) else { panic!() };
-    let acks: Vec<_> = batch.acks().collect();
-    assert_eq!(
-        acks,
-        [
-            Ack { job: JOB, token: Some(TOKEN), result: &[], remove: false },
-            Ack { job: JobRef::Custom("b"), token: None, result: &[7], remove: false },
-            Ack { job: JobRef::Custom("c"), token: None, result: &[], remove: false },
-        ]
-    );
-    let ids = ("ids", strings(&["a"]));
-    let two = strings(&["x", "y"]);
-    for (name, field, error) in [
-        ("ACKB", "tokens", "tokens must not be longer than ids"),
-        ("JobHeartbeatB", "tokens", "tokens must not be longer than ids"),
-        ("ACKB", "results", "results must have the same length as ids"),
-    ] {
-        assert_eq!(refused(&command(name, &[ids.clone(), (field, two.clone())])), error);
-    }
-    let none = command("ACKB", &[ids.clone(), ("results", Value::Array(vec![]))]);
-    assert_eq!(refused(&none), "results must have the same length as ids");
-    let bad = command("ACKB", &[("ids", Value::Array(vec!["a".into(), 5.into()]))]);
-    assert_eq!(refused(&bad), "ids[1] must be a string of 1 to 256 characters");
-    let token = command("ACKB", &[ids, ("tokens", Value::Array(vec![5.into()]))]);
-    assert_eq!(refused(&token), "tokens[0] must be a string");
-    let frame = command("JobHeartbeatB", &[("ids", strings(&[]))]);
-    let Body::JobHeartbeatBatch(empty) = accepted(&frame) else { panic!() };
-    assert!(empty.ids.is_empty());
-}
-
-#[test]
-fn progress_may_be_a_fraction() {
-    for (value, progress) in [(Value::from(50), 50.0), (Value::from(12.5), 12.5)] {
-        means(
-            "Progress",
-            &[("id", JOB_ID.into()), ("progress", value), ("message", "half".into())],
-            &Body::Progress { job: JOB, progress, message: Some("half") },
-        );
-    }
-    let over = command("Progress", &[("id", "c".into()), ("progress", 101.into())]);
-    assert_eq!(refused(&over), "progress must be between 0 and 100");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Jobs as pushed: what the clients' fields become, alone and in batches.
 
 use corq::api::request::Body;
-use corq_shards::command::{NewJob, Repeat};
 use corq_shards::dependency::Unmet;
 use corq_shards::extras::{Dedup, Extras, Growth};
+use corq_shards::new_job::{NewJob, Repeat};
 use rmpv::Value;
 
 use crate::{accepted, command, map, pack, refused, strings, undefined};

@@ -16,6 +16,7 @@ mod openapi;
 mod replies;
 mod rows;
 mod settings;
+mod work;
 
 use corq::api::request::{Body, Refused, Request};
 use corq::protocol::decode::decode;

@@ -4,12 +4,11 @@ use super::node::Node;
 use super::settings::Flaw;
 use corq_shards::Caller;
 use corq_shards::Out;
-use corq_shards::command::{
-    Clean, ClientId, Command, GroupLimit, NewJob, Pull, RequestId, SetCron,
-};
+use corq_shards::command::{Clean, ClientId, Command, GroupLimit, Pull, RequestId, SetCron};
 use corq_shards::effect::Effects;
 use corq_shards::flow::Fate;
 use corq_shards::id::{IdMaker, JobId, Slot};
+use corq_shards::new_job::NewJob;
 use corq_shards::record::{Pushed, Record};
 use corq_shards::schedule::Plan;
 use std::cell::Cell;

@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::events::Events;
+use crate::fields::Fields;
 use crate::handle::JobHandle;
 use crate::net::address::Address;
 use crate::net::dial::{ServerInfo, Settings};
 use crate::net::pool::Pool;
 #[cfg(feature = "tls")]
 use crate::net::tls::{Connector, Tls};
-use crate::options::Fields;
 use crate::queue::Queue;
 use crate::raw::Payload;
 use crate::records::{Cron, Job, Metrics, QueueInfo, Stats, Webhook, WorkerInfo};

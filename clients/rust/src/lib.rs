@@ -63,6 +63,7 @@ mod error;
 mod events;
 #[cfg(feature = "tokio")]
 mod family;
+mod fields;
 #[cfg(feature = "tokio")]
 mod group;
 #[cfg(feature = "tokio")]

@@ -14,17 +14,13 @@ use super::buffers::{Buffers, GROUP};
 use super::connection::{Life, Receive};
 use super::connections::Connections;
 use super::listener::Listener;
-use super::secure::Secure;
 use super::token::{CONNECTIONS_MAX, TAG_MAX, Token};
 use super::{Config, ConnId, Counters, EndReason, Event, Wait};
 use crate::bell::Bell;
 use crate::log::DiskOpKind;
 use crate::mesh::Alarm;
 use crate::ring::{Enter, Ring};
-use crate::tls::Acceptor;
 
-/// Pause of accepting after the process or the machine ran out of something.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A wait that ends this long after its deadline counts as late.
 const LATE: Duration = Duration::from_millis(10);
 /// How long a drop waits for the kernel to let go of memory before it leaks the memory instead.
@@ -38,14 +34,14 @@ pub struct Reactor {
     pub conns: Connections,
     /// What has been done so far.
     pub counters: Counters,
-    ring: Ring,
+    pub(super) ring: Ring,
     bell: Option<Bell>,
-    listeners: Vec<Option<Listener>>,
-    stopped: bool,
+    pub(super) listeners: Vec<Option<Listener>>,
+    pub(super) stopped: bool,
     /// What was being accepted at that moment is taken nevertheless.
-    takes_last: bool,
+    pub(super) takes_last: bool,
     /// Some listener has no accept with the kernel.
-    listeners_dirty: bool,
+    pub(super) listeners_dirty: bool,
     alarm: Option<Arc<Alarm>>,
     alarm_armed: bool,
     starved: Vec<ConnId>,
@@ -55,7 +51,7 @@ pub struct Reactor {
     prompt_sends: Vec<ConnId>,
     /// Scratch space of a wait.
     reaped: Vec<cqueue::Entry>,
-    config: Config,
+    pub(super) config: Config,
 }
 
 impl Reactor {
@@ -89,67 +85,6 @@ impl Reactor {
             reaped: Vec::new(),
             config,
         })
-    }
-
-    /// Accepts connections from `socket` (see [`super::listen`] and [`super::listen_at`]) under `tag`.
-    pub fn add_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
-        self.push_listener(socket.into(), tag, (None, true));
-    }
-
-    /// The same for other shards as well: whoever comes is to be given a place by [`Connections::give_away`] or
-    /// [`Connections::settle`], and the limit of connections is looked at then.
-    pub fn add_shared_listener(&mut self, socket: impl Into<OwnedFd>, tag: u32) {
-        self.push_listener(socket.into(), tag, (None, false));
-    }
-
-    /// The same, from clients that speak TLS.
-    pub fn add_secure_listener(
-        &mut self,
-        socket: impl Into<OwnedFd>,
-        tag: u32,
-        acceptor: Acceptor,
-    ) {
-        self.push_listener(socket.into(), tag, (Some(acceptor), true));
-    }
-
-    fn push_listener(
-        &mut self,
-        socket: OwnedFd,
-        tag: u32,
-        (acceptor, limited): (Option<Acceptor>, bool),
-    ) {
-        let listener =
-            Listener { socket, tag, acceptor, limited, armed: false, paused_until: None };
-        self.listeners.push(Some(listener));
-        self.listeners_dirty = true;
-    }
-
-    /// Closes all listeners. Connections stay. A connection that is being accepted is turned away.
-    pub fn stop_accepting(&mut self) {
-        self.stopped = true;
-        for (index, place) in self.listeners.iter_mut().enumerate() {
-            match place {
-                Some(listener) if listener.armed => {
-                    let accept = Token::Accept(index as u32).pack();
-                    let cancel = opcode::AsyncCancel::new(accept).build();
-                    // SAFETY: a cancel names no memory.
-                    unsafe { self.ring.push(cancel.user_data(Token::CancelAccept.pack())) };
-                }
-                _ => *place = None,
-            }
-        }
-    }
-
-    /// Closes all listeners, for somebody else to accept from the same sockets: a connection that is being
-    /// accepted comes as an event still.
-    pub fn leave_listeners(&mut self) {
-        self.takes_last = true;
-        self.stop_accepting();
-    }
-
-    /// Whether connections may still be accepted.
-    pub fn listens(&self) -> bool {
-        self.listeners.iter().any(Option::is_some)
     }
 
     /// Listens to the shard's alarm: from now on a ring of it ends a wait with [`Event::Woken`].
@@ -293,28 +228,6 @@ impl Reactor {
         self.conns.dirty = dirty;
     }
 
-    fn arm_listeners(&mut self) {
-        self.listeners_dirty = false;
-        let mut now = None;
-        for (index, listener) in self.listeners.iter_mut().enumerate() {
-            let Some(listener) = listener.as_mut().filter(|listener| !listener.armed) else {
-                continue;
-            };
-            if let Some(until) = listener.paused_until {
-                if until > *now.get_or_insert_with(Instant::now) {
-                    self.listeners_dirty = true;
-                    continue;
-                }
-                listener.paused_until = None;
-            }
-            listener.armed = true;
-            let fd = Fd(listener.socket.as_raw_fd());
-            let accept = opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build();
-            // SAFETY: the socket stays open until the accept's last completion.
-            unsafe { self.ring.push(accept.user_data(Token::Accept(index as u32).pack())) };
-        }
-    }
-
     /// Gives one connection what it needs: a send, a receive, a step of its closing.
     fn service(&mut self, id: ConnId, events: &mut Vec<Event>) {
         let Some((conn, pool)) = self.conns.get_mut(id) else { return };
@@ -423,45 +336,6 @@ impl Reactor {
         }
         self.reaped = reaped;
         self.counters.enters = self.ring.enters;
-    }
-
-    fn accepted(&mut self, index: usize, result: i32, last: bool, events: &mut Vec<Event>) {
-        let Some(listener) = self.listeners[index].as_mut() else {
-            self.counters.stray += 1;
-            return;
-        };
-        if result >= 0 {
-            // SAFETY: a completed accept gives a new descriptor to us alone.
-            let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            let full = listener.limited && self.conns.len() >= self.config.connections_max;
-            if self.stopped && !self.takes_last || full {
-                self.counters.rejected += 1;
-            } else {
-                let tag = listener.tag;
-                self.counters.accepted += 1;
-                if let Some(acceptor) = &mut listener.acceptor {
-                    self.conns.greet(fd, Secure::new(acceptor.config(), tag));
-                } else {
-                    let conn = self.conns.insert(fd, None, Life::Open);
-                    events.push(Event::Accepted { conn, listener: tag });
-                }
-            }
-        }
-        if last {
-            listener.armed = false;
-            if self.stopped {
-                self.listeners[index] = None;
-                return;
-            }
-            self.listeners_dirty = true;
-            // A client that went away while it was accepted is no reason to pause. All else may
-            // come back at once, so it pauses, be it EMFILE, ENFILE, ENOBUFS or ENOMEM.
-            let harmless = [libc::ECONNABORTED, libc::EINTR, libc::EAGAIN, libc::EPROTO];
-            if result < 0 && !harmless.contains(&-result) {
-                self.counters.accept_pauses += 1;
-                listener.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
-            }
-        }
     }
 
     fn received(&mut self, id: ConnId, entry: &cqueue::Entry, events: &mut Vec<Event>) {

@@ -6,8 +6,8 @@ use corq_shards::cause::Cause;
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
-    Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, NewJob, Only,
-    PerSpan, Pull, Repeat, SetCron, Sifting, Stack, Token,
+    Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull,
+    SetCron, Sifting, Stack, Token,
 };
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{Notice, Unmet};
@@ -15,6 +15,7 @@ use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::group::GroupRate;
 use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
+use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::record::Record;
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;

@@ -4,13 +4,14 @@
 pub mod kin;
 pub mod life;
 
-use corq_shards::command::{Ack, ClientId, Command, Fail, NewJob, Pull, RequestId, Token};
+use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
 use corq_shards::kin::Report;
 use corq_shards::listing::{Listing, States};
+use corq_shards::new_job::NewJob;
 use corq_shards::record::{Journal, Record};
 use corq_shards::upkeep::Upkeep;
 use corq_shards::{Caller, Config, Out, SLICE, Shard};

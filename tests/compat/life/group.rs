@@ -1,7 +1,8 @@
 //! Groups of jobs of that life.
 
-use corq_shards::command::{Command, GroupLimit, NewJob};
+use corq_shards::command::{Command, GroupLimit};
 use corq_shards::group::GroupRate;
+use corq_shards::new_job::NewJob;
 
 use super::{Life, YEAR_MS};
 

@@ -10,9 +10,10 @@ use crate::ledger::Promise;
 use crate::model::{Job, Model, State};
 use crate::repeat::Series;
 use crate::world::{QUEUES, World};
-use corq_shards::command::{Command, NewJob, Repeat};
+use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::id::{JobId, Slot};
+use corq_shards::new_job::{NewJob, Repeat};
 
 /// A job to be pushed, with its texts its own.
 #[derive(Clone, Debug)]

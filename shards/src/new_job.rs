@@ -1,0 +1,134 @@
+//! A job as it is pushed, decoded and bounded, borrowed from the bytes that it came in. What becomes of it is not
+//! known here.
+
+use crate::dependency::Unmet;
+use crate::extras::Extras;
+use crate::id::JobId;
+use crate::kin::NewKin;
+use crate::unmets::{Dependency, Unmets};
+
+/// A job as pushed. Bounds were checked by the caller (`interface.md` 2.1 and 8).
+#[derive(Clone, Debug)]
+pub struct NewJob<'a> {
+    /// The payload: exactly one well-formed MessagePack value.
+    pub data: &'a [u8],
+    /// What the client calls it, 1 to 256 characters.
+    pub name: Option<&'a str>,
+    /// Higher is delivered sooner. -1,000,000 to 1,000,000.
+    pub priority: i32,
+    /// Time before the job may be delivered. At most a year.
+    pub delay_ms: u64,
+    /// 1 to 1000.
+    pub max_attempts: u16,
+    /// Base of the exponential backoff between attempts. At most a day.
+    pub backoff_ms: u32,
+    /// Life from creation while the job is not active.
+    pub ttl_ms: Option<u64>,
+    /// Longest time one attempt may take.
+    pub timeout_ms: Option<u32>,
+    /// Deduplication key within the queue.
+    pub unique_key: Option<&'a str>,
+    /// The id chosen by the client; one name space for the server.
+    pub custom_id: Option<&'a str>,
+    /// Group the job belongs to.
+    pub group_id: Option<&'a str>,
+    /// Jobs of its group that may wait or be delayed, this one included, or it is refused; 0 for any
+    /// number. Not a part of the job.
+    pub group_max: u32,
+    /// A MessagePack array of strings, or empty for none.
+    pub tags: &'a [u8],
+    /// A MessagePack array of job ids that must complete first, or empty for none.
+    pub depends_on: &'a [u8],
+    /// Which of them are not completed yet, as whoever pushes has found out.
+    pub unmet: Unmet<'a>,
+    /// Repetition, if any.
+    pub repeat: Option<Repeat>,
+    /// Newest first within its priority.
+    pub lifo: bool,
+    /// Forget job and result on completion.
+    pub remove_on_complete: bool,
+    /// Forget the job instead of moving it to the dead-letter queue.
+    pub remove_on_fail: bool,
+    /// The reply waits for the disk.
+    pub durable: bool,
+    /// Rules of its own, if it has any.
+    pub extras: Option<Box<Extras>>,
+    /// Its parent and its children, if it has any.
+    pub kin: Option<Box<NewKin<'a>>>,
+}
+
+impl NewJob<'_> {
+    /// Bytes of all that has no fixed length.
+    pub fn bytes(&self) -> u64 {
+        let text = |text: Option<&str>| text.unwrap_or_default().len();
+        let names = text(self.name) + text(self.custom_id);
+        let texts = names + text(self.unique_key) + text(self.group_id);
+        let lists = self.tags.len() + self.depends_on.len() + self.unmet.bytes().len();
+        let kin = self.kin.as_deref().map_or(0, NewKin::encoded_len);
+        (self.data.len() + texts + lists + kin) as u64
+    }
+}
+
+impl Default for NewJob<'_> {
+    fn default() -> Self {
+        Self {
+            data: &[],
+            name: None,
+            priority: 0,
+            delay_ms: 0,
+            max_attempts: 3,
+            backoff_ms: 1000,
+            ttl_ms: None,
+            timeout_ms: None,
+            unique_key: None,
+            custom_id: None,
+            group_id: None,
+            group_max: 0,
+            tags: &[],
+            depends_on: &[],
+            unmet: Unmet::default(),
+            repeat: None,
+            lifo: false,
+            remove_on_complete: false,
+            remove_on_fail: false,
+            durable: false,
+            extras: None,
+            kin: None,
+        }
+    }
+}
+
+impl NewJob<'_> {
+    /// Whether there is anything that it waits for.
+    pub fn waits(&self) -> bool {
+        !self.unmet.is_empty() || self.kin.as_deref().is_some_and(|kin| !kin.open.is_empty())
+    }
+
+    /// All that it waits for, children and others.
+    pub fn dependencies(&self) -> Unmets {
+        let open = self.kin.as_deref().map(|kin| kin.open).unwrap_or_default();
+        if self.unmet.is_empty() && open.is_empty() {
+            return Unmets::default();
+        }
+        let one = |child: bool| {
+            move |(id, name): (JobId, &str)| Dependency {
+                id,
+                name: (!name.is_empty()).then(|| name.into()),
+                child,
+            }
+        };
+        // Of a job that is given as both, the child counts.
+        Unmets::new(open.iter().map(one(true)).chain(self.unmet.iter().map(one(false))).collect())
+    }
+}
+
+/// Repetition of a job: a successor is pushed when a run completes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repeat {
+    /// Distance between due times, at least 1.
+    pub every_ms: u64,
+    /// Total number of runs, or `None` for no end.
+    pub limit: Option<u64>,
+    /// Runs so far.
+    pub count: u64,
+}

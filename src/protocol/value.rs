@@ -1,0 +1,321 @@
+//! One value of a field, read and checked against what its field asks for. Which field of which map it is, and what
+//! it means, is not known here.
+
+use crate::api::limits::{BATCH_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
+use crate::api::request::{JobRef, token_of};
+use crate::api::spec::{FieldSpec, Kind};
+
+use super::choices::read_choices;
+use super::fields::{Aside, Complaint};
+use super::msgpack::{Malformed, Number, Reader};
+use super::objects::{
+    read_backoff, read_dedup, read_flow, read_flow_job, read_group_pull, read_group_rate,
+    read_jobs, read_repeat,
+};
+use super::settings::{read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
+
+/// A field's value after its checks. What would make the array of them larger goes to [`Aside`].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    Nothing,
+    Integer(i64),
+    Float(f64),
+    Flag(bool),
+    Text(&'a str),
+    Raw(&'a [u8]),
+    Mask(u32),
+    Aside,
+}
+
+/// Reads one value of the kind that `spec` asks for. [`Value::Nothing`] means that it counts as
+/// absent after all.
+#[inline]
+pub(super) fn read_value<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    aside: &mut Aside<'a>,
+) -> Result<Value<'a>, Complaint> {
+    match spec.kind {
+        Kind::Payload { bytes_max } => payload(spec, reader, bytes_max).map(Value::Raw),
+        Kind::Queue => {
+            let name = text(spec, reader)?;
+            if is_queue_name(name) { Ok(Value::Text(name)) } else { Err(spec.out_of_bounds()) }
+        }
+        Kind::JobId => named(spec, reader, 1, NAME_CHARS_MAX),
+        Kind::Text { chars_min, chars_max } => named(spec, reader, chars_min, chars_max),
+        Kind::Token => text(spec, reader).map(Value::Text),
+        Kind::Integer { min, max } => integer(spec, reader, min, max).map(Value::Integer),
+        Kind::Flag => match reader.flag()? {
+            Some(value) => Ok(Value::Flag(value)),
+            None => Err(spec.wrong_type()),
+        },
+        Kind::LongText { bytes_max, cut } => {
+            let text = text(spec, reader)?;
+            if text.len() <= bytes_max as usize {
+                Ok(Value::Text(text))
+            } else if cut {
+                Ok(Value::Text(self::cut(text, bytes_max as usize)))
+            } else {
+                Err(spec.out_of_bounds())
+            }
+        }
+        Kind::Number { min, max } => number(spec, reader, f64::from(min), f64::from(max)),
+        Kind::Texts { items_max, chars_max } => {
+            texts(spec, reader, items_max, |item| within(item, 1, chars_max))
+        }
+        Kind::Stack { bytes_max } => {
+            aside.stack = super::stack::read(spec, reader, bytes_max as usize)?;
+            Ok(Value::Aside)
+        }
+        Kind::TextsOf(choices) => {
+            texts(spec, reader, choices.len() as u32, |item| choices.contains(&item))
+        }
+        Kind::Queues { items_max } => texts(spec, reader, items_max, is_queue_name),
+        Kind::Choice(choices) => {
+            let chosen = text(spec, reader)?;
+            match choices.iter().position(|choice| *choice == chosen) {
+                Some(index) => Ok(Value::Mask(1 << index)),
+                None => Err(spec.out_of_bounds()),
+            }
+        }
+        Kind::Choices(choices) => read_choices(spec, reader, choices),
+        Kind::Backoff => read_backoff(spec, reader, aside),
+        Kind::Repeat => read_repeat(spec, reader, aside),
+        Kind::Dedup => read_dedup(spec, reader, aside),
+        Kind::CronJob => read_cron_job(spec, reader, aside),
+        Kind::DlqConfig => read_dlq_config(spec, reader, aside),
+        Kind::StallConfig => read_stall_config(spec, reader, aside),
+        Kind::DlqFilter => read_dlq_filter(spec, reader, aside),
+        Kind::Flags => {
+            let count = batch(spec, reader)?;
+            aside.flags = Vec::with_capacity(count);
+            for index in 0..count {
+                let flag = if reader.absent()? { Some(false) } else { reader.flag()? };
+                aside.flags.push(flag.ok_or_else(|| spec.wrong_item(index))?);
+            }
+            Ok(Value::Aside)
+        }
+        Kind::Integers { min, max } => {
+            let count = batch(spec, reader)?;
+            aside.integers = Vec::with_capacity(count);
+            for index in 0..count {
+                let value = integer(spec, reader, min, max).map_err(|_| spec.wrong_item(index))?;
+                aside.integers.push(value);
+            }
+            Ok(Value::Aside)
+        }
+        // Which of two bounds counts is known when all of the job is read.
+        Kind::Priority => {
+            integer(spec, reader, i32::MIN.into(), i32::MAX.into()).map(Value::Integer)
+        }
+        Kind::GroupPull => read_group_pull(spec, reader, aside),
+        Kind::GroupRate => read_group_rate(spec, reader, aside),
+        Kind::Jobs => read_jobs(spec, reader, aside),
+        Kind::Flow => read_flow(spec, reader, aside),
+        Kind::FlowJob => read_flow_job(spec, reader, aside),
+        Kind::JobIds => {
+            let count = batch(spec, reader)?;
+            aside.ids = Vec::with_capacity(count);
+            for index in 0..count {
+                let id = item(spec, reader, index)?;
+                if !within(id, 1, NAME_CHARS_MAX) {
+                    return Err(spec.wrong_item(index));
+                }
+                aside.ids.push(JobRef::of(id));
+            }
+            Ok(Value::Aside)
+        }
+        Kind::Tokens => {
+            let count = batch(spec, reader)?;
+            aside.tokens = Vec::with_capacity(count);
+            for index in 0..count {
+                aside.tokens.push(if reader.absent()? {
+                    None
+                } else {
+                    token_of(item(spec, reader, index)?)
+                });
+            }
+            Ok(Value::Aside)
+        }
+        Kind::Results => {
+            let count = batch(spec, reader)?;
+            aside.results = Vec::with_capacity(count);
+            for index in 0..count {
+                aside.results.push(if reader.absent()? {
+                    &[]
+                } else {
+                    result(spec, reader, index)?
+                });
+            }
+            Ok(Value::Aside)
+        }
+    }
+}
+
+#[inline]
+pub(super) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Complaint> {
+    match reader.text() {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(spec.wrong_type()),
+        Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
+        Err(what) => Err(what.into()),
+    }
+}
+
+/// The text of one item of a list.
+#[inline]
+pub(super) fn item<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    index: usize,
+) -> Result<&'a str, Complaint> {
+    match reader.text() {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) | Err(Malformed::NotUtf8) => Err(spec.wrong_item(index)),
+        Err(what) => Err(what.into()),
+    }
+}
+
+/// One of a list of payloads.
+#[inline]
+fn result<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    index: usize,
+) -> Result<&'a [u8], Complaint> {
+    match reader.skip() {
+        Ok(value) if value.len() <= PAYLOAD_BYTES_MAX as usize => Ok(value),
+        Ok(_) | Err(Malformed::NotUtf8 | Malformed::Depth) => Err(spec.wrong_item(index)),
+        Err(what) => Err(what.into()),
+    }
+}
+
+#[inline]
+fn named<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    chars_min: u32,
+    chars_max: u32,
+) -> Result<Value<'a>, Complaint> {
+    let text = text(spec, reader)?;
+    if within(text, chars_min, chars_max) {
+        Ok(Value::Text(text))
+    } else {
+        Err(spec.out_of_bounds())
+    }
+}
+
+/// Whether a text has so many characters. Bytes bound characters from above, so few texts are
+/// counted.
+#[inline]
+fn within(text: &str, chars_min: u32, chars_max: u32) -> bool {
+    let (min, max) = (chars_min as usize, chars_max as usize);
+    text.len() >= min && (text.len() <= max || text.chars().count() <= max)
+}
+
+/// The front of a text, cut at a character's edge.
+#[cold]
+pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = bytes_max.min(text.len());
+    // At most three steps: a character has four bytes, and 0 is an edge.
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+const QUEUE_BYTES: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0_usize;
+    while byte < 256 {
+        allowed[byte] = matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b':');
+        byte += 1;
+    }
+    allowed
+};
+
+/// The rule for queue names (`interface.md` 2.3).
+#[inline]
+pub(crate) fn is_queue_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= QUEUE_CHARS_MAX as usize
+        && name.bytes().fold(true, |all, byte| all & QUEUE_BYTES[usize::from(byte)])
+}
+
+#[inline]
+pub(super) fn integer(
+    spec: &FieldSpec,
+    reader: &mut Reader<'_>,
+    min: i64,
+    max: i64,
+) -> Result<i64, Complaint> {
+    let value = match reader.number()? {
+        Some(Number::Whole(value)) => value,
+        // The cast holds values beyond the range at its end, which no bound reaches.
+        Some(Number::Float(value)) if value.is_finite() && value.fract() == 0.0 => value as i64,
+        _ => return Err(spec.wrong_type()),
+    };
+    if (min..=max).contains(&value) { Ok(value) } else { Err(spec.out_of_bounds()) }
+}
+
+fn number<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    min: f64,
+    max: f64,
+) -> Result<Value<'a>, Complaint> {
+    let value = match reader.number()? {
+        Some(Number::Whole(value)) => value as f64,
+        Some(Number::Float(value)) if !value.is_nan() => value,
+        _ => return Err(spec.wrong_type()),
+    };
+    if (min..=max).contains(&value) { Ok(Value::Float(value)) } else { Err(spec.out_of_bounds()) }
+}
+
+#[inline]
+fn payload<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    bytes_max: u32,
+) -> Result<&'a [u8], Complaint> {
+    match reader.skip() {
+        Ok(value) if value.len() <= bytes_max as usize => Ok(value),
+        Ok(_) => Err(spec.out_of_bounds()),
+        Err(Malformed::NotUtf8) => Err(spec.not_utf8()),
+        Err(Malformed::Depth) => Err(spec.too_deep()),
+        Err(what) => Err(what.into()),
+    }
+}
+
+/// A list of texts, kept as it came; an empty one counts as absent.
+fn texts<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+    items_max: u32,
+    fits: impl Fn(&str) -> bool,
+) -> Result<Value<'a>, Complaint> {
+    let whole = reader.rest();
+    let Some(count) = reader.array()? else { return Err(spec.wrong_type()) };
+    if count > items_max as usize {
+        return Err(spec.out_of_bounds());
+    }
+    for index in 0..count {
+        if !fits(item(spec, reader, index)?) {
+            return Err(spec.wrong_item(index));
+        }
+    }
+    if count == 0 && !spec.required {
+        return Ok(Value::Nothing);
+    }
+    Ok(Value::Raw(&whole[..whole.len() - reader.rest().len()]))
+}
+
+/// Enters a batch and says how many items it has.
+#[inline]
+pub(super) fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> {
+    match reader.array()? {
+        None => Err(spec.wrong_type()),
+        Some(count) if count > BATCH_MAX as usize => Err(spec.out_of_bounds()),
+        Some(count) => Ok(count),
+    }
+}

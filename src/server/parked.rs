@@ -1,0 +1,78 @@
+//! Commands that the engine answers later: who asked, and how the answer is written.
+
+use super::core::Core;
+use super::message::{Message, Origin};
+use corq_io::net::Connections;
+use corq_shards::command::RequestId;
+use corq_shards::effect::Reply;
+
+/// The request whose answer is written by whoever made the call.
+pub const CURRENT: RequestId = RequestId(0);
+
+/// A command the engine will answer later.
+#[derive(Debug)]
+pub struct Parked {
+    /// Who asked.
+    pub origin: Origin,
+    /// The client's name for it.
+    pub req_id: Option<Box<[u8]>>,
+    /// How the answer is written.
+    pub shape: Shape,
+}
+
+/// How the answer to a parked command is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// PULL.
+    One {
+        /// With a token.
+        locked: bool,
+    },
+    /// PULLB.
+    Many {
+        /// With tokens.
+        locked: bool,
+    },
+    /// `WaitJob`.
+    Ending,
+    /// What came of a long command.
+    Chore,
+}
+
+impl Core {
+    /// Answers those whose answer has come about.
+    pub(super) fn answer_parked(&mut self, conns: &mut Connections) {
+        if self.effects.replies.iter().all(|(request, _)| *request == CURRENT) {
+            return;
+        }
+        let replies = std::mem::take(&mut self.effects.replies);
+        for (request, reply) in &replies {
+            if *request == CURRENT {
+                self.effects.replies.push((*request, reply.clone()));
+                continue;
+            }
+            let Some(parked) = self.parked.try_remove(request.0 as usize - 1) else { continue };
+            self.answered(parked.origin);
+            if *reply != Reply::Dropped {
+                self.write_parked(conns, &parked, reply);
+            } else if usize::from(parked.origin.shard) != self.me {
+                // Its shard still counts it as unanswered.
+                let (origin, frame) = (parked.origin, 0..0);
+                let tell = self.post.tell(usize::from(origin.shard));
+                tell.messages.push(Message::Reply { origin, frame });
+            }
+        }
+    }
+
+    /// Parks a command that the engine may answer later, or at once.
+    pub(super) fn park(
+        &mut self,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        shape: Shape,
+    ) -> RequestId {
+        let parked = Parked { origin, req_id: req_id.map(Into::into), shape };
+        self.deferred(origin);
+        RequestId(self.parked.insert(parked) as u64 + 1)
+    }
+}
