@@ -124,8 +124,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, note::log),
     (2, schedule::set),
     (1, schedule::end),
-    // Not played: the model cannot tell what a rule removes from what a Clean does.
-    (0, rule::act),
+    (2, rule::act),
     (4, flow::act),
     (4, kin::act),
 ];
