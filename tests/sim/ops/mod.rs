@@ -10,7 +10,7 @@ mod fail;
 pub mod flow;
 pub mod group;
 mod heartbeat;
-mod kin;
+pub mod kin;
 pub mod limit;
 mod note;
 pub mod notice;
