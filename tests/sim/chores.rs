@@ -162,6 +162,8 @@ impl Model {
             };
             self.record = Some(place);
             let is_due = match &job.state {
+                // It was tried anew, though a rule could have let it go just then.
+                _ if revived => false,
                 State::Active(lease) => {
                     let hold_ends_ms = self.hold_ends_ms(job, lease);
                     let ends = lease.timeout_at_ms.into_iter().chain([hold_ends_ms]);
