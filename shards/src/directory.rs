@@ -57,7 +57,8 @@ impl Directory {
     /// A job bears the name from now on, unless a newer one does.
     ///
     /// After a restart two jobs of one name may be told of, in any order: a completed job that had been
-    /// forgotten for its age, which no record says, and the job that was given the name since.
+    /// forgotten for its age, which no record says and a clock that was set back denies, and the job that was
+    /// given the name since.
     pub fn settle(&mut self, name: &str, job: JobId) {
         match self.entry(name) {
             Some(entry) => entry.job = entry.job.max(Some(job)),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     /// Guards against a restart that frees the name of a living job: the old bearer, back from the log
-    /// until its age is noticed, must not take the name with it.
+    /// because the clock was set back, must not take the name with it.
     #[test]
     fn the_newest_bearer_keeps_the_name_in_whatever_order_both_are_told() {
         for order in [[7, 8], [8, 7]] {

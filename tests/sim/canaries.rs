@@ -65,6 +65,7 @@ canaries! {
     canary_a_series_that_breaks_off_is_seen: Repeat sees NoRepeats;
     canary_a_schedule_out_of_rhythm_is_seen: Schedule sees HastySchedules;
     canary_an_early_run_of_a_schedule_is_seen: EarlySchedule sees ClockAhead;
+    canary_a_dead_letter_that_comes_back_early_is_seen: Rule sees ClockAhead;
     canary_a_long_command_that_ends_too_soon_is_seen: Chore sees ShyClean;
     canary_a_record_that_comes_back_changed_is_seen: Log sees BentRecord;
     canary_a_group_that_gives_too_many_is_seen: Group sees GenerousGroups;

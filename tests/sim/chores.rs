@@ -162,6 +162,8 @@ impl Model {
             };
             self.record = Some(place);
             let is_due = match &job.state {
+                // It was tried anew, though a rule could have let it go just then.
+                _ if revived => false,
                 State::Active(lease) => {
                     let hold_ends_ms = self.hold_ends_ms(job, lease);
                     let ends = lease.timeout_at_ms.into_iter().chain([hold_ends_ms]);
@@ -181,6 +183,19 @@ impl Model {
             }
         }
         self.record = None;
+    }
+
+    /// A rule lets a job go out of the dead-letter queue, unless it was a long command that took it.
+    pub fn drop_letter(&mut self, id: JobId) {
+        let job = &self.jobs[&id];
+        let chore = self.chores.iter().position(|chore| chore.queue == job.queue);
+        if let Some(chore) = chore.filter(|&chore| self.chores[chore].means(job)) {
+            self.chores[chore].perhaps.push(id);
+        }
+        // Who waited for its end learnt of that, if it came in this call.
+        let end = self.ends.get(&id).copied();
+        self.remove(id);
+        self.ends.extend(end.map(|end| (id, end)));
     }
 
     /// The chore that is at work on a queue takes a job, as the shard's record says.

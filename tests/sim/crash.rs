@@ -71,6 +71,7 @@ impl World {
             _ => Way::Kill,
         };
         self.starts += 1;
+        self.power_losses += u64::from(way == Way::Power);
         self.trace.note(format_args!("{} {way:?}, start {}", self.now_ms, self.starts));
         self.armed = false;
         self.open.clear();

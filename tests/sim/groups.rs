@@ -123,8 +123,11 @@ impl Model {
 
     /// Whether a pull that came earlier should have got a job that another one got.
     pub fn is_overtaken(&self, earlier: &Waiter, by: &Waiter, job: &Job) -> bool {
+        // In a call of several steps the group may have had no room for the earlier one when the job went out.
+        let sure = !self.in_steps || self.active_max(job, earlier).is_none();
         earlier.queue == by.queue
             && (earlier.is_choosy() || !by.is_choosy())
+            && sure
             && self.may_get(earlier, job)
     }
 

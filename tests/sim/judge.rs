@@ -410,7 +410,7 @@ impl Model {
                     Some(job) if job.is_over(at.now_ms) && !self.has_chore(&job.queue) => {
                         self.remove(id);
                     }
-                    Some(job) if self.may_drop_letter(job, at.now_ms) => self.remove(id),
+                    Some(job) if self.may_drop_letter(job, at.now_ms) => self.drop_letter(id),
                     _ => self.take_in_chore(at, id, false),
                 },
                 Record::Revived { id, by_itself: false, .. } if !self.claimed.remove(&id) => {

@@ -51,7 +51,22 @@ use check::Checks;
 use settings::{Flaw, Settings};
 use world::World;
 
-/// Lives the life of a seed and returns the hash of its trace.
-pub fn live(seed: u64, flaw: Flaw, checks: Checks, print: bool) -> u64 {
+/// What a life came to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Life {
+    /// The hash of all that happened.
+    pub hash: u64,
+    /// Virtual time that passed.
+    pub lived_ms: u64,
+    /// Jobs that were pushed, but for those that a loss of power took back.
+    pub jobs: u64,
+    /// Starts after the first.
+    pub restarts: u64,
+    /// Those of them that followed a loss of power.
+    pub power_losses: u64,
+}
+
+/// Lives the life of a seed.
+pub fn live(seed: u64, flaw: Flaw, checks: Checks, print: bool) -> Life {
     World::new(Settings::of_seed(seed, flaw, checks), print).live()
 }

@@ -4,6 +4,7 @@
 use super::flows::FlowTask;
 use super::needs::Needs;
 use super::ops::ack::{Ack, Checking, One};
+use super::ops::kin::Adoption;
 use super::ops::push::Push;
 use super::world::{Mail, World};
 use corq_shards::id::fnv1a;
@@ -23,6 +24,7 @@ pub struct Claims {
 #[derive(Debug)]
 pub enum Task {
     Needs(Needs),
+    Adoption(Adoption),
     Claims(Claims),
     Checking(Checking),
     Flow(FlowTask),

@@ -42,6 +42,10 @@ impl World {
 
     /// A shard has said how some jobs stand.
     pub fn stood(&mut self, task: u64, standings: Vec<(JobId, Standing)>) {
+        if let Some(Task::Adoption(_)) = self.tasks.get(&task) {
+            self.child_stood(task, &standings);
+            return;
+        }
         let Some(Task::Needs(needs)) = self.tasks.get_mut(&task) else { return };
         needs.standings.extend(standings);
         needs.left -= 1;

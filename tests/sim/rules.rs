@@ -126,7 +126,7 @@ impl Model {
                         .get(&id)
                         .is_some_and(|job| self.may_drop_letter(job, at.now_ms)) =>
                 {
-                    self.remove(id);
+                    self.drop_letter(id);
                 }
                 _ => {}
             }

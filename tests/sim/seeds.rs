@@ -8,8 +8,8 @@
 mod canaries;
 
 use corq_sim::check::Checks;
-use corq_sim::live;
 use corq_sim::settings::Flaw;
+use corq_sim::{Life, live};
 use std::io::Write;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,18 +21,62 @@ const SEEDS: u64 = 3000;
 /// How often a long run says how far it is, so that whoever stops it knows.
 const REPORT: Duration = Duration::from_mins(1);
 
+const DAY: Duration = Duration::from_hours(24);
+
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text}")))
 }
 
-/// Runs a seed twice.
-fn try_seed(seed: u64) {
+/// Runs a seed twice, and returns what one of its lives came to.
+fn try_seed(seed: u64) -> Life {
     let run = || live(seed, Flaw::None, Checks::default(), false);
     let twice = catch_unwind(|| (run(), run()));
     let how = format!("CORQ_SIM_SEED={seed} cargo test --test sim every_seed");
     let Ok((one, other)) = twice else { panic!("seed {seed} failed; run it alone: {how}") };
     assert_eq!(one, other, "two runs of seed {seed} differ: {how}");
+    one
+}
+
+/// What many seeds came to, each counted once.
+#[derive(Default)]
+struct Sums {
+    seeds: AtomicU64,
+    lived_ms: AtomicU64,
+    jobs: AtomicU64,
+    restarts: AtomicU64,
+    power_losses: AtomicU64,
+}
+
+impl Sums {
+    fn add(&self, life: &Life) {
+        let Life { hash: _, lived_ms, jobs, restarts, power_losses } = *life;
+        for (sum, more) in [
+            (&self.seeds, 1),
+            (&self.lived_ms, lived_ms),
+            (&self.jobs, jobs),
+            (&self.restarts, restarts),
+            (&self.power_losses, power_losses),
+        ] {
+            sum.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+}
+
+impl std::fmt::Display for Sums {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sum = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        write!(
+            f,
+            "{} seeds lived {:.2} days of virtual time with {} jobs, {} restarts, \
+             of these {} after a loss of power",
+            sum(&self.seeds),
+            Duration::from_millis(sum(&self.lived_ms)).as_secs_f64() / DAY.as_secs_f64(),
+            sum(&self.jobs),
+            sum(&self.restarts),
+            sum(&self.power_losses)
+        )
+    }
 }
 
 /// Seeds that several threads take from one line.
@@ -41,7 +85,7 @@ struct Line {
     seeds: u64,
     until: Option<Instant>,
     next: AtomicU64,
-    done: AtomicU64,
+    sums: Sums,
     stopped: AtomicBool,
     begun: Instant,
     reported: std::sync::Mutex<Instant>,
@@ -58,7 +102,7 @@ impl Line {
             seeds: setting("CORQ_SIM_SEEDS").unwrap_or(unbounded),
             until: seconds.map(|seconds| now + Duration::from_secs(seconds)),
             next: AtomicU64::new(first),
-            done: AtomicU64::new(0),
+            sums: Sums::default(),
             stopped: AtomicBool::new(false),
             begun: now,
             reported: std::sync::Mutex::new(now),
@@ -77,11 +121,13 @@ impl Line {
     /// Takes seeds and runs them. The first that fails ends the run of all.
     fn work(&self) {
         while let Some(seed) = self.take() {
-            if let Err(cause) = catch_unwind(|| try_seed(seed)) {
-                self.stopped.store(true, Ordering::Relaxed);
-                std::panic::resume_unwind(cause);
+            match catch_unwind(|| try_seed(seed)) {
+                Ok(life) => self.sums.add(&life),
+                Err(cause) => {
+                    self.stopped.store(true, Ordering::Relaxed);
+                    std::panic::resume_unwind(cause);
+                }
             }
-            self.done.fetch_add(1, Ordering::Relaxed);
             if let Ok(mut reported) = self.reported.try_lock()
                 && reported.elapsed() >= REPORT
             {
@@ -93,16 +139,17 @@ impl Line {
 
     /// Past the test harness, which keeps what is printed until the end.
     fn report(&self) {
-        let (done, seconds) = (self.done.load(Ordering::Relaxed), self.begun.elapsed().as_secs());
-        let first = self.first;
-        let _ = writeln!(std::io::stderr(), "{done} seeds from {first} on in {seconds} s");
+        let (seconds, first) = (self.begun.elapsed().as_secs(), self.first);
+        let _ = writeln!(std::io::stderr(), "from {first} on, in {seconds} s: {}", self.sums);
     }
 }
 
 #[test]
 fn every_seed_keeps_every_promise() {
     if let Some(seed) = setting("CORQ_SIM_SEED") {
-        live(seed, Flaw::None, Checks::default(), true);
+        let sums = Sums::default();
+        sums.add(&live(seed, Flaw::None, Checks::default(), true));
+        eprintln!("{sums}");
         return;
     }
     let line = Line::new();

@@ -1,6 +1,7 @@
 //! The simulated server and its clients: virtual time, mail that is late, and the schedule that
 //! decides what happens next.
 
+use super::Life;
 use super::check::{Check, Checks};
 use super::client::{Client, Held};
 use super::dice::Dice;
@@ -60,6 +61,7 @@ pub struct World {
     pub contested: BTreeSet<String>,
     pub pushes: u64,
     pub starts: u64,
+    pub power_losses: u64,
     /// A failure of a disk is under way.
     pub armed: bool,
     requests: u64,
@@ -88,6 +90,7 @@ impl World {
             contested: BTreeSet::new(),
             pushes: 0,
             starts: 0,
+            power_losses: 0,
             armed: false,
             requests: 0,
             connections: 0,
@@ -101,13 +104,19 @@ impl World {
         world
     }
 
-    /// Lives the whole life of the seed; returns the hash of what happened.
-    pub fn live(mut self) -> u64 {
+    /// Lives the whole life of the seed.
+    pub fn live(mut self) -> Life {
         for _ in 0..self.settings.steps {
             self.step();
         }
         self.drain();
-        self.trace.hash
+        Life {
+            hash: self.trace.hash,
+            lived_ms: self.now_ms - START_MS,
+            jobs: self.nodes.iter().map(|node| node.model.jobs.len() as u64).sum(),
+            restarts: self.starts,
+            power_losses: self.power_losses,
+        }
     }
 
     fn step(&mut self) {

@@ -6,9 +6,11 @@ use super::{Answer, Call};
 use crate::check::Check;
 use crate::judge::Moment;
 use crate::model::{Job, Model, State};
-use crate::world::World;
+use crate::names::Task;
+use crate::world::{Mail, World};
 use corq_shards::change::Change;
 use corq_shards::command::{Command, Token};
+use corq_shards::dependency::Standing;
 use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
 
@@ -112,20 +114,52 @@ pub fn act(world: &mut World, client: usize) {
     }
 }
 
-/// Only a younger job that waits for nobody: none waits for itself in a circle.
+/// A job that is to have one child more, as the server takes it: the shard of the child says first how that
+/// stands, once its log has it. A parent that had a child which a loss of power takes back would let the
+/// other jobs of that child's flow believe, by asking for it, that the flow had come.
+#[derive(Debug)]
+pub struct Adoption {
+    client: u64,
+    parent: JobId,
+    child: JobId,
+}
+
+/// Whether a job may be told to wait for another: only for a younger one that waits for nobody, so that none
+/// waits for itself in a circle.
+fn may_adopt(parent: &Job, child: &Job) -> bool {
+    let known = parent.unmet.contains(&child.id) || parent.family.ends.contains_key(&child.id);
+    child.id > parent.id && child.is_live() && child.unmet.is_empty() && !known
+}
+
 fn adopt(world: &mut World, client: usize) {
-    let may_adopt = |state: &State| matches!(state, State::WaitingChildren | State::Active(_));
-    let Some((shard, job)) = pick(world, may_adopt) else { return };
-    let parent = &world.nodes[shard].model.jobs[&job];
-    let fits = |child: &&Job| {
-        let known = parent.unmet.contains(&child.id) || parent.family.ends.contains_key(&child.id);
-        child.id > job && child.is_live() && child.unmet.is_empty() && !known
-    };
+    let takes_more = |state: &State| matches!(state, State::WaitingChildren | State::Active(_));
+    let Some((shard, parent)) = pick(world, takes_more) else { return };
+    let job = &world.nodes[shard].model.jobs[&parent];
     let jobs = world.nodes.iter().flat_map(|node| node.model.jobs.values());
-    let children: Vec<JobId> = jobs.filter(fits).map(|child| child.id).collect();
+    let children = jobs.filter(|child| may_adopt(job, child)).map(|child| child.id);
+    let children: Vec<JobId> = children.collect();
     if !children.is_empty() {
         let child = world.dice.pick(&children);
-        world.send(client, shard, ChangeKin { job, what: What::Adopt(child) });
+        let (task, client) = (world.new_request(), world.clients[client].id);
+        world.tasks.insert(task, Task::Adoption(Adoption { client, parent, child }));
+        let way = (false, client, world.shard_of_job(child));
+        world.post(way, Mail::Stand { task, jobs: vec![child] });
+    }
+}
+
+impl World {
+    /// The shard of a child has said how that stands.
+    pub fn child_stood(&mut self, task: u64, standings: &[(JobId, Standing)]) {
+        let Some(Task::Adoption(adoption)) = self.tasks.remove(&task) else { return };
+        let Adoption { client, parent, child } = adoption;
+        let open = standings.iter().any(|(_, standing)| *standing == Standing::Open);
+        let shard = self.shard_of_job(parent);
+        let job = |id: JobId| self.nodes[self.shard_of_job(id)].model.jobs.get(&id);
+        let pair = job(parent).zip(job(child));
+        // It may have had it from somebody else meanwhile.
+        if open && pair.is_some_and(|(parent, child)| may_adopt(parent, child)) {
+            self.send_as(client, shard, ChangeKin { job: parent, what: What::Adopt(child) });
+        }
     }
 }
 

@@ -10,7 +10,7 @@ mod fail;
 pub mod flow;
 pub mod group;
 mod heartbeat;
-mod kin;
+pub mod kin;
 pub mod limit;
 mod note;
 pub mod notice;
@@ -124,8 +124,7 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, note::log),
     (2, schedule::set),
     (1, schedule::end),
-    // Not played: the model cannot tell what a rule removes from what a Clean does.
-    (0, rule::act),
+    (2, rule::act),
     (4, flow::act),
     (4, kin::act),
 ];

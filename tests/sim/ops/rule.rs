@@ -93,7 +93,15 @@ pub fn act(world: &mut World, client: usize) {
             RulePatch::Dlq(DlqPatch { entries_max: Some(entries_max), ..dlq })
         }
         _ => {
-            let retry = [None, Some((0, 1)), Some((700, 2)), Some((4000, 1)), Some((30_000, 3))];
+            // Short and often, too, so that the wait is seen to double.
+            let retry = [
+                None,
+                Some((0, 1)),
+                Some((20, 4)),
+                Some((700, 2)),
+                Some((4000, 1)),
+                Some((30_000, 3)),
+            ];
             let retry = dice.pick(&retry);
             RulePatch::Dlq(DlqPatch {
                 auto_retry: Some(retry.is_some()),
