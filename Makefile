@@ -61,9 +61,10 @@ fair: ## Measure whether a flood, a hot queue or jobs of 10 MB delay the others
 fanout: ## Measure whether listeners to events delay those who push
 	scripts/fanout.sh
 
-release: ## Build the binaries with all optimisations into target/release
+release: ## Build the binaries with all optimisations into target/release, and the server by how it is used: target/pgo/corq
 	@scripts/setup.sh
 	cargo build --release --workspace
+	scripts/pgo.sh
 
 bench: ## Measure the standing figures on this machine (quiet, about ten minutes)
 	scripts/bench.sh

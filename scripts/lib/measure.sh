@@ -2,10 +2,12 @@
 # top of the repository; `name` is what the place is called after.
 #
 #   BENCH_PROFILE  cargo profile to build (default release)
+#   BENCH_SERVER   the server to measure instead of the one that is built
 #   BENCH_DIR      where the data directories go (default: the system's temporary directory)
 # shellcheck shell=bash disable=SC2154
 profile=${BENCH_PROFILE:-release}
 bin=${CARGO_TARGET_DIR:-target}/$profile
+server_bin=${BENCH_SERVER:-}
 work=$(mktemp -d "${BENCH_DIR:-${TMPDIR:-/tmp}}/corq-$name.XXXXXX")
 server=
 stop() {
@@ -33,7 +35,7 @@ ready() {
 start_again() {
     tcp=$(free_port)
     http=$(free_port)
-    env HOST=127.0.0.1 TCP_PORT="$tcp" HTTP_PORT="$http" DATA_PATH="$work/data" "$@" "$bin/corq" serve >>"$work/log" 2>&1 &
+    env HOST=127.0.0.1 TCP_PORT="$tcp" HTTP_PORT="$http" DATA_PATH="$work/data" "$@" "${server_bin:-$bin/corq}" serve >>"$work/log" 2>&1 &
     server=$!
     until ready; do
         if ! kill -0 "$server" 2>/dev/null; then
