@@ -57,8 +57,8 @@ for round in $(seq "$rounds"); do
     done
 done
 
-printf '%s, %s CPUs, %s rounds; 4 connections, 4 queues, 100-byte payloads; batches 1 in flight.\n' \
-    "$(uname -sr)" "$(nproc)" "$rounds${BENCH_SERVER:+, the server of \`make release\`}"
+printf '%s, %s CPUs, %s rounds%s; 4 connections, 4 queues, 100-byte payloads; batches 1 in flight.\n' \
+    "$(uname -sr)" "$(nproc)" "$rounds" "${BENCH_SERVER:+, the server of \`make release\`}"
 printf 'Median (least–most). us = server CPU microseconds per job.\n\n'
 printf '| work | written us | written jobs/s | synced us | synced jobs/s | generator us |\n'
 printf '|---|---|---|---|---|---|\n'

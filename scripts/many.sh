@@ -25,7 +25,8 @@ run() { # what it is called, connections
     # A poll ends after the run: none is renewed while it is measured.
     bench open --rate "$rate" --seconds "$seconds" --connections "$2" --queues $(($2 / 2)) --payload-bytes 100 --window 1 \
         --pull-timeout-ms 30000 --keep
-    take "$1.memory" $((($(memory_kb) - before) * 1024 / $2))
+    # While the connections are there: as the generator has seen it before it left.
+    take "$1.memory" $((($(figure rss_bytes_after) - before * 1024) / $2))
     take "$1.p50" "$(percentile push_to_receipt_us p50)"
     take "$1.p99" "$(percentile push_to_receipt_us p99)"
     take "$1.late" "$(percentile send_lag_us p99)"
