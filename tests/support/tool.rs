@@ -39,7 +39,7 @@ impl Tool {
 
     /// The program, ready to be started. Nothing of the developer's own environment counts.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corq"));
+        let mut command = Command::new(super::server::program());
         command
             .args(words)
             .env_clear()

@@ -3,7 +3,8 @@
 
 use corq::api::spec::{
     BACKOFF_FIELDS, COMMANDS, CRON_JOB_FIELDS, CommandSpec, DLQ_CONFIG_FIELDS, DLQ_FILTER_FIELDS,
-    FieldSpec, JOB_FIELDS, Kind, STALL_CONFIG_FIELDS,
+    FLOW_FIELDS, FLOW_JOB_FIELDS, FieldSpec, GROUP_PULL_FIELDS, GROUP_RATE_FIELDS, JOB_FIELDS,
+    Kind, STALL_CONFIG_FIELDS,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use rmpv::Value;
@@ -123,6 +124,11 @@ fn value(
         (Kind::DlqConfig, _) => Value::Map(fields(u, known, command, DLQ_CONFIG_FIELDS)?),
         (Kind::StallConfig, _) => Value::Map(fields(u, known, command, STALL_CONFIG_FIELDS)?),
         (Kind::DlqFilter, _) => Value::Map(fields(u, known, command, DLQ_FILTER_FIELDS)?),
+        (Kind::Priority, name) => number(u, command, name, -1_000_000, 1_000_000)?,
+        (Kind::GroupPull, _) => Value::Map(fields(u, known, command, GROUP_PULL_FIELDS)?),
+        (Kind::GroupRate, _) => Value::Map(fields(u, known, command, GROUP_RATE_FIELDS)?),
+        (Kind::Flow, _) => list(u, |u| Ok(Value::Map(fields(u, known, command, FLOW_FIELDS)?)))?,
+        (Kind::FlowJob, _) => Value::Map(fields(u, known, command, FLOW_JOB_FIELDS)?),
         (Kind::Results, _) => list(u, |u| payload(u, 0))?,
         (Kind::Jobs, _) => list(u, |u| Ok(Value::Map(fields(u, known, "PUSHB", JOB_FIELDS)?)))?,
     })
