@@ -58,7 +58,7 @@ for round in $(seq "$rounds"); do
 done
 
 printf '%s, %s CPUs, %s rounds%s; 4 connections, 4 queues, 100-byte payloads; batches 1 in flight.\n' \
-    "$(uname -sr)" "$(nproc)" "$rounds" "${BENCH_SERVER:+, the server of \`make release\`}"
+    "$(uname -sr)" "$(nproc)" "$rounds" "${BENCH_SERVER:+, the server at $BENCH_SERVER}"
 printf 'Median (least–most). us = server CPU microseconds per job.\n\n'
 printf '| work | written us | written jobs/s | synced us | synced jobs/s | generator us |\n'
 printf '|---|---|---|---|---|---|\n'

@@ -15,7 +15,7 @@ mkdir -p "$place"
 
 python3 -m unittest discover --quiet --start-directory bench/page
 scripts/pgo.sh >/dev/null
-export BENCH_SERVER=$PWD/target/pgo/corq
+export BENCH_SERVER=target/pgo/corq
 
 bench/rivals/run --rounds "$rounds" --rates "${PAGE_RATES:-1000,5000,20000,50000}" --json "$place/rivals.json" >"$place/rivals.md"
 for script in bench flat shards recovery reclaim fair many; do

@@ -7,7 +7,6 @@
 # shellcheck shell=bash disable=SC2154
 profile=${BENCH_PROFILE:-release}
 bin=${CARGO_TARGET_DIR:-target}/$profile
-server_bin=${BENCH_SERVER:-}
 work=$(mktemp -d "${BENCH_DIR:-${TMPDIR:-/tmp}}/corq-$name.XXXXXX")
 server=
 stop() {
@@ -35,7 +34,7 @@ ready() {
 start_again() {
     tcp=$(free_port)
     http=$(free_port)
-    env HOST=127.0.0.1 TCP_PORT="$tcp" HTTP_PORT="$http" DATA_PATH="$work/data" "$@" "${server_bin:-$bin/corq}" serve >>"$work/log" 2>&1 &
+    env HOST=127.0.0.1 TCP_PORT="$tcp" HTTP_PORT="$http" DATA_PATH="$work/data" "$@" "${BENCH_SERVER:-$bin/corq}" serve >>"$work/log" 2>&1 &
     server=$!
     until ready; do
         if ! kill -0 "$server" 2>/dev/null; then

@@ -5,7 +5,7 @@
 //! Recipe for a change. A kind keeps its number and the meaning of its bytes for ever, so:
 //!
 //! 1. *Something new is to be said*: a new kind with a number that was never used (those of `record_kind`
-//!    here and in the modules of other records; each says which are set aside for it).
+//!    and of the modules of other records; each says which are set aside for it).
 //! 2. *A kind is to say more*: a new kind beside it, as 26 stands beside 5. The old one is still
 //!    decoded, into the same variant, with what it does not say filled in; it is written no more, or
 //!    only where the new one has nothing to add. A part that few jobs have gets a bit in `part` of

@@ -70,7 +70,7 @@ fn lists_that_nobody_reads_are_bounded_over_all_shards_and_none_is_lost() {
 
 /// Long lists are written over several turns, and may have to read each slice from the disk.
 #[test]
-fn a_list_of_many_slices_is_whole_in_order_and_of_now() {
+fn a_list_of_many_slices_is_whole_and_in_order() {
     const JOBS: usize = 14;
     const BYTES: usize = 1_500_000;
     let server = Start::new().env("SHARDS", 2).env("PAYLOAD_CACHE_MB", 4).start();
@@ -99,11 +99,8 @@ fn a_list_of_many_slices_is_whole_in_order_and_of_now() {
         let letters = client.ok("Dlq", json!({"queue": name, "count": 100, "filter": {}}));
         assert_eq!(of(&letters["jobs"]), ids);
         let entries = letters["entries"].as_array().unwrap();
-        assert!(
-            entries.iter().zip(&ids).all(|(entry, id)| entry["job"]["id"] == *id),
-            "{}",
-            entries.len()
-        );
+        let shown: Vec<Json> = entries.iter().map(|entry| entry["job"]["id"].clone()).collect();
+        assert_eq!(shown, ids);
     }
     await_quiet(&server);
 }

@@ -121,7 +121,7 @@ fn whoever_comes_back_shows_the_keys_of_last_time() {
 
 /// Guards against clients that write while the thread beside them is given a ticket.
 #[test]
-fn nothing_comes_unasked_on_the_port_for_frames() {
+fn frames_over_tls_1_3_are_given_no_tickets() {
     let house = house(Start::new());
     assert_eq!(resumed(&house, house.server.tcp, &TLS13), 0);
 }

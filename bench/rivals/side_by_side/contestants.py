@@ -376,7 +376,7 @@ class Postgres(SpokenByClient):
 def bench_program(name):
     """A binary of this project, of the profile that BENCH_PROFILE names; the server may be the one at BENCH_SERVER."""
     if name == "corq" and os.environ.get("BENCH_SERVER"):
-        return Path(os.environ["BENCH_SERVER"])
+        return install.ROOT / os.environ["BENCH_SERVER"]
     profile = os.environ.get("BENCH_PROFILE", "release")
     target = Path(os.environ.get("CARGO_TARGET_DIR", install.ROOT / "target"))
     return target / ("debug" if profile == "dev" else profile) / name
