@@ -24,6 +24,7 @@ use super::route::Slots;
 use super::session::{
     CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
 };
+use super::share::Shares;
 use super::show::Showings;
 use super::strain::PutOff;
 use super::streams::Streams;
@@ -58,6 +59,7 @@ pub struct Core {
     pub(super) crons: CronNames,
     pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
+    pub(super) shares: Shares,
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
     pub(super) open_flows: OpenFlows,
@@ -151,6 +153,7 @@ impl Core {
             crons: CronNames::default(),
             webhooks,
             sessions: Sessions::default(),
+            shares: Shares::default(),
             parked: Slab::new(),
             tasks: Tasks::default(),
             open_flows: OpenFlows::default(),
@@ -197,6 +200,7 @@ impl Core {
         self.post.has_left()
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()
+            || self.shares.waiting() > 0
             || !self.deaf.is_empty()
             || self.saturated && !self.is_disk_behind() && !self.engine.book.1.strained
             || !self.put_off.is_empty() && !self.engine.book.1.strained
@@ -237,20 +241,20 @@ impl Core {
             self.keep_pending(conns, conn, &bytes[used..]);
             return;
         }
-        session.pending.extend_from_slice(bytes);
+        session.pending.extend(bytes);
         self.go_on(conns, conn);
     }
 
     /// Handles what a connection has sent before.
     pub(super) fn go_on(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let mut pending = std::mem::take(&mut session.pending);
-        let used = self.handle(conns, conn, &pending);
-        if used == pending.len() {
-            pending = Vec::new();
-        } else if used > 0 {
-            pending.drain(..used);
+        if session.taken.waits() {
+            self.read_on_or_not(conns, conn);
+            return;
         }
+        let mut pending = std::mem::take(&mut session.pending);
+        let used = self.handle(conns, conn, pending.bytes());
+        pending.consume(used);
         let Some(session) = self.sessions.get(conn) else { return };
         session.pending = pending;
         self.read_on_or_not(conns, conn);
@@ -258,14 +262,16 @@ impl Core {
 
     fn keep_pending(&mut self, conns: &mut Connections, conn: ConnId, rest: &[u8]) {
         let Some(session) = self.sessions.get(conn) else { return };
-        session.pending.extend_from_slice(rest);
+        session.pending.extend(rest);
         self.read_on_or_not(conns, conn);
     }
 
     /// Back-pressure: a connection whose commands wait for answers is not read beyond a limit.
     fn read_on_or_not(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let full = session.blocked && (session.choked || session.pending.len() > PENDING_BYTES_MAX);
+        let most = if session.taken.waits() { self.shares.held_bytes_max() } else { usize::MAX };
+        let most = most.min(PENDING_BYTES_MAX) >> u32::from(session.paused);
+        let full = session.blocked && (session.choked || session.pending.len() > most);
         if full && !session.paused {
             conns.pause_reading(conn);
         } else if !full && session.paused {
@@ -311,7 +317,9 @@ impl Core {
             let lists = session.lists > 0;
             match split(left) {
                 Split::Complete { frame, rest } => {
-                    if lists && self.waits_for_list(conn, frame) {
+                    if !self.shares.admit(session, frame.len())
+                        || lists && self.waits_for_list(conn, frame)
+                    {
                         return bytes.len() - left.len();
                     }
                     left = rest;

@@ -170,6 +170,11 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("log_disk_bytes", Kind::Gauge, "Size of the log on disk"),
     ("log_unwritten_bytes", Kind::Gauge, "Bytes that wait to be written"),
     ("log_memory_bytes", Kind::Gauge, "Memory of the newest blocks"),
+    (
+        "connections_sharing",
+        Kind::Gauge,
+        "Connections that have sent more than their share of a turn",
+    ),
 ];
 
 /// The families that are histograms: name and help.
@@ -496,6 +501,7 @@ impl Core {
             log.disk_bytes,
             self.engine.book.0.unwritten_bytes(),
             self.engine.book.0.memory_bytes() as u64,
+            self.shares.waiting() as u64,
         ];
         let Durations { push, pull, ack, turn } = &self.durations;
         let timings = shard.timings();

@@ -85,6 +85,7 @@ mod respond;
 mod room;
 mod route;
 mod session;
+mod share;
 mod show;
 mod start;
 mod strain;

@@ -8,6 +8,7 @@
 use super::core::Core;
 use super::message::Message;
 use super::session::Session;
+use super::share::Taken;
 use corq_io::net::{ConnId, Connections, Socket};
 
 /// Commands for another shard after which a connection moves there for the first time. Each move
@@ -209,6 +210,8 @@ impl Core {
             conns.adopt(socket)
         };
         session.conn = conn;
+        // Nobody here knows that it waits.
+        session.taken = Taken::default();
         session.paused = false;
         self.sessions.take_in(session);
         self.set_alarm_again(conn);

@@ -4,7 +4,7 @@
 //! come for a while it gives that back.
 
 use super::core::Core;
-use super::session::Speech;
+use super::session::{Backlog, Speech};
 use crate::protocol::websocket::Closing;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
@@ -112,7 +112,7 @@ impl Core {
         self.frames_crowded_out += 1;
         let Some(session) = self.sessions.get(conn) else { return };
         session.held_bytes = 0;
-        session.pending = Vec::new();
+        session.pending = Backlog::default();
         match session.speech {
             Speech::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
             _ => {

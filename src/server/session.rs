@@ -2,6 +2,7 @@
 
 use super::http::{Dialogue, Window};
 use super::moving::Habit;
+use super::share::Taken;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 
@@ -39,6 +40,55 @@ impl Speech {
     const COUNT: usize = 4;
 }
 
+/// Bytes that have come and are taken from the front.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    bytes: Vec<u8>,
+    /// How many of them have been handled.
+    handled: usize,
+}
+
+impl Backlog {
+    /// How many are left.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.handled
+    }
+
+    /// Whether none is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Memory held.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// What is left.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.handled..]
+    }
+
+    /// More has come.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// So many have been handled. With the last of them the memory goes; those that are left move to the front
+    /// once they are no more than the others, so that each byte moves at most once.
+    pub fn consume(&mut self, bytes: usize) {
+        self.handled += bytes;
+        if self.handled == self.bytes.len() {
+            *self = Self::default();
+        } else if self.handled >= self.len() {
+            self.bytes.drain(..self.handled);
+            self.handled = 0;
+        }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Session {
@@ -49,7 +99,7 @@ pub struct Session {
     /// What it speaks.
     pub speech: Speech,
     /// Received and not yet handled.
-    pub pending: Vec<u8>,
+    pub pending: Backlog,
     /// What it holds of a frame or message that is not there yet, as it is counted.
     pub held_bytes: usize,
     /// Whether it may give commands.
@@ -62,6 +112,8 @@ pub struct Session {
     pub seen_elsewhere: bool,
     /// Whether [`Session::pending`] waits for its turn rather than for bytes.
     pub blocked: bool,
+    /// What it has had of this turn.
+    pub taken: Taken,
     /// Whether it is blocked because it has not read its answers.
     pub choked: bool,
     /// Whether it is not being read.
@@ -88,13 +140,14 @@ impl Session {
             conn,
             client: client_of(me, conn),
             speech,
-            pending: Vec::new(),
+            pending: Backlog::default(),
             held_bytes: 0,
             trusted,
             in_flight: 0,
             lists: 0,
             seen_elsewhere: false,
             blocked: false,
+            taken: Taken::default(),
             choked: false,
             paused: false,
             half_closed: false,

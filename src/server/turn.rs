@@ -178,12 +178,14 @@ impl Turn {
         let before = self.clock.instant();
         self.core.now_ms = self.clock.read();
         self.core.aside.begin_turn();
+        self.core.shares.begin_turn();
         if self.restless {
             self.core.durations.turned(micros_since(before, &self.clock));
         }
         self.core.net = self.reactor.counters;
         self.core.note_rates();
         self.take_events()?;
+        self.core.give_shares();
         self.core.note_saturation();
         self.core.read_put_off(&mut self.reactor.conns);
         let mut mail_left = BATCHES_PER_TURN;

@@ -55,6 +55,9 @@ impl Core {
                     return used;
                 }
                 Ok(Some((frame, length))) => {
+                    if !frame.is_control() && !self.admit(conn, length) {
+                        return used;
+                    }
                     used += length;
                     self.take_frame(conns, conn, key, &frame);
                 }

@@ -48,6 +48,7 @@ mod rows;
 mod rules;
 mod session;
 mod settings;
+mod sharing;
 mod sockets;
 mod space;
 mod starting;

@@ -257,6 +257,10 @@ impl Core {
         match head::read(bytes, &mut dialogue.seen) {
             Ok(None) => Progress::Wants,
             Ok(Some(head)) => {
+                let body = if let Length::Bytes(bytes) = head.length { bytes as usize } else { 0 };
+                if !self.admit(conn, head.raw.len() + body) {
+                    return Progress::Wants;
+                }
                 let behind = &bytes[head.raw.len()..];
                 self.begin_request(conns, conn, &head, behind, busy)
             }

@@ -1,0 +1,210 @@
+//! What one connection may take of a turn, so that whoever sends much does not make the others wait for all
+//! of it.
+//!
+//! A turn is to take in so many bytes of requests, and whoever is heard in it gets an equal share of them. What is
+//! beyond a share waits behind the connection's other bytes. Before those that wait get their next share, the others are
+//! heard once in a turn of their own, which ends at once for them: they wait for no more than what is under way.
+
+use super::core::Core;
+use super::session::Session;
+use corq_io::net::ConnId;
+
+/// Bytes of requests that a turn is to take in. Their work takes about a tenth of a millisecond, some ten times
+/// what a turn costs by itself.
+const TURN_BYTES: usize = 16 << 10;
+
+/// What a request counts beside its own bytes: the work that it is, however short.
+const REQUEST_BYTES: usize = 128;
+
+/// The least share, however many are heard.
+const SHARE_BYTES_MIN: usize = 1 << 10;
+
+/// Bytes that all connections which wait for their share may hold together, as long as each may hold
+/// [`HELD_BYTES_MIN`].
+const HELD_BYTES: usize = 4 << 20;
+const HELD_BYTES_MIN: usize = 16 << 10;
+
+/// What a connection has had of the turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    turn: u32,
+    bytes: usize,
+    /// Whether it is among those that wait.
+    waits: bool,
+}
+
+impl Taken {
+    /// Whether what has come of it has to wait for its next share.
+    pub fn waits(self) -> bool {
+        self.waits
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shares {
+    turn: u32,
+    /// Of one connection.
+    bytes: usize,
+    /// How many connections are heard in this turn.
+    heard: usize,
+    waiting: Vec<ConnId>,
+    /// Whether those that wait have let the others pass in the last turn.
+    let_pass: bool,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        // No session has had anything of this turn.
+        Self { turn: 1, bytes: TURN_BYTES, heard: 0, waiting: Vec::new(), let_pass: false }
+    }
+}
+
+impl Shares {
+    /// A turn begins. As many are expected in it as were heard in the last.
+    pub fn begin_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+        self.bytes = (TURN_BYTES / self.heard.max(1)).max(SHARE_BYTES_MIN);
+        self.heard = 0;
+    }
+
+    /// How many connections wait for their next share.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Received bytes that a connection may hold while it waits.
+    pub fn held_bytes_max(&self) -> usize {
+        (HELD_BYTES / self.waiting.len().max(1)).max(HELD_BYTES_MIN)
+    }
+
+    /// Whether a request of so many bytes is within the connection's share. If not, it waits for the next, in front
+    /// of all that follows it. A share that is left has room for any one request.
+    #[inline]
+    pub fn admit(&mut self, session: &mut Session, bytes: usize) -> bool {
+        let taken = &mut session.taken;
+        if taken.turn != self.turn {
+            taken.turn = self.turn;
+            taken.bytes = 0;
+            self.heard += 1;
+        }
+        if taken.bytes >= self.bytes {
+            self.wait(session);
+            return false;
+        }
+        taken.bytes += bytes + REQUEST_BYTES;
+        true
+    }
+
+    #[cold]
+    fn wait(&mut self, session: &mut Session) {
+        session.blocked = true;
+        if !std::mem::replace(&mut session.taken.waits, true) {
+            self.waiting.push(session.conn);
+        }
+    }
+
+    /// Those whose turn it is now that all others have been heard.
+    fn take_waiting(&mut self) -> Vec<ConnId> {
+        let others_first = self.heard > 0 && !self.let_pass;
+        self.let_pass = others_first && !self.waiting.is_empty();
+        if others_first { Vec::new() } else { std::mem::take(&mut self.waiting) }
+    }
+}
+
+impl Core {
+    /// As [`Shares::admit`].
+    pub(super) fn admit(&mut self, conn: ConnId, bytes: usize) -> bool {
+        let Self { sessions, shares, .. } = self;
+        sessions.get(conn).is_some_and(|session| shares.admit(session, bytes))
+    }
+
+    /// After all that has come: those that wait get their share of this turn, or the others' answers go
+    /// out first.
+    pub fn give_shares(&mut self) {
+        for conn in self.shares.take_waiting() {
+            if let Some(session) = self.sessions.get(conn) {
+                session.taken.waits = false;
+                self.unblocked.push(conn);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::server::session::{Sessions, Speech};
+
+    const REQUEST: usize = 100;
+
+    struct House {
+        shares: Shares,
+        sessions: Sessions,
+    }
+
+    impl House {
+        fn new(connections: u32) -> Self {
+            let mut sessions = Sessions::default();
+            for index in 0..connections {
+                sessions.open(0, conn(index), Speech::Frames, true);
+            }
+            Self { shares: Shares::default(), sessions }
+        }
+
+        /// A turn in which these have many requests more; how many of each were admitted.
+        fn turn(&mut self, fresh: &[(u32, usize)]) -> Vec<(u32, usize)> {
+            self.shares.begin_turn();
+            let mut admitted: Vec<_> =
+                fresh.iter().map(|&(who, most)| (who, self.take(who, most))).collect();
+            for id in self.shares.take_waiting() {
+                self.sessions.get(id).unwrap().taken.waits = false;
+                admitted.push((id.index, self.take(id.index, usize::MAX)));
+            }
+            admitted
+        }
+
+        fn take(&mut self, who: u32, most: usize) -> usize {
+            let Self { shares, sessions } = self;
+            let session = sessions.get(conn(who)).unwrap();
+            (0..most).take_while(|_| shares.admit(session, REQUEST)).count()
+        }
+    }
+
+    fn conn(index: u32) -> ConnId {
+        ConnId { index, generation: 0 }
+    }
+
+    #[test]
+    fn whoever_floods_gets_a_turn_of_his_own_and_then_lets_the_others_pass() {
+        let mut house = House::new(2);
+        let full = TURN_BYTES.div_ceil(REQUEST + REQUEST_BYTES);
+        assert_eq!(house.turn(&[(0, usize::MAX)]), [(0, full)]);
+        assert_eq!(house.turn(&[]), [(0, full)]);
+        for _ in 0..10 {
+            assert_eq!(house.turn(&[(1, 3)]), [(1, 3)], "nobody else is in this turn");
+            let next = house.turn(&[(1, 3)]);
+            assert_eq!((next[0], next[1].0), ((1, 3), 0), "but he is in the next");
+            assert!(next[1].1 >= full / 2);
+        }
+    }
+
+    #[test]
+    fn many_who_flood_get_equal_parts_and_any_request_gets_through() {
+        let mut house = House::new(100);
+        let all: Vec<_> = (0..100).map(|who| (who, usize::MAX)).collect();
+        house.turn(&all);
+        let part = SHARE_BYTES_MIN.div_ceil(REQUEST + REQUEST_BYTES);
+        for _ in 0..3 {
+            let next = house.turn(&[]);
+            assert_eq!(next.len(), 100);
+            assert!(next.iter().all(|&(_, admitted)| admitted == part), "{next:?}");
+        }
+        let House { mut shares, mut sessions } = house;
+        shares.begin_turn();
+        let session = sessions.get(conn(0)).unwrap();
+        assert!(shares.admit(session, 64 << 20), "however large it is");
+        assert!(!shares.admit(session, 1));
+    }
+}
