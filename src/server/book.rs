@@ -15,6 +15,10 @@ const ROOM_BYTES: u64 = 1 << 20;
 /// may come to take ten times as much ([`corq_shards::upkeep`]).
 const NEEDS_PER_BYTE: u64 = 16;
 
+/// Records up to this long are asked for as if there were one of them: most are shorter, and what is to be written is
+/// not known to the byte before.
+const COMMON_BYTES: u64 = 4 << 10;
+
 /// The log, and what its lack of room has come to.
 pub struct Book<D = Store>(pub Log<D>, pub Lack);
 
@@ -64,9 +68,10 @@ impl<D: Disk> Book<D> {
         self.0.reserve(reserve);
         // What is not written and yet changes the needs, pulls without locks and ends of retention, does
         // so by less than this in a turn.
-        let spared = room.free.saturating_sub(reserve + room.segment / 16);
+        let common = Upkeep { largest: upkeep.largest.max(COMMON_BYTES), ..*upkeep };
+        let spared = room.free.saturating_sub(room.for_more(0, &common) + room.segment / 16);
         self.1.ample_until = self.0.head().0 + spared / NEEDS_PER_BYTE;
-        self.1.ample_bytes = upkeep.largest;
+        self.1.ample_bytes = common.largest;
         if !self.0.lacks_space() {
             self.1.wanted_bytes = 0;
         }
