@@ -105,6 +105,11 @@ pub struct Config {
     #[arg(long, env = "FSYNC_INTERVAL_MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub fsync_interval_ms: u64,
 
+    /// Longest time a shard that could wake up sleeps on to hear several clients at once, in
+    /// microseconds; 0 for not at all
+    #[arg(long, env = "GATHER_US", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub gather_us: u32,
+
     /// Memory for the newest payloads, all shards together, in MB
     #[arg(long, env = "PAYLOAD_CACHE_MB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(4..=1_048_576))]
     pub payload_cache_mb: u64,

@@ -9,6 +9,7 @@ mod accepting;
 mod buffers;
 mod connection;
 mod connections;
+mod gather;
 mod handshake;
 mod listener;
 mod output;
@@ -159,6 +160,9 @@ pub struct Config {
     pub linger_ms: u64,
     /// How long keys may take to be agreed on.
     pub greet_ms: u64,
+    /// How long a sleep may go on so that more connections are heard by one wake-up, in microseconds. 0 if the
+    /// kernel does not know how (before 6.12), or with [`Wait::Glommio`].
+    pub gather_us: u32,
 }
 
 impl Default for Config {
@@ -172,6 +176,7 @@ impl Default for Config {
             drain_ms: 10_000,
             linger_ms: 1000,
             greet_ms: 10_000,
+            gather_us: 50,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
@@ -30,6 +31,8 @@ pub(crate) enum Enter {
     Poll,
     /// Submit, then sleep until a completion or this instant (`None`: no limit).
     Until(Option<Instant>),
+    /// The same, but a sleep that could end in the first `window` ends only with so many completions.
+    Gather { until: Option<Instant>, wanted: NonZero<u32>, window: Duration },
 }
 
 /// A ring of one thread.
@@ -70,6 +73,11 @@ impl Ring {
             wait_flags |= EnterFlags::NO_IOWAIT;
         }
         Ok(Self { uring, in_flight: 0, spill: VecDeque::new(), wait_flags, enters: 0 })
+    }
+
+    /// Whether the kernel knows [`Enter::Gather`] (6.12).
+    pub(crate) fn can_gather(&self) -> bool {
+        self.uring.params().is_feature_min_timeout()
     }
 
     /// The rest of the kernel's registration interface.
@@ -175,17 +183,17 @@ impl Ring {
     }
 
     fn enter_once(&mut self, how: Enter) -> io::Result<()> {
-        let (want, timeout) = match how {
-            Enter::Poll => (0, None),
-            Enter::Until(None) => (1, None),
-            Enter::Until(Some(deadline)) => {
-                match deadline.saturating_duration_since(Instant::now()) {
-                    Duration::ZERO => (0, None),
-                    timeout => (1, Some(Timespec::from(timeout))),
-                }
-            }
+        let (wanted, until, window) = match how {
+            Enter::Poll => (0, None, Duration::ZERO),
+            Enter::Until(until) => (1, until, Duration::ZERO),
+            Enter::Gather { until, wanted, window } => (wanted.get(), until, window),
         };
-        let mut args = SubmitArgs::new();
+        let left = until.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let (want, timeout) = match left {
+            Some(Duration::ZERO) => (0, None),
+            left => (wanted, left.map(Timespec::from)),
+        };
+        let mut args = SubmitArgs::new().min_wait_usec(window.as_micros() as u32);
         if let Some(timeout) = &timeout {
             args = args.timespec(timeout);
         }

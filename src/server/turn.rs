@@ -11,6 +11,7 @@ use corq_io::store::Pump;
 use corq_shards::stats::Totals;
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -21,6 +22,9 @@ const ENDING_PAUSE_MS: u64 = 5;
 
 /// Batches of mail read in one turn: what remains waits for the next, behind the sockets.
 const BATCHES_PER_TURN: usize = 64;
+
+/// An open block with more than this waits for nobody.
+const COMPANY_BYTES_MAX: u64 = 64 << 10;
 
 /// Why a shard ends before it is told to.
 #[derive(Debug)]
@@ -93,6 +97,10 @@ pub struct Turn {
     held: VecDeque<Held>,
     /// What had been done before this turn.
     done: Totals,
+    /// Whether the disk has something that it had not before this turn.
+    disk_advanced: bool,
+    /// How many connections the open block waits for.
+    company: Option<NonZero<u32>>,
     /// Whether this turn follows the last one without sleep.
     restless: bool,
     /// Listeners that wait until all shards have recovered.
@@ -121,6 +129,8 @@ impl Turn {
             events: Vec::new(),
             held: VecDeque::new(),
             done: Totals::default(),
+            disk_advanced: false,
+            company: None,
             restless: false,
             entrances,
             ready: Some(ready),
@@ -200,7 +210,10 @@ impl Turn {
         self.core.cut_off_slow_readers(&mut self.reactor.conns);
         self.core.post.send_asks();
         let reclaim_ms = self.core.reclaim();
-        self.flush_log()?;
+        self.company = self.awaited_company();
+        if self.company.is_none() {
+            self.flush_log()?;
+        }
         // Each record that was read makes room for the next one to be.
         while self.take_cold_reads() {
             self.flush_log()?;
@@ -254,11 +267,27 @@ impl Turn {
                 Event::Drained { conn } => self.core.drained(conns, conn),
                 Event::Closed { .. } | Event::Woken => {}
                 Event::Disk { tag, result } => {
+                    self.disk_advanced = true;
                     Pump::complete(&mut self.core.engine.book.0, tag, &result)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// How many connections get their answers now, and are likely to have more for the open block at once. It waits
+    /// for them once: one sync for all instead of one for each that takes turns with the others.
+    fn awaited_company(&mut self) -> Option<NonZero<u32>> {
+        let advanced = std::mem::take(&mut self.disk_advanced);
+        let log = &self.core.engine.book.0;
+        if !advanced || self.company.is_some() || log.unwritten_bytes() > COMPANY_BYTES_MAX {
+            return None;
+        }
+        let released = log.released();
+        let free = self.held.iter().take_while(|held| held.until <= released);
+        let answered: usize = free.map(|held| held.outputs.len()).sum();
+        let answered = NonZero::new(answered as u32)?;
+        (log.head() > released && self.reactor.expects_company()).then_some(answered)
     }
 
     fn flush_log(&mut self) -> Result<(), Fatal> {
@@ -344,8 +373,13 @@ impl Turn {
             return Ok(());
         }
         self.restless = false;
-        let deadline = self.clock.instant_of(until_ms);
-        let woken = self.reactor.wait(deadline, &mut self.events).await;
+        let woken = match self.company {
+            Some(wanted) => self.reactor.wait_for_company(wanted, &mut self.events).await,
+            None => {
+                let deadline = self.clock.instant_of(until_ms);
+                self.reactor.wait(deadline, &mut self.events).await
+            }
+        };
         self.core.post.awake();
         Ok(woken?)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use super::gather::Heard;
 use super::output::{Output, Pool, SEND_BYTES_MAX};
 use super::secure::Secure;
 
@@ -59,6 +60,8 @@ pub(super) struct Connection {
     pub(super) full: bool,
     /// The send under way may not wait: without a completion it has succeeded.
     pub(super) prompt_send: bool,
+    /// When something came last.
+    pub(super) heard: Heard,
     pub(super) output: Output,
     /// TLS, where it is spoken.
     pub(super) secure: Option<Box<Secure>>,
@@ -78,6 +81,7 @@ impl Connection {
             dirty: false,
             starved: false,
             full: false,
+            heard: Heard::default(),
             prompt_send: false,
             output: Output::default(),
             secure: None,

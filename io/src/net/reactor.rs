@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use io_uring::{cqueue, opcode};
 use super::buffers::{Buffers, GROUP};
 use super::connection::{Life, Receive};
 use super::connections::Connections;
+use super::gather::{Gather, Heard};
 use super::listener::Listener;
 use super::token::{CONNECTIONS_MAX, TAG_MAX, Token};
 use super::{Config, ConnId, Counters, EndReason, Event, Wait};
@@ -49,6 +51,13 @@ pub struct Reactor {
     pub(super) handshakes: VecDeque<ConnId>,
     /// Connections with a send that may not wait, since the last look.
     prompt_sends: Vec<ConnId>,
+    gather: Gather,
+    /// How many a sleep is for that is no longer than the window.
+    company: Option<NonZero<u32>>,
+    /// When the alarm rang last: other shards are one source of work.
+    rung: Heard,
+    /// Disk operations that are not over.
+    disk_ops: u32,
     /// Scratch space of a wait.
     reaped: Vec<cqueue::Entry>,
     pub(super) config: Config,
@@ -67,6 +76,8 @@ impl Reactor {
             Wait::Ring => None,
             Wait::Glommio => Some(Bell::new(&ring)?),
         };
+        let gathers = config.wait == Wait::Ring && ring.can_gather();
+        let gather = Gather::new(if gathers { config.gather_us } else { 0 });
         Ok(Self {
             buffers: Buffers::new(&ring, config.buffers, config.buffer_bytes)?,
             conns: Connections::new(&config),
@@ -82,6 +93,10 @@ impl Reactor {
             starved: Vec::new(),
             handshakes: VecDeque::new(),
             prompt_sends: Vec::new(),
+            gather,
+            company: None,
+            rung: Heard::default(),
+            disk_ops: 0,
             reaped: Vec::new(),
             config,
         })
@@ -127,6 +142,7 @@ impl Reactor {
         };
         // SAFETY: as the caller promises.
         unsafe { self.ring.push(entry.user_data(Token::Disk(tag).pack())) };
+        self.disk_ops += 1;
     }
 
     /// Submits all wishes and collects what has happened, without sleeping.
@@ -135,6 +151,25 @@ impl Reactor {
         self.ring.enter(Enter::Poll)?;
         self.dispatch(events);
         Ok(())
+    }
+
+    /// Whether a block should wait for the connections that are answered now, since they will have something for it at
+    /// once.
+    pub fn expects_company(&self) -> bool {
+        self.gather.is_worth_while()
+    }
+
+    /// Submits all wishes and sleeps until so many connections could be heard, or for as long as others are waited
+    /// for.
+    pub async fn wait_for_company(
+        &mut self,
+        wanted: NonZero<u32>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        self.company = Some(wanted);
+        let result = self.wait(Some(Instant::now() + self.gather.window()), events).await;
+        self.company = None;
+        result
     }
 
     /// Submits all wishes and sleeps until something has happened (then it is in `events`, behind
@@ -153,7 +188,7 @@ impl Reactor {
             let until = if events.len() > before || !self.handshakes.is_empty() {
                 Enter::Poll
             } else {
-                Enter::Until(self.earliest(deadline))
+                self.sleep_until(deadline)
             };
             match (&mut self.bell, until) {
                 (None, until) => self.ring.enter(until)?,
@@ -162,7 +197,7 @@ impl Reactor {
                     if self.ring.needs_enter() {
                         self.ring.enter(Enter::Poll)?;
                     }
-                    if let Enter::Until(at) = until
+                    if let Enter::Until(at) | Enter::Gather { until: at, .. } = until
                         && !self.ring.has_completions()
                     {
                         bell.wait(at).await;
@@ -181,6 +216,24 @@ impl Reactor {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// A sleep until the deadline at most.
+    fn sleep_until(&mut self, deadline: Option<Instant>) -> Enter {
+        let until = self.earliest(deadline);
+        // Whoever waits for the disk does not wait for others as well.
+        let wanted = match self.company {
+            Some(wanted) => {
+                self.gather.want(wanted);
+                Some(wanted)
+            }
+            None if self.disk_ops == 0 => self.gather.wanted(),
+            None => None,
+        };
+        match wanted {
+            None => Enter::Until(until),
+            Some(wanted) => Enter::Gather { until, wanted, window: self.gather.window() },
         }
     }
 
@@ -307,16 +360,19 @@ impl Reactor {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.ring.reap(&mut reaped);
         let mut woken = false;
+        self.gather.begin_round();
         for entry in reaped.drain(..) {
             let (result, last) = (entry.result(), !cqueue::more(entry.flags()));
             match Token::unpack(entry.user_data()) {
                 Some(Token::Receive(id)) => self.received(id, &entry, events),
                 Some(Token::Send(id)) => self.sent(id, result, events),
                 Some(Token::Disk(tag)) => {
+                    self.disk_ops -= 1;
                     events.push(Event::Disk { tag, result: count_of(result) });
                 }
                 Some(Token::Alarm) => {
                     woken = true;
+                    self.gather.note(&mut self.rung);
                     self.alarm_armed = !last;
                 }
                 Some(Token::Accept(listener)) => {
@@ -327,6 +383,7 @@ impl Reactor {
                 None => self.counters.stray += 1,
             }
         }
+        self.gather.end_round();
         if woken {
             events.push(Event::Woken);
         }
@@ -350,6 +407,9 @@ impl Reactor {
             }
             return;
         };
+        if result > 0 {
+            self.gather.note(&mut conn.heard);
+        }
         let open = conn.life == Life::Open && !conn.broken;
         let greets = conn.life == Life::Greeting;
         let mut reason = None;
