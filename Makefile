@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair fanout rivals page crash soak hang hostile sim fuzz judges reference
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang hostile sim fuzz judges reference
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ recovery: ## Measure a start over JOBS waiting jobs (default 10000000)
 many: ## Measure 10,000 connections, half of them waiting: memory of each, and how fast the right one wakes
 	@scripts/setup.sh
 	scripts/many.sh
+
+floors: ## Measure what nothing can be cheaper than here: an empty server, bare writes
+	@scripts/setup.sh
+	scripts/floors.sh
 
 fair: ## Measure whether a flood, a hot queue or jobs of 10 MB delay the others
 	@scripts/setup.sh

@@ -18,7 +18,7 @@ scripts/pgo.sh >/dev/null
 export BENCH_SERVER=target/pgo/corq
 
 bench/rivals/run --rounds "$rounds" --rates "${PAGE_RATES:-1000,5000,20000,50000}" --json "$place/rivals.json" >"$place/rivals.md"
-for script in bench flat shards recovery reclaim fair many; do
+for script in bench flat shards recovery reclaim fair many floors; do
     "scripts/$script.sh" "$rounds" >"$place/$script.new"
     mv "$place/$script.new" "$place/$script.md"
 done

@@ -10,7 +10,7 @@ from side_by_side import contestants, workloads
 
 
 # The scripts whose tables stand in the page, in the order in which `Figures` takes them.
-TABLES = ("bench", "flat", "shards", "recovery", "reclaim", "fair", "many")
+TABLES = ("bench", "flat", "shards", "recovery", "reclaim", "fair", "many", "floors")
 
 
 @dataclass
@@ -67,9 +67,9 @@ class Server:
 
 
 class Figures:
-    def __init__(self, rivals, bench, flat, shards, recovery, reclaim, fair, many):
+    def __init__(self, rivals, bench, flat, shards, recovery, reclaim, fair, many, floors):
         self.rivals, self.bench, self.flat, self.shards = rivals, bench, flat, shards
-        self.recovery, self.reclaim, self.fair, self.many = recovery, reclaim, fair, many
+        self.recovery, self.reclaim, self.fair, self.many, self.floors = recovery, reclaim, fair, many, floors
         known = {record["contestant"] for record in rivals["records"]}
         self.servers = [
             Server(one.name, one.title, one.durability) for one in contestants.everyone() if one.name in known

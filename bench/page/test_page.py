@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rivals"))
 
+import goals  # noqa: E402
 import words  # noqa: E402
 from figures import TABLES, Figures, Spread, Table  # noqa: E402
 
@@ -45,6 +46,17 @@ class Page(unittest.TestCase):
         page = words.page(Figures({"records": [], "conditions": "Here.", "failures": {}}, *tables))
         for name in TABLES:
             self.assertIn(f"| {name} |", page)
+
+    def test_the_distance_is_from_the_goal_and_from_the_floor(self):
+        names = [f"a request answered, {n} in flight" for n in (1, 50)]
+        names += [f"{size} KB {how}" for how in ("written", "synced") for size in (4, 64)]
+        floors = Table("", [], [[name, f"{value} (1–1)"] for name, value in zip(names, (5.0, 0.2, 1.0, 6.4, 10.0, 64.0))])
+        row = ["PULL + ACK, 1 in flight", "24.00 (23.00–25.00)", "1", "60.00 (50.00–70.00)", "1", "1"]
+        lines = goals.table(Table("", [], [row, ["memory per waiting job", "270", "", "1", "", ""]]), floors).splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(lines[2], "| PULL + ACK, 1 in flight, written | 18 | 24.00 (23.00–25.00) | 12.00 | 1.33 | 2.0 |")
+        self.assertEqual(lines[3], "| PULL + ACK, 1 in flight, synced | 40 | 60.00 (50.00–70.00) | 30.00 | 1.50 | 2.0 |")
+        self.assertAlmostEqual(goals.floor("PUSHB 100", "written", goals.floors(floors)), 0.05 + 0.15 * 0.1)
 
     def test_a_rate_that_was_not_reached_has_no_latency(self):
         page = figures(

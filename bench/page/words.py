@@ -1,5 +1,6 @@
 """The text of the page around tables and plots. What the numbers say is computed, never typed."""
 
+import goals
 from side_by_side import contestants, table, workloads
 
 HEAD = """\
@@ -12,6 +13,14 @@ Every figure is a median with the least and the most of its rounds. **CPU per jo
 server shares with its load generator, jobs per second say as much about the generator and the neighbours. Compare rows of one
 durability class: a server that answers before it has written anything does less. How each rival is configured, and why that is its best, stands
 in [bench/rivals](../bench/rivals/README.md); [performance](performance.md) says what corq's time goes to.
+"""
+
+GOALS = """\
+### Goals, floors and the distance
+
+The floor of a job is what its requests cost an empty server on the same kind of ring, and what its bytes in the log cost somebody who does
+nothing but write them. An empty server answers each request as it comes; corq hears several at once, so it can
+come close to the floor with one request in flight, or below.
 """
 
 
@@ -32,6 +41,9 @@ def page(figures):
         worse(figures),
         "## corq alone",
         figures.bench.text,
+        GOALS,
+        figures.floors.text,
+        goals.table(figures.bench, figures.floors),
         "### However many others wait\n\n![CPU per job over the backlog](benchmarks/flat.svg)",
         figures.flat.text,
         "### By number of shards\n\n![Jobs per second and CPU per job by shards](benchmarks/shards.svg)",
