@@ -31,7 +31,8 @@ pub(crate) enum Enter {
     Poll,
     /// Submit, then sleep until a completion or this instant (`None`: no limit).
     Until(Option<Instant>),
-    /// The same, but a sleep that could end in the first `window` ends only with so many completions.
+    /// The same, but a sleep that could end in the first `window` ends only with so many completions, or at
+    /// its end.
     Gather { until: Option<Instant>, wanted: NonZero<u32>, window: Duration },
 }
 
@@ -189,6 +190,8 @@ impl Ring {
             Enter::Gather { until, wanted, window } => (wanted.get(), until, window),
         };
         let left = until.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // The kernel waits for the window first, whatever comes after it.
+        let window = window.min(left.unwrap_or(window));
         let (want, timeout) = match left {
             Some(Duration::ZERO) => (0, None),
             left => (wanted, left.map(Timespec::from)),

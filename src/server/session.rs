@@ -77,7 +77,7 @@ impl Backlog {
     }
 
     /// So many have been handled. With the last of them the memory goes; those that are left move to the front
-    /// once they are no more than the others, so that each byte moves at most once.
+    /// once they are no more than the others, so that no more bytes are moved than are handled.
     pub fn consume(&mut self, bytes: usize) {
         self.handled += bytes;
         if self.handled == self.bytes.len() {

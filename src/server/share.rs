@@ -49,6 +49,8 @@ pub struct Shares {
     /// How many connections are heard in this turn.
     heard: usize,
     waiting: Vec<ConnId>,
+    /// How many waited when they last got their shares.
+    crowd: usize,
     /// Whether those that wait have let the others pass in the last turn.
     let_pass: bool,
 }
@@ -56,15 +58,23 @@ pub struct Shares {
 impl Default for Shares {
     fn default() -> Self {
         // No session has had anything of this turn.
-        Self { turn: 1, bytes: TURN_BYTES, heard: 0, waiting: Vec::new(), let_pass: false }
+        Self {
+            turn: 1,
+            bytes: TURN_BYTES,
+            heard: 0,
+            waiting: Vec::new(),
+            crowd: 0,
+            let_pass: false,
+        }
     }
 }
 
 impl Shares {
-    /// A turn begins. As many are expected in it as were heard in the last.
+    /// A turn begins. As many are expected in it as were heard in the last, or wait.
     pub fn begin_turn(&mut self) {
         self.turn = self.turn.wrapping_add(1);
-        self.bytes = (TURN_BYTES / self.heard.max(1)).max(SHARE_BYTES_MIN);
+        let expected = self.heard.max(self.waiting.len()).max(1);
+        self.bytes = (TURN_BYTES / expected).max(SHARE_BYTES_MIN);
         self.heard = 0;
     }
 
@@ -75,7 +85,9 @@ impl Shares {
 
     /// Received bytes that a connection may hold while it waits.
     pub fn held_bytes_max(&self) -> usize {
-        (HELD_BYTES / self.waiting.len().max(1)).max(HELD_BYTES_MIN)
+        // While they get their shares, those who will wait again are not there yet.
+        let waiting = self.crowd.max(self.waiting.len()).max(1);
+        (HELD_BYTES / waiting).max(HELD_BYTES_MIN)
     }
 
     /// Whether a request of so many bytes is within the connection's share. If not, it waits for the next, in front
@@ -108,7 +120,11 @@ impl Shares {
     fn take_waiting(&mut self) -> Vec<ConnId> {
         let others_first = self.heard > 0 && !self.let_pass;
         self.let_pass = others_first && !self.waiting.is_empty();
-        if others_first { Vec::new() } else { std::mem::take(&mut self.waiting) }
+        if others_first {
+            return Vec::new();
+        }
+        self.crowd = self.waiting.len();
+        std::mem::take(&mut self.waiting)
     }
 }
 
@@ -192,7 +208,7 @@ mod tests {
 
     #[test]
     fn many_who_flood_get_equal_parts_and_any_request_gets_through() {
-        let mut house = House::new(100);
+        let mut house = House::new(101);
         let all: Vec<_> = (0..100).map(|who| (who, usize::MAX)).collect();
         house.turn(&all);
         let part = SHARE_BYTES_MIN.div_ceil(REQUEST + REQUEST_BYTES);
@@ -200,6 +216,7 @@ mod tests {
             let next = house.turn(&[]);
             assert_eq!(next.len(), 100);
             assert!(next.iter().all(|&(_, admitted)| admitted == part), "{next:?}");
+            assert_eq!(house.turn(&[(100, 1)]), [(100, 1)], "whoever passes makes no share larger");
         }
         let House { mut shares, mut sessions } = house;
         shares.begin_turn();

@@ -217,6 +217,7 @@ impl Turn {
         // Each record that was read makes room for the next one to be.
         while self.take_cold_reads() {
             self.flush_log()?;
+            self.company = None;
         }
         self.core.note_exhaustion();
         self.hold_back();
@@ -369,6 +370,10 @@ impl Turn {
     async fn sleep(&mut self, until_ms: u64) -> Result<(), Fatal> {
         self.restless = true;
         if until_ms <= self.core.now_ms || !self.core.post.prepare_to_sleep() {
+            if self.company.take().is_some() {
+                // Nobody sleeps, so nobody is waited for.
+                self.flush_log()?;
+            }
             self.reactor.poll(&mut self.events)?;
             return Ok(());
         }

@@ -55,7 +55,7 @@ impl Core {
                     return used;
                 }
                 Ok(Some((frame, length))) => {
-                    if !frame.is_control() && !self.admit(conn, length) {
+                    if !self.admit(conn, length) {
                         return used;
                     }
                     used += length;

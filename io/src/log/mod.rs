@@ -400,7 +400,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// The end of a turn: starts the writes and syncs that are due. To be called once per turn, also
-    /// when nothing was appended.
+    /// when nothing was appended; a turn may leave it to the next if that comes within microseconds.
     pub fn flush(&mut self, now_ms: u64) -> Result<(), LogError> {
         let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
         let is_read = |segment| cold.reads_from(segment) || scanner.is_in_flight();

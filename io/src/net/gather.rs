@@ -30,7 +30,7 @@ pub(super) struct Gather {
     again: u32,
     expected: u32,
     heard_before: u32,
-    /// How many the last sleep wanted to hear, if more than one.
+    /// How many the last sleep wanted to hear; 0 if any one would do.
     wanted: u32,
     /// Rounds until the next try, and how many there were before the last.
     pause: u32,
@@ -66,9 +66,10 @@ impl Gather {
         self.window_us > 0 && self.expected > 1 && self.pause == 0
     }
 
-    /// A sleep of the length of the window begins, for these many.
-    pub(super) fn want(&mut self, wanted: NonZero<u32>) {
-        self.wanted = wanted.get();
+    /// A sleep of the length of the window begins, for so many if so many can be expected. How many they are.
+    pub(super) fn want(&mut self, wanted: NonZero<u32>) -> Option<NonZero<u32>> {
+        self.wanted = wanted.get().min(self.expected).min(WANTED_MAX);
+        NonZero::new(self.wanted)
     }
 
     /// How long they are waited for.

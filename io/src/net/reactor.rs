@@ -156,7 +156,7 @@ impl Reactor {
     /// Whether a block should wait for the connections that are answered now, since they will have something for it at
     /// once.
     pub fn expects_company(&self) -> bool {
-        self.gather.is_worth_while()
+        self.disk_ops == 0 && self.gather.is_worth_while()
     }
 
     /// Submits all wishes and sleeps until so many connections could be heard, or for as long as others are waited
@@ -222,14 +222,11 @@ impl Reactor {
     /// A sleep until the deadline at most.
     fn sleep_until(&mut self, deadline: Option<Instant>) -> Enter {
         let until = self.earliest(deadline);
-        // Whoever waits for the disk does not wait for others as well.
         let wanted = match self.company {
-            Some(wanted) => {
-                self.gather.want(wanted);
-                Some(wanted)
-            }
-            None if self.disk_ops == 0 => self.gather.wanted(),
-            None => None,
+            // Whoever waits for the disk does not wait for others as well.
+            _ if self.disk_ops > 0 => None,
+            Some(wanted) => self.gather.want(wanted),
+            None => self.gather.wanted(),
         };
         match wanted {
             None => Enter::Until(until),
