@@ -114,6 +114,10 @@ impl Connection {
             let reply = self.client.recv().unwrap_or_else(|error| {
                 panic!("{error} while waiting for the replies to {:#?}", self.open)
             });
+            if reply["type"] == "event" {
+                // The connection has subscribed to them.
+                continue;
+            }
             let request = reply["reqId"].as_str().unwrap_or_default();
             let command = self.open.remove(request);
             let Some(command) = command else { panic!("a reply nobody waits for: {reply}") };
