@@ -1,23 +1,25 @@
 //! What one connection may take of a turn, so that whoever sends much does not make the others wait for all
 //! of it.
 //!
-//! A turn is to take in so many bytes of requests, and whoever is heard in it gets an equal share of them. What is
-//! beyond a share waits behind the connection's other bytes. Before those that wait get their next share, the others are
+//! Whoever is heard in a turn gets an equal share of it. A share holds what a client usually has in flight, so that
+//! answers still go out many at a time, and is larger where few are heard. What is beyond it waits behind the
+//! connection's other bytes. Before those that wait get their next share, the others are
 //! heard once in a turn of their own, which ends at once for them: they wait for no more than what is under way.
 
 use super::core::Core;
 use super::session::Session;
 use corq_io::net::ConnId;
 
-/// Bytes of requests that a turn is to take in. Their work takes about a tenth of a millisecond, some ten times
-/// what a turn costs by itself.
-const TURN_BYTES: usize = 16 << 10;
+/// Bytes of requests that few connections share. Their work takes about a tenth of a millisecond, some ten times what a
+/// turn costs by itself.
+const TURN_BYTES: usize = 32 << 10;
 
 /// What a request counts beside its own bytes: the work that it is, however short.
 const REQUEST_BYTES: usize = 128;
 
-/// The least share, however many are heard.
-const SHARE_BYTES_MIN: usize = 1 << 10;
+/// The least share, however many are heard: 50 short pushes. With less, many connections that each have some in flight are
+/// answered a few at a time, and the sends cost half as much again as the work.
+const SHARE_BYTES_MIN: usize = 16 << 10;
 
 /// Bytes that all connections which wait for their share may hold together, as long as each may hold
 /// [`HELD_BYTES_MIN`].
