@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What nothing can be cheaper than here: a server that only answers frames, and a file that is only appended to, in turns. Prints a
-# Markdown table of medians with their spread.
+# What nothing can be cheaper than here: a server that only answers frames, and a file that is only appended to, in turns; and how much
+# of it corq's log appends per job. Prints a Markdown table of medians with their spread.
 #
 #   scripts/floors.sh [rounds]        default 3
 set -euo pipefail
@@ -14,6 +14,15 @@ floor() { # what was measured, what it printed: the CPU of one
     take "$1" "$(printf '%s\n' "$2" | sed -n "s/^$3.*: \([0-9.]*\) us of .*CPU.*/\1/p")"
 }
 
+jobs=200000
+load=(--batch 100 --jobs $jobs --connections 4 --queues 4 --payload-bytes 100)
+logged() { # workload: bytes of its blocks per job
+    start
+    bench "$1" "${load[@]}"
+    metric corq_log_written_bytes_total | awk -v jobs=$jobs '{ print $1 / jobs }'
+    stop
+}
+
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds" >&2
     answers=$("$bin/examples/echo" measure --shards "$(nproc)")
@@ -24,13 +33,19 @@ for round in $(seq "$rounds"); do
     floor written.64 "$writes" 'written 65536'
     floor synced.4 "$writes" 'synced 4096'
     floor synced.64 "$writes" 'synced 65536'
+    pushed=$(logged push-batch)
+    take pushed "$pushed"
+    take ended "$(logged drain | awk -v pushed="$pushed" '{ print $1 - pushed }')"
 done
 
 printf '%s, %s CPUs, %s rounds; an empty server on the same kind of ring with 4 connections, a file that was written before.\n' \
     "$(uname -sr)" "$(nproc)" "$rounds"
-printf 'Median (least–most) of the CPU time of one, in microseconds.\n\n'
-printf '| floor | CPU us |\n|---|---|\n'
+printf 'Median (least–most).\n\n'
+printf '| floor | |\n|---|---|\n'
 for row in "request.1|a request answered, 1 in flight" "request.50|a request answered, 50 in flight" \
     "written.4|4 KB written" "written.64|64 KB written" "synced.4|4 KB synced" "synced.64|64 KB synced"; do
-    printf '| %s | %s |\n' "${row#*|}" "$(spread "${row%%|*}" %.2f)"
+    printf '| %s, CPU us | %s |\n' "${row#*|}" "$(spread "${row%%|*}" %.2f)"
+done
+for row in "pushed|a job of 100 bytes in the log until it is pushed" "ended|from there until it is acknowledged"; do
+    printf '| %s, bytes | %s |\n' "${row#*|}" "$(spread "${row%%|*}" %.0f)"
 done

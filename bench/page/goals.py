@@ -14,12 +14,9 @@ GOALS = {
     "PULLB + ACKB 1000": (1.0, 1.2),
 }
 
-# Bytes that a job of 100 bytes adds to the log until it is pushed, and from there until it is acknowledged.
-PUSHED_KB, ENDED_KB = 0.15, 0.06
-
 
 def floors(table):
-    """The CPU of one, by the name of its row."""
+    """The figures of `scripts/floors.sh`, by the name of their row."""
     return {row[0]: Spread.parse(row[1]).middle for row in table.rows if len(row) > 1}
 
 
@@ -27,12 +24,12 @@ def floor(work, durability, of):
     """The least CPU per job: its requests, answered by an empty server, and its bytes, written by nothing else."""
     requests = 1 if work.startswith("PUSH") else 2
     if work.endswith("1 in flight"):
-        return requests * (of["a request answered, 1 in flight"] + of[f"4 KB {durability}"])
-    kilobytes = PUSHED_KB if requests == 1 else ENDED_KB
-    appended = kilobytes * of[f"64 KB {durability}"] / 64
+        return requests * (of["a request answered, 1 in flight, CPU us"] + of[f"4 KB {durability}, CPU us"])
+    until = "a job of 100 bytes in the log until it is pushed" if requests == 1 else "from there until it is acknowledged"
+    appended = of[f"{until}, bytes"] / (64 << 10) * of[f"64 KB {durability}, CPU us"]
     if work.endswith("in flight"):
-        return requests * of["a request answered, 50 in flight"] + appended
-    return requests * of["a request answered, 1 in flight"] / int(work.split()[-1]) + appended
+        return requests * of["a request answered, 50 in flight, CPU us"] + appended
+    return requests * of["a request answered, 1 in flight, CPU us"] / int(work.split()[-1]) + appended
 
 
 def table(bench, floor_table):

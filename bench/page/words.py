@@ -18,9 +18,8 @@ in [bench/rivals](../bench/rivals/README.md); [performance](performance.md) says
 GOALS = """\
 ### Goals, floors and the distance
 
-The floor of a job is what its requests cost an empty server on the same kind of ring, and what its bytes in the log cost somebody who does
-nothing but write them. An empty server answers each request as it comes; corq hears several at once, so it can
-come close to the floor with one request in flight, or below.
+The floor of a job is what its requests cost an empty server on the same kind of ring, which hears several clients at once as corq does,
+and what its bytes in the log cost somebody who does nothing but write them.
 """
 
 

@@ -160,8 +160,8 @@ pub struct Config {
     pub linger_ms: u64,
     /// How long keys may take to be agreed on.
     pub greet_ms: u64,
-    /// How long a sleep may go on so that more connections are heard by one wake-up, in microseconds. 0 if the
-    /// kernel does not know how (before 6.12), or with [`Wait::Glommio`].
+    /// How long a sleep may go on so that more connections are heard by one wake-up, in microseconds. Counts as 0
+    /// where the kernel does not know how (before 6.12), and with [`Wait::Glommio`].
     pub gather_us: u32,
 }
 

@@ -58,6 +58,8 @@ pub enum CronMail {
         step: Step,
         /// The schedule.
         state: Option<(u64, u64)>,
+        /// Why it could not be set.
+        refused: Option<Span>,
     },
     /// The sender has this schedule, found in its log.
     Known {
@@ -93,7 +95,7 @@ pub enum Act {
     Hold,
     /// Let it go on: it did not move after all.
     LetGo,
-    /// Set it and answer the client.
+    /// Set it and answer the client, or say why not: the keeper tells the client that.
     Set {
         /// Runs and version it had on another shard.
         moved: Option<(u64, u64)>,
@@ -118,6 +120,9 @@ pub struct CronTask {
     to: usize,
     data_bytes: u64,
     act: Act,
+    /// Why it could not be set. The client hears of it last, when whatever was held goes on: a schedule
+    /// that is held is in no listing, and one that comes right behind the refusal must find it.
+    refused: Option<Box<str>>,
 }
 
 /// One name.
@@ -248,7 +253,8 @@ impl Core {
                 self.crons.reserve(cron.name, to, data_bytes)?;
                 let from = owner.filter(|&owner| owner != to);
                 let act = if from.is_some() { Act::Hold } else { Act::Set { moved: None } };
-                Ok(CronTask { origin, frame, name: cron.name.into(), from, to, data_bytes, act })
+                let name = cron.name.into();
+                Ok(CronTask { origin, frame, name, from, to, data_bytes, act, refused: None })
             }
             Body::CronDelete(name) | Body::CronGet(name) => {
                 let entry = self.crons.entries.get_mut(*name).ok_or(NOT_FOUND)?;
@@ -258,7 +264,8 @@ impl Core {
                     Body::CronGet(_) => Act::Show,
                     _ => Act::Delete,
                 };
-                Ok(CronTask { origin, frame, name, from: None, to, data_bytes: 0, act })
+                let (from, refused) = (None, None);
+                Ok(CronTask { origin, frame, name, from, to, data_bytes: 0, act, refused })
             }
             _ => Err(NOT_FOUND.into()),
         }
@@ -277,8 +284,17 @@ impl Core {
     }
 
     /// The owner has done its part: what follows?
-    fn cron_acted(&mut self, conns: &mut Connections, step: Step, state: Option<(u64, u64)>) {
+    fn cron_acted(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        state: Option<(u64, u64)>,
+        refused: Option<&str>,
+    ) {
         let Some(Task::Cron(task)) = self.tasks.get(step) else { return };
+        if let Some(text) = refused {
+            task.refused = Some(text.into());
+        }
         let next = match (task.act, state) {
             (Act::Hold, moved) => Some(Act::Set { moved }),
             (Act::Set { .. }, Some(_)) if task.from.is_some() => Some(Act::Leave),
@@ -311,6 +327,11 @@ impl Core {
     }
 
     fn finish_cron(&mut self, conns: &mut Connections, task: &CronTask) {
+        if let Some(text) = &task.refused {
+            let req_id = decode(&task.frame).ok().and_then(|request| request.req_id);
+            self.refuse(conns, task.origin, req_id, text);
+            self.answered(task.origin);
+        }
         let Some(entry) = self.crons.entries.get_mut(&task.name) else { return };
         entry.busy = false;
         if task.act == Act::Delete || entry.ended || entry.version == 0 {
@@ -384,7 +405,10 @@ impl Core {
             CronMail::Act { step, origin, act, frame } => {
                 self.act_on_cron(conns, *step, *origin, *act, &batch.bytes[frame.clone()]);
             }
-            CronMail::Acted { step, state } => self.cron_acted(conns, *step, *state),
+            CronMail::Acted { step, state, refused } => {
+                let refused = refused.as_ref().map(|text| batch.text(text));
+                self.cron_acted(conns, *step, *state, refused);
+            }
             CronMail::Known { owner, name, version, data_bytes } => {
                 self.crons.found(usize::from(*owner), batch.text(name), *version, *data_bytes);
             }
@@ -413,7 +437,7 @@ impl Core {
             return;
         };
         let caller = Caller { client: origin.client, request: CURRENT };
-        let mut refused = false;
+        let mut refused = None;
         match (act, &body) {
             (Act::Hold | Act::LetGo, _) => {
                 let held = act == Act::Hold;
@@ -426,19 +450,18 @@ impl Core {
             (Act::Set { moved }, Body::Cron(cron)) => {
                 let outcome = self.set_cron(conns, caller, cron, moved);
                 match outcome {
-                    Ok(index) => self.respond(conns, origin, |engine, pen| {
-                        framed(pen, req_id, |pen| {
-                            let mut writer = reply::head(pen.out, true, req_id, 1);
-                            writer.str("cron");
-                            write_cron(&mut writer, engine.shard.cron_at(index), false);
+                    Ok(index) => {
+                        self.respond(conns, origin, |engine, pen| {
+                            framed(pen, req_id, |pen| {
+                                let mut writer = reply::head(pen.out, true, req_id, 1);
+                                writer.str("cron");
+                                write_cron(&mut writer, engine.shard.cron_at(index), false);
+                            });
                         });
-                    }),
-                    Err(text) => {
-                        refused = true;
-                        self.refuse(conns, origin, req_id, &text);
+                        self.answered(origin);
                     }
+                    Err(text) => refused = Some(text),
                 }
-                self.answered(origin);
             }
             _ => {
                 self.apply(conns, caller, &Command::RemoveCron { name });
@@ -455,8 +478,10 @@ impl Core {
         let cron = self.engine.shard.cron(name);
         let state = cron.map(|cron| (cron.executions, cron.version));
         // A setting that was refused leaves what was there, but nothing of it is what was set.
-        let acted = CronMail::Acted { step, state: state.filter(|_| !refused) };
-        self.post.tell(usize::from(step.shard)).messages.push(Message::Cron(acted));
+        let state = state.filter(|_| refused.is_none());
+        let batch = self.post.tell(usize::from(step.shard));
+        let refused = refused.map(|text| batch.keep(text.as_bytes()));
+        batch.messages.push(Message::Cron(CronMail::Acted { step, state, refused }));
     }
 
     fn show_cron(
