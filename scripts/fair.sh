@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Whether one client is felt by the others: the round trip of pushes at a fixed rate (open loop, with workers) alone, beside a connection
 # that floods, beside a queue that is hot, and beside a client with jobs of 10 MB, in turns on fresh servers. The server has one shard and
-# a core of its own, so that what is measured is how it shares that core out, not how the kernel does. Prints a Markdown table of
-# medians with their spread.
+# a core of its own. Prints a Markdown table of medians with their spread.
 #
 #   scripts/fair.sh [rounds] [jobs per second]        default 3, 2000
 #
@@ -14,23 +13,19 @@ rate=${2:-2000}
 seconds=${FAIR_SECONDS:-6}
 name=fair
 . scripts/lib/measure.sh
-[ "$(nproc)" -ge 2 ] || { echo "needs two cores: one for the server, one for its clients" >&2; exit 1; }
-# The measured client goes before the others on the core that they share.
-first=(taskset -c 1)
-chrt -f 1 true 2>/dev/null && first+=(chrt -f 1)
 
 run() { # what it is called, what the other client does
     local who=$1 other=
     shift
     start SHARDS=1
-    taskset -cap 0 "$server" >"$work/pinned"
+    # The measured client goes before the others on the core that they share.
+    apart
     if [ "$#" -gt 0 ]; then
         taskset -c 1 nice -n 10 "$bin/corq-bench" "$@" --seconds $((seconds + 3)) --queue-prefix other --keep --port "$tcp" --json >"$work/other.json" &
         other=$!
         sleep 1
     fi
-    "${first[@]}" "$bin/corq-bench" open --rate "$rate" --seconds "$seconds" --connections 8 --queues 4 --payload-bytes 100 --keep \
-        --port "$tcp" --pid "$server" --json >"$work/one.json" || { cat "$work/one.json" "$work/log" >&2; exit 1; }
+    bench open --rate "$rate" --seconds "$seconds" --connections 8 --queues 4 --payload-bytes 100 --keep
     if [ -n "$other" ]; then
         wait "$other" || { cat "$work/other.json" >&2; exit 1; }
         take "$who.rate" "$(sed -n 's/.*"jobs_per_second":\([0-9.]*\).*/\1/p' "$work/other.json")"

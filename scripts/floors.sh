@@ -33,17 +33,20 @@ for round in $(seq "$rounds"); do
     floor written.64 "$writes" 'written 65536'
     floor synced.4 "$writes" 'synced 4096'
     floor synced.64 "$writes" 'synced 65536'
+    floor new.64 "$writes" 'new 65536'
+    floor new.10000 "$writes" 'new 10000000'
     pushed=$(logged push-batch)
     take pushed "$pushed"
     take ended "$(logged drain | awk -v pushed="$pushed" '{ print $1 - pushed }')"
 done
 
-printf '%s, %s CPUs, %s rounds; an empty server on the same kind of ring with 4 connections, a file that was written before.\n' \
+printf '%s, %s CPUs, %s rounds; an empty server on the same kind of ring with 4 connections; a file that was written before, where it is not called new.\n' \
     "$(uname -sr)" "$(nproc)" "$rounds"
 printf 'Median (least–most).\n\n'
 printf '| floor | |\n|---|---|\n'
 for row in "request.1|a request answered, 1 in flight" "request.50|a request answered, 50 in flight" \
-    "written.4|4 KB written" "written.64|64 KB written" "synced.4|4 KB synced" "synced.64|64 KB synced"; do
+    "written.4|4 KB written" "written.64|64 KB written" "synced.4|4 KB synced" "synced.64|64 KB synced" \
+    "new.64|64 KB written to a new file" "new.10000|10 MB written to a new file"; do
     printf '| %s, CPU us | %s |\n' "${row#*|}" "$(spread "${row%%|*}" %.2f)"
 done
 for row in "pushed|a job of 100 bytes in the log until it is pushed" "ended|from there until it is acknowledged"; do

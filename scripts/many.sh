@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What thousands of connections cost: half of them push at a fixed rate together (open loop), the other half wait for jobs in long
-# polls, each pair on a queue of its own. Beside them the same rate over a few connections. In turns on fresh servers. Prints a Markdown
-# table of medians with their spread: memory per connection, and how long from a push until the worker that waits has the job.
+# polls, each pair on a queue of its own. Beside them the same rate over a few connections. In turns on fresh servers with one shard and
+# a core of their own. Prints a Markdown table of medians with their spread: memory per connection, and how long from a push until the worker that waits has the job.
 #
 #   scripts/many.sh [rounds] [connections] [jobs per second]        default 3, 10000, 2000
 #
@@ -18,13 +18,14 @@ name=many
 
 run() { # what it is called, connections
     local before
-    start
+    start SHARDS=1
+    apart
     # What a server takes for the first jobs, whoever brings them, is not theirs.
     bench open --rate "$rate" --seconds 1 --connections "$few" --queues $((few / 2)) --payload-bytes 100
     before=$(memory_kb)
-    # A poll ends after the run: none is renewed while it is measured.
+    # A poll ends after the run: none is renewed while it is measured. All wait before the first push comes.
     bench open --rate "$rate" --seconds "$seconds" --connections "$2" --queues $(($2 / 2)) --payload-bytes 100 --window 1 \
-        --pull-timeout-ms 30000 --keep
+        --pull-timeout-ms 30000 --settle-ms 1000 --keep
     # While the connections are there: as the generator has seen it before it left.
     take "$1.memory" $((($(figure rss_bytes_after) - before * 1024) / $2))
     take "$1.p50" "$(percentile push_to_receipt_us p50)"
@@ -40,7 +41,7 @@ for round in $(seq "$rounds"); do
     run many "$connections"
 done
 
-printf '%s, %s CPUs, %s rounds of %s s; %s jobs/s of 100 bytes, half of the connections push, half wait.\n' \
+printf '%s, %s CPUs, one shard on one of them, %s rounds of %s s; %s jobs/s of 100 bytes, half of the connections push, half wait.\n' \
     "$(uname -sr)" "$(nproc)" "$rounds" "$seconds" "$rate"
 printf 'Median (least–most); times in microseconds, from the intended time of the push.\n\n'
 printf '| connections | push to receipt p50 | p99 | of which sent late p99 | server CPU us/job | bytes of memory per connection |\n|---|---|---|---|---|---|\n'

@@ -64,14 +64,15 @@ impl Engine {
 
     /// Runs one phase to its end. What went wrong on the way is in the tally.
     pub(crate) fn run(&mut self, plan: &Plan) -> Result<Tally, String> {
-        let start = self.now();
-        let mut phase = Phase::new(plan, start);
-        let mut shown = start;
+        let born = self.now();
+        let mut phase = Phase::new(plan, born);
+        let mut shown = born;
         for index in 0..self.connections.len() {
             let lane = &mut self.connections[index].lane;
-            phase.begin(index, lane, &mut self.ledger, start);
+            phase.begin(index, lane, &mut self.ledger, born);
             self.flush(index)?;
         }
+        phase.all_have_begun(self.now());
         let mut events = Vec::with_capacity(self.connections.len().max(16));
         let mut scratch = Scratch::default();
         loop {
@@ -85,11 +86,11 @@ impl Engine {
                 phase.tally.fail(|| stuck);
                 break;
             }
-            self.show(&phase, &mut shown, start, now, false);
+            self.show(&phase, &mut shown, now, false);
             self.turn(&mut phase, &mut events, &mut scratch)?;
         }
-        self.show(&phase, &mut shown, start, phase.progressed_ns, true);
-        Ok(phase.finish(start))
+        self.show(&phase, &mut shown, phase.progressed_ns, true);
+        Ok(phase.finish())
     }
 
     fn turn(
@@ -175,12 +176,15 @@ impl Engine {
             .try_for_each(|index| self.flush(index % producers))
     }
 
-    fn show(&self, phase: &Phase, shown: &mut u64, start: u64, now: u64, last: bool) {
-        if !self.progress || (!last && now - *shown < PROGRESS_EVERY.as_nanos() as u64) {
+    fn show(&self, phase: &Phase, shown: &mut u64, now: u64, last: bool) {
+        if !self.progress
+            || (!last && now.saturating_sub(*shown) < PROGRESS_EVERY.as_nanos() as u64)
+        {
             return;
         }
         *shown = now;
-        let (jobs, seconds) = (phase.tally.done(), (now.max(start + 1) - start) as f64 / 1e9);
+        let (jobs, seconds) =
+            (phase.tally.done(), now.saturating_sub(phase.start_ns).max(1) as f64 / 1e9);
         let end = if last { "\n" } else { "" };
         eprint!("\r{} {jobs} jobs, {:.0}/s {end}", phase.plan.name, jobs as f64 / seconds);
     }

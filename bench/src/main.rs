@@ -182,6 +182,7 @@ fn plan(workload: &Workload) -> Result<Plan, String> {
         jobs_to_take: jobs,
         stop_after_ns: by_time,
         rate,
+        settle_ns: u64::from(options.settle_ms) * 1_000_000,
         patience_ns: (options.patience.max(0.1) * 1e9) as u64,
     })
 }

@@ -150,6 +150,9 @@ pub(crate) struct Options {
     /// How long a pull of `mixed` and `open` waits for a job, in milliseconds.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(0..=30_000))]
     pub(crate) pull_timeout_ms: u32,
+    /// How long the workers of `open` wait at the server before the first push, in milliseconds.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=30_000))]
+    pub(crate) settle_ms: u32,
     /// Lock time of owned jobs, in milliseconds.
     #[arg(long, default_value_t = 60_000)]
     pub(crate) lock_ttl_ms: u32,

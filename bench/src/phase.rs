@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) stop_after_ns: Option<u64>,
     /// Pushes per second of an open loop.
     pub(crate) rate: Option<f64>,
+    /// How long the workers of an open loop wait before the first push.
+    pub(crate) settle_ns: u64,
     pub(crate) patience_ns: u64,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Plan {
 pub(crate) struct Phase<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) tally: Tally,
-    start_ns: u64,
+    pub(crate) start_ns: u64,
     pub(crate) progressed_ns: u64,
     stopping: bool,
     pushes_left: u64,
@@ -87,14 +89,23 @@ impl<'p> Phase<'p> {
         }
     }
 
-    pub(crate) fn finish(mut self, start: u64) -> Tally {
-        self.tally.span_ns = (self.progressed_ns - start).max(1);
+    /// All connections have begun: an open loop pushes from here on. Whatever it took to get here is no
+    /// delay of a push.
+    pub(crate) fn all_have_begun(&mut self, now: u64) {
+        if self.plan.rate.is_some() {
+            self.start_ns = now + self.plan.settle_ns;
+            self.progressed_ns = self.start_ns;
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Tally {
+        self.tally.span_ns = self.progressed_ns.saturating_sub(self.start_ns).max(1);
         self.tally
     }
 
     /// Whether all is done; looks at the clock on the way.
     pub(crate) fn is_over(&mut self, now: u64) -> bool {
-        if self.plan.stop_after_ns.is_some_and(|limit| now - self.start_ns >= limit) {
+        if self.plan.stop_after_ns.is_some_and(|limit| now.saturating_sub(self.start_ns) >= limit) {
             self.stopping = true;
         }
         if self.tally.errors > ERRORS_MAX {

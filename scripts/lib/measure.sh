@@ -52,9 +52,19 @@ start() {
     start_again "$@"
 }
 
+# The server on a core of its own, the generator on another and before whatever else runs there, so that what is measured is how the
+# server serves, not how the kernel shares cores out. For a server of one shard.
+generator=()
+apart() {
+    [ "$(nproc)" -ge 2 ] || { echo "needs two cores: one for the server, one for its clients" >&2; exit 1; }
+    taskset -acp 0 "$server" >"$work/pinned"
+    generator=(taskset -c 1)
+    if chrt -f 1 true 2>/dev/null; then generator+=(chrt -f 1); fi
+}
+
 # Runs the load generator; its figures go where `figure` finds them.
 bench() { # workload, options
-    "$bin/corq-bench" "$@" --port "$tcp" --http-port "$http" --pid "$server" --json >"$work/one.json" || {
+    "${generator[@]}" "$bin/corq-bench" "$@" --port "$tcp" --http-port "$http" --pid "$server" --json >"$work/one.json" || {
         cat "$work/one.json" "$work/log" >&2
         echo "$* failed" >&2
         exit 1

@@ -3,9 +3,9 @@
 //!
 //! Four things are bounded, each by a figure below and one answer more: what a turn writes of large answers,
 //! so that everybody else is served in between; what is being written over several turns; what of them is on
-//! its way to other shards and not taken in there yet; and what is being read from the disk for answers. While one of them is reached,
-//! requests that may be answered with much are set aside, to be taken up in order, those for single jobs and
-//! pulls first. Who answers with how much is known here, what the answers say is not.
+//! its way to other shards and not taken in there yet; and what is being read from the disk for answers. While
+//! one of them is reached, requests that may be answered with much are set aside, to be taken up in order, those
+//! for single jobs and pulls first. Who answers with how much is known here, what the answers say is not.
 
 use super::core::Core;
 use super::dispatch::{Asked, Lookup};

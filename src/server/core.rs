@@ -317,7 +317,7 @@ impl Core {
             let lists = session.lists > 0;
             match split(left) {
                 Split::Complete { frame, rest } => {
-                    if !self.shares.admit(session, frame.len())
+                    if !self.shares.admit(session, frame.len(), left.len())
                         || lists && self.waits_for_list(conn, frame)
                     {
                         return bytes.len() - left.len();

@@ -5,14 +5,28 @@
 //! answers still go out many at a time, and is larger where few are heard. What is beyond it waits behind the
 //! connection's other bytes. Before those that wait get their next share, the others are
 //! heard once in a turn of their own, which ends at once for them: they wait for no more than what is under way.
+//!
+//! Where some ask for little while others ask for much, those with much wait from the start, and a turn serves only the
+//! first few of them, each whole: what is under way is short then, and still costs one send for each.
 
 use super::core::Core;
 use super::session::Session;
 use corq_io::net::ConnId;
+use std::collections::VecDeque;
 
 /// Bytes of requests that few connections share. Their work takes about a tenth of a millisecond, some ten times what a
 /// turn costs by itself.
 const TURN_BYTES: usize = 32 << 10;
+
+/// Bytes of requests that are served in a turn of those who ask for much, while others ask for little.
+const MIXED_TURN_BYTES: usize = 8 << 10;
+
+/// Whoever has no more than this at hand asks for little: up to a dozen short requests. So does whoever has but one that
+/// a turn has room for.
+const LITTLE_BYTES: usize = 1 << 10;
+
+/// For so many turns it is kept in mind that somebody asked for little.
+const MIXED_TURNS: u32 = 64;
 
 /// What a request counts beside its own bytes: the work that it is, however short.
 const REQUEST_BYTES: usize = 128;
@@ -33,6 +47,8 @@ pub struct Taken {
     bytes: usize,
     /// Whether it is among those that wait.
     waits: bool,
+    /// Whether it has waited, and its share has come.
+    called: bool,
 }
 
 impl Taken {
@@ -50,7 +66,9 @@ pub struct Shares {
     bytes: usize,
     /// How many connections are heard in this turn.
     heard: usize,
-    waiting: Vec<ConnId>,
+    /// For how many turns it is kept in mind that somebody asked for little.
+    mixed_turns: u32,
+    waiting: VecDeque<ConnId>,
     /// How many waited when they last got their shares.
     crowd: usize,
     /// Whether those that wait have let the others pass in the last turn.
@@ -64,7 +82,8 @@ impl Default for Shares {
             turn: 1,
             bytes: TURN_BYTES,
             heard: 0,
-            waiting: Vec::new(),
+            mixed_turns: 0,
+            waiting: VecDeque::new(),
             crowd: 0,
             let_pass: false,
         }
@@ -76,7 +95,9 @@ impl Shares {
     pub fn begin_turn(&mut self) {
         self.turn = self.turn.wrapping_add(1);
         let expected = self.heard.max(self.waiting.len()).max(1);
-        self.bytes = (TURN_BYTES / expected).max(SHARE_BYTES_MIN);
+        let bytes = if self.mixed_turns > 0 { MIXED_TURN_BYTES } else { TURN_BYTES };
+        self.bytes = (bytes / expected).max(SHARE_BYTES_MIN);
+        self.mixed_turns = self.mixed_turns.saturating_sub(1);
         self.heard = 0;
     }
 
@@ -92,15 +113,23 @@ impl Shares {
         (HELD_BYTES / waiting).max(HELD_BYTES_MIN)
     }
 
-    /// Whether a request of so many bytes is within the connection's share. If not, it waits for the next, in front
-    /// of all that follows it. A share that is left has room for any one request.
+    /// Whether a request of so many bytes, the first of those at hand, is within the connection's share. If not, it waits
+    /// for the next, in front of all that follows it. A share that is left has room for any one request.
     #[inline]
-    pub fn admit(&mut self, session: &mut Session, bytes: usize) -> bool {
+    pub fn admit(&mut self, session: &mut Session, bytes: usize, at_hand: usize) -> bool {
         let taken = &mut session.taken;
         if taken.turn != self.turn {
+            if !std::mem::take(&mut taken.called) {
+                if at_hand <= LITTLE_BYTES || at_hand == bytes && bytes <= MIXED_TURN_BYTES {
+                    self.mixed_turns = MIXED_TURNS;
+                } else if self.mixed_turns > 0 {
+                    self.wait(session);
+                    return false;
+                }
+                self.heard += 1;
+            }
             taken.turn = self.turn;
             taken.bytes = 0;
-            self.heard += 1;
         }
         if taken.bytes >= self.bytes {
             self.wait(session);
@@ -114,35 +143,50 @@ impl Shares {
     fn wait(&mut self, session: &mut Session) {
         session.blocked = true;
         if !std::mem::replace(&mut session.taken.waits, true) {
-            self.waiting.push(session.conn);
+            self.waiting.push_back(session.conn);
         }
     }
 
-    /// Those whose turn it is now that all others have been heard.
-    fn take_waiting(&mut self) -> Vec<ConnId> {
+    /// The next of those whose turn it is now that all others have been heard; `pending` says how many bytes each has.
+    fn take_waiting(&mut self, mut pending: impl FnMut(ConnId) -> usize) -> VecDeque<ConnId> {
         let others_first = self.heard > 0 && !self.let_pass;
         self.let_pass = others_first && !self.waiting.is_empty();
         if others_first {
-            return Vec::new();
+            return VecDeque::new();
         }
         self.crowd = self.waiting.len();
-        std::mem::take(&mut self.waiting)
+        if self.mixed_turns == 0 {
+            return std::mem::take(&mut self.waiting);
+        }
+        let mut left = MIXED_TURN_BYTES;
+        let mut called = 0;
+        while let Some(&conn) = self.waiting.get(called)
+            && left > 0
+        {
+            // Short requests count twice their bytes.
+            left = left.saturating_sub(pending(conn).max(REQUEST_BYTES).saturating_mul(2));
+            called += 1;
+        }
+        self.waiting.drain(..called).collect()
     }
 }
 
 impl Core {
     /// As [`Shares::admit`].
-    pub(super) fn admit(&mut self, conn: ConnId, bytes: usize) -> bool {
+    pub(super) fn admit(&mut self, conn: ConnId, bytes: usize, at_hand: usize) -> bool {
         let Self { sessions, shares, .. } = self;
-        sessions.get(conn).is_some_and(|session| shares.admit(session, bytes))
+        sessions.get(conn).is_some_and(|session| shares.admit(session, bytes, at_hand))
     }
 
     /// After all that has come: those that wait get their share of this turn, or the others' answers go
     /// out first.
     pub fn give_shares(&mut self) {
-        for conn in self.shares.take_waiting() {
-            if let Some(session) = self.sessions.get(conn) {
+        let Self { sessions, shares, .. } = self;
+        let pending = |conn| sessions.get(conn).map_or(0, |session| session.pending.len());
+        for conn in shares.take_waiting(pending) {
+            if let Some(session) = sessions.get(conn) {
                 session.taken.waits = false;
+                session.taken.called = true;
                 self.unblocked.push(conn);
             }
         }
@@ -156,6 +200,7 @@ mod tests {
     use crate::server::session::{Sessions, Speech};
 
     const REQUEST: usize = 100;
+    const IN_FLIGHT: usize = 25;
 
     struct House {
         shares: Shares,
@@ -171,14 +216,16 @@ mod tests {
             Self { shares: Shares::default(), sessions }
         }
 
-        /// A turn in which these have many requests more; how many of each were admitted.
-        fn turn(&mut self, fresh: &[(u32, usize)]) -> Vec<(u32, usize)> {
+        /// A turn in which these have so many requests more, and whose turn it is has so many as well; how many
+        /// of each were admitted.
+        fn turn(&mut self, fresh: &[(u32, usize)], waiting: usize) -> Vec<(u32, usize)> {
             self.shares.begin_turn();
             let mut admitted: Vec<_> =
                 fresh.iter().map(|&(who, most)| (who, self.take(who, most))).collect();
-            for id in self.shares.take_waiting() {
-                self.sessions.get(id).unwrap().taken.waits = false;
-                admitted.push((id.index, self.take(id.index, usize::MAX)));
+            for id in self.shares.take_waiting(|_| IN_FLIGHT * REQUEST) {
+                let taken = &mut self.sessions.get(id).unwrap().taken;
+                (taken.waits, taken.called) = (false, true);
+                admitted.push((id.index, self.take(id.index, waiting)));
             }
             admitted
         }
@@ -186,7 +233,8 @@ mod tests {
         fn take(&mut self, who: u32, most: usize) -> usize {
             let Self { shares, sessions } = self;
             let session = sessions.get(conn(who)).unwrap();
-            (0..most).take_while(|_| shares.admit(session, REQUEST)).count()
+            let at_hand = most.saturating_mul(REQUEST);
+            (0..most).take_while(|_| shares.admit(session, REQUEST, at_hand)).count()
         }
     }
 
@@ -198,11 +246,11 @@ mod tests {
     fn whoever_floods_gets_a_turn_of_his_own_and_then_lets_the_others_pass() {
         let mut house = House::new(2);
         let full = TURN_BYTES.div_ceil(REQUEST + REQUEST_BYTES);
-        assert_eq!(house.turn(&[(0, usize::MAX)]), [(0, full)]);
-        assert_eq!(house.turn(&[]), [(0, full)]);
+        assert_eq!(house.turn(&[(0, usize::MAX)], usize::MAX), [(0, full)]);
+        assert_eq!(house.turn(&[], usize::MAX), [(0, full)]);
         for _ in 0..10 {
-            assert_eq!(house.turn(&[(1, 3)]), [(1, 3)], "nobody else is in this turn");
-            let next = house.turn(&[(1, 3)]);
+            assert_eq!(house.turn(&[(1, 3)], usize::MAX), [(1, 3)], "nobody else is in this turn");
+            let next = house.turn(&[(1, 3)], usize::MAX);
             assert_eq!((next[0], next[1].0), ((1, 3), 0), "but he is in the next");
             assert!(next[1].1 >= full / 2);
         }
@@ -212,18 +260,48 @@ mod tests {
     fn many_who_flood_get_equal_parts_and_any_request_gets_through() {
         let mut house = House::new(101);
         let all: Vec<_> = (0..100).map(|who| (who, usize::MAX)).collect();
-        house.turn(&all);
+        house.turn(&all, usize::MAX);
         let part = SHARE_BYTES_MIN.div_ceil(REQUEST + REQUEST_BYTES);
         for _ in 0..3 {
-            let next = house.turn(&[]);
+            let next = house.turn(&[], usize::MAX);
             assert_eq!(next.len(), 100);
             assert!(next.iter().all(|&(_, admitted)| admitted == part), "{next:?}");
-            assert_eq!(house.turn(&[(100, 1)]), [(100, 1)], "whoever passes makes no share larger");
+            assert_eq!(
+                house.turn(&[(100, 20)], usize::MAX)[0],
+                (100, 20),
+                "whoever passes makes no share larger"
+            );
         }
         let House { mut shares, mut sessions } = house;
         shares.begin_turn();
         let session = sessions.get(conn(0)).unwrap();
-        assert!(shares.admit(session, 64 << 20), "however large it is");
-        assert!(!shares.admit(session, 1));
+        assert!(shares.admit(session, 64 << 20, 64 << 20), "however large it is");
+        assert!(!shares.admit(session, 1, 1));
+    }
+
+    #[test]
+    fn beside_who_asks_for_little_a_turn_serves_few_of_those_who_ask_for_much() {
+        let mut house = House::new(9);
+        let much: Vec<_> = (0..8).map(|who| (who, IN_FLIGHT)).collect();
+        assert_eq!(house.turn(&much, 0), much, "nobody else is there");
+        house.turn(&[(8, 1)], 0);
+        let mut served = [0_u32; 8];
+        let mut more = much;
+        for turn in 0..100 {
+            let little = if turn % 2 == 0 { &[(8, 1)][..] } else { &[] };
+            let admitted = house.turn(&[little, &more].concat(), IN_FLIGHT);
+            assert!(admitted.starts_with(little), "{admitted:?} without {little:?}");
+            // Whoever has an answer has more to ask for.
+            more =
+                admitted.into_iter().filter(|&(who, admitted)| who < 8 && admitted > 0).collect();
+            assert!(more.len() <= 2, "{more:?}");
+            for &(who, _) in &more {
+                served[who as usize] += 1;
+            }
+        }
+        assert!(
+            served.iter().all(|times| *times > 10 && times.abs_diff(served[0]) <= 1),
+            "{served:?}"
+        );
     }
 }

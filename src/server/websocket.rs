@@ -55,7 +55,7 @@ impl Core {
                     return used;
                 }
                 Ok(Some((frame, length))) => {
-                    if !self.admit(conn, length) {
+                    if !self.admit(conn, length, bytes.len() - used) {
                         return used;
                     }
                     used += length;
