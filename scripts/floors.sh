@@ -15,13 +15,7 @@ floor() { # what was measured, what it printed: the CPU of one
 }
 
 jobs=200000
-load=(--batch 100 --jobs $jobs --connections 4 --queues 4 --payload-bytes 100)
-logged() { # workload: bytes of its blocks per job
-    start
-    bench "$1" "${load[@]}"
-    metric corq_log_written_bytes_total | awk -v jobs=$jobs '{ print $1 / jobs }'
-    stop
-}
+load=(--batch 100 --jobs $jobs --connections 4 --queues 4 --payload-bytes 100 --queue-prefix floors --keep)
 
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds" >&2
@@ -35,9 +29,14 @@ for round in $(seq "$rounds"); do
     floor synced.64 "$writes" 'synced 65536'
     floor new.64 "$writes" 'new 65536'
     floor new.10000 "$writes" 'new 10000000'
-    pushed=$(logged push-batch)
-    take pushed "$pushed"
-    take ended "$(logged drain | awk -v pushed="$pushed" '{ print $1 - pushed }')"
+    start
+    bench push-batch "${load[@]}"
+    pushed=$(metric corq_log_written_bytes_total)
+    bench drain "${load[@]}" --resume
+    ended=$(metric corq_log_written_bytes_total)
+    stop
+    take pushed "$((pushed / jobs))"
+    take ended "$(((ended - pushed) / jobs))"
 done
 
 printf '%s, %s CPUs, %s rounds; an empty server on the same kind of ring with 4 connections; a file that was written before, where it is not called new.\n' \

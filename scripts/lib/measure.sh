@@ -10,7 +10,7 @@ bin=${CARGO_TARGET_DIR:-target}/$profile
 work=$(mktemp -d "${BENCH_DIR:-${TMPDIR:-/tmp}}/corq-$name.XXXXXX")
 server=
 stop() {
-    [ -z "$server" ] && return
+    [ -n "$server" ] || return 0
     kill "$server" 2>/dev/null || true
     wait "$server" 2>/dev/null || true
     server=

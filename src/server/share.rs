@@ -47,8 +47,8 @@ pub struct Taken {
     bytes: usize,
     /// Whether it is among those that wait.
     waits: bool,
-    /// Whether it has waited, and its share has come.
-    called: bool,
+    /// The turn in which its share came, after it had waited.
+    called: u32,
 }
 
 impl Taken {
@@ -68,6 +68,8 @@ pub struct Shares {
     heard: usize,
     /// For how many turns it is kept in mind that somebody asked for little.
     mixed_turns: u32,
+    /// Bytes of those who asked for little, since others were called.
+    passed_bytes: usize,
     waiting: VecDeque<ConnId>,
     /// How many waited when they last got their shares.
     crowd: usize,
@@ -83,6 +85,7 @@ impl Default for Shares {
             bytes: TURN_BYTES,
             heard: 0,
             mixed_turns: 0,
+            passed_bytes: 0,
             waiting: VecDeque::new(),
             crowd: 0,
             let_pass: false,
@@ -119,9 +122,10 @@ impl Shares {
     pub fn admit(&mut self, session: &mut Session, bytes: usize, at_hand: usize) -> bool {
         let taken = &mut session.taken;
         if taken.turn != self.turn {
-            if !std::mem::take(&mut taken.called) {
+            if taken.called != self.turn {
                 if at_hand <= LITTLE_BYTES || at_hand == bytes && bytes <= MIXED_TURN_BYTES {
                     self.mixed_turns = MIXED_TURNS;
+                    self.passed_bytes += at_hand + REQUEST_BYTES;
                 } else if self.mixed_turns > 0 {
                     self.wait(session);
                     return false;
@@ -147,24 +151,30 @@ impl Shares {
         }
     }
 
-    /// The next of those whose turn it is now that all others have been heard; `pending` says how many bytes each has.
-    fn take_waiting(&mut self, mut pending: impl FnMut(ConnId) -> usize) -> VecDeque<ConnId> {
+    /// The next of those whose turn it is now that all others have been heard; `pending` says how many bytes each has,
+    /// if it is still there.
+    fn take_waiting(
+        &mut self,
+        mut pending: impl FnMut(ConnId) -> Option<usize>,
+    ) -> VecDeque<ConnId> {
         let others_first = self.heard > 0 && !self.let_pass;
         self.let_pass = others_first && !self.waiting.is_empty();
         if others_first {
             return VecDeque::new();
         }
         self.crowd = self.waiting.len();
+        // As much as those had who asked for little, however many they are.
+        let mut left = std::mem::take(&mut self.passed_bytes).max(MIXED_TURN_BYTES);
         if self.mixed_turns == 0 {
             return std::mem::take(&mut self.waiting);
         }
-        let mut left = MIXED_TURN_BYTES;
         let mut called = 0;
         while let Some(&conn) = self.waiting.get(called)
             && left > 0
         {
             // Short requests count twice their bytes.
-            left = left.saturating_sub(pending(conn).max(REQUEST_BYTES).saturating_mul(2));
+            let bytes = pending(conn).map_or(0, |bytes| bytes.max(REQUEST_BYTES) * 2);
+            left = left.saturating_sub(bytes);
             called += 1;
         }
         self.waiting.drain(..called).collect()
@@ -182,11 +192,11 @@ impl Core {
     /// out first.
     pub fn give_shares(&mut self) {
         let Self { sessions, shares, .. } = self;
-        let pending = |conn| sessions.get(conn).map_or(0, |session| session.pending.len());
+        let pending = |conn| sessions.get(conn).map(|session| session.pending.len());
         for conn in shares.take_waiting(pending) {
             if let Some(session) = sessions.get(conn) {
                 session.taken.waits = false;
-                session.taken.called = true;
+                session.taken.called = shares.turn;
                 self.unblocked.push(conn);
             }
         }
@@ -222,9 +232,9 @@ mod tests {
             self.shares.begin_turn();
             let mut admitted: Vec<_> =
                 fresh.iter().map(|&(who, most)| (who, self.take(who, most))).collect();
-            for id in self.shares.take_waiting(|_| IN_FLIGHT * REQUEST) {
+            for id in self.shares.take_waiting(|_| Some(IN_FLIGHT * REQUEST)) {
                 let taken = &mut self.sessions.get(id).unwrap().taken;
-                (taken.waits, taken.called) = (false, true);
+                (taken.waits, taken.called) = (false, self.shares.turn);
                 admitted.push((id.index, self.take(id.index, waiting)));
             }
             admitted
@@ -303,5 +313,23 @@ mod tests {
             served.iter().all(|times| *times > 10 && times.abs_diff(served[0]) <= 1),
             "{served:?}"
         );
+    }
+
+    #[test]
+    fn those_who_ask_for_much_get_as_much_as_all_who_ask_for_little() {
+        let mut house = House::new(108);
+        let little: Vec<_> = (8..108).map(|who| (who, 1)).collect();
+        let mut more: Vec<_> = (0..8).map(|who| (who, IN_FLIGHT)).collect();
+        let mut served = [0, 0];
+        for _ in 0..100 {
+            let admitted = house.turn(&[&little[..], &more].concat(), IN_FLIGHT);
+            assert!(admitted.starts_with(&little));
+            for &(who, admitted) in &admitted {
+                served[usize::from(who < 8)] += admitted;
+            }
+            more =
+                admitted.into_iter().filter(|&(who, admitted)| who < 8 && admitted > 0).collect();
+        }
+        assert!(served[1] * 10 >= served[0] * 8, "{served:?}");
     }
 }

@@ -244,14 +244,15 @@ fn bodies_that_are_too_large_together_give_way_the_largest_first() {
         let _ = web.raw(&[head.as_bytes(), &part].concat());
         large.push(web);
     }
-    until("twelve or more have given way", || {
+    // Of those that are there in full the bound holds no more than fourteen, fewer if their memory has grown beyond them.
+    until("six or more have given way", || {
         let text = server.web().get("/prometheus").text().to_owned();
         let count = |name: &str| -> u64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().trim().parse().unwrap()
         };
         assert!(count("corq_http_bodies_bytes ") <= 128 << 20, "{text}");
-        (count("corq_http_bodies_crowded_out_total ") >= 12).then_some(())
+        (count("corq_http_bodies_crowded_out_total ") >= 6).then_some(())
     });
     assert!(resident_kb(&server) < 220 << 10, "{} kB", resident_kb(&server));
     let mut refused = 0;

@@ -258,7 +258,8 @@ impl Core {
             Ok(None) => Progress::Wants,
             Ok(Some(head)) => {
                 let body = if let Length::Bytes(bytes) = head.length { bytes as usize } else { 0 };
-                if !self.admit(conn, head.raw.len() + body, bytes.len().max(body)) {
+                if !self.admit(conn, head.raw.len() + body, bytes.len().max(head.raw.len() + body))
+                {
                     return Progress::Wants;
                 }
                 let behind = &bytes[head.raw.len()..];
