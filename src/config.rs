@@ -106,9 +106,9 @@ pub struct Config {
     pub fsync_interval_ms: u64,
 
     /// Longest time a shard that could wake up sleeps on to hear several clients at once, in
-    /// microseconds; 0 for not at all
-    #[arg(long, env = "GATHER_US", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub gather_us: u32,
+    /// microseconds; 0 for not at all [default: 50 with synced, 0 with written]
+    #[arg(long, env = "GATHER_US", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub gather_us: Option<u32>,
 
     /// Memory for the newest payloads, all shards together, in MB
     #[arg(long, env = "PAYLOAD_CACHE_MB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(4..=1_048_576))]
@@ -208,7 +208,17 @@ pub struct Config {
     pub log_level: LogLevel,
 }
 
+/// With [`Durability::Synced`] each wake-up for one client costs a sync; with
+/// [`Durability::Written`] waiting costs more than it brings (decision 0025).
+const GATHER_SYNCED_US: u32 = 50;
+
 impl Config {
+    /// How long a sleep may go on so that several clients are heard together, in microseconds.
+    pub fn gather_us(&self) -> u32 {
+        let default = if self.durability == Durability::Synced { GATHER_SYNCED_US } else { 0 };
+        self.gather_us.unwrap_or(default)
+    }
+
     /// The address to listen on: open to the network only if somebody asked or tokens guard it.
     pub fn listen_host(&self) -> IpAddr {
         let closed = IpAddr::from([127, 0, 0, 1]);

@@ -176,7 +176,7 @@ impl Default for Config {
             drain_ms: 10_000,
             linger_ms: 1000,
             greet_ms: 10_000,
-            gather_us: 50,
+            gather_us: 0,
         }
     }
 }

@@ -332,7 +332,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     shard.restart(clock.read());
     let mut reactor = Reactor::new(net::Config {
         connections_max: config.connections_max as usize,
-        gather_us: config.gather_us,
+        gather_us: config.gather_us(),
         greet_ms: config.tls_handshake_timeout_ms,
         ..net::Config::default()
     })
