@@ -18,8 +18,9 @@ in [bench/rivals](../bench/rivals/README.md); [performance](performance.md) says
 GOALS = """\
 ### Goals, floors and the distance
 
-The floor of a job is what its requests cost an empty server on the same kind of ring, which hears several clients at once as corq does,
-and what its bytes in the log cost somebody who does nothing but write them.
+The floor of a job is what its requests cost an empty server on the same kind of ring, and what its bytes in the log cost somebody who does
+nothing but write them into a file that was written before. With `synced` corq answers several requests with one sync,
+and can come below the floor of one in flight.
 """
 
 
