@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Whether reclaim delays those who push: the round trip of pushes at a fixed rate (open loop, with workers) while the log is being
 # reclaimed, and while nothing of it can go, in turns on fresh servers. Before, jobs of two kinds are pushed in turns; where the log is to
-# be reclaimed, one kind is removed, so that every part of the log is half needed. Prints a Markdown table of medians with their spread.
+# be reclaimed, one kind is removed, so that every part of the log is half needed. The server has one shard and a core of its own. Prints a
+# Markdown table of medians with their spread.
 #
 #   scripts/reclaim.sh [rounds] [jobs per second]        default 5, 10000
 #
@@ -17,7 +18,9 @@ jobs=400000
 kind=(--connections 2 --queues 4 --payload-bytes 1000 --keep --batch 100)
 
 run() { # what it is called, whether one kind goes
-    start
+    start SHARDS=1
+    # Both kinds are pushed at one pace, so that they lie in turns.
+    generator=()
     "$bin/corq-bench" push-batch "${kind[@]}" --jobs "$jobs" --queue-prefix gone --port "$tcp" --json >"$work/gone.json" &
     bench push-batch "${kind[@]}" --jobs "$jobs" --queue-prefix held
     wait $!
@@ -26,6 +29,7 @@ run() { # what it is called, whether one kind goes
             "$bin/corq" queue obliterate "gone-$queue" --yes --port "$tcp" >"$work/gone.json"
         done
     fi
+    apart
     local before
     before=$(metric corq_log_rewritten_bytes_total)
     bench open --rate "$rate" --seconds "$seconds" --connections 8 --queues 8 --payload-bytes 1000 --keep
@@ -42,7 +46,7 @@ for round in $(seq "$rounds"); do
     run with goes
 done
 
-printf '%s, %s CPUs, %s rounds of %s s; %s jobs/s of 1000 bytes beside %s that wait.\n' \
+printf '%s, %s CPUs, one shard on one of them, %s rounds of %s s; %s jobs/s of 1000 bytes beside %s that wait.\n' \
     "$(uname -sr)" "$(nproc)" "$rounds" "$seconds" "$rate" "$jobs"
 printf 'Median (least–most); times in microseconds.\n\n'
 printf '| reclaim | push p50 | push p99 | server CPU us/job | MB written again meanwhile | p99 / without |\n|---|---|---|---|---|---|\n'
