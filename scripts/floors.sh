@@ -19,10 +19,13 @@ load=(--batch 100 --jobs $jobs --connections 4 --queues 4 --payload-bytes 100 --
 
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds" >&2
-    answers=$("$bin/examples/echo" measure --shards "$(nproc)")
+    answers=$("$bin/examples/echo" measure --shards "$(nproc)" --append "$work")
+    rm -f "$work"/echo-*
     writes=$("$bin/examples/append" "$work")
-    floor request.1 "$answers" '1 in flight'
-    floor request.50 "$answers" '50 in flight'
+    floor request.1 "$answers" 'answered, 1 in flight'
+    floor request.50 "$answers" 'answered, 50 in flight'
+    floor appended.1 "$answers" 'answered and appended, 1 in flight'
+    floor appended.50 "$answers" 'answered and appended, 50 in flight'
     floor written.4 "$writes" 'written 4096'
     floor written.64 "$writes" 'written 65536'
     floor synced.4 "$writes" 'synced 4096'
@@ -44,6 +47,7 @@ printf '%s, %s CPUs, %s rounds; an empty server on the same kind of ring with 4 
 printf 'Median (least–most).\n\n'
 printf '| floor | |\n|---|---|\n'
 for row in "request.1|a request answered, 1 in flight" "request.50|a request answered, 50 in flight" \
+    "appended.1|a request answered and appended, 1 in flight" "appended.50|a request answered and appended, 50 in flight" \
     "written.4|4 KB written" "written.64|64 KB written" "synced.4|4 KB synced" "synced.64|64 KB synced" \
     "new.64|64 KB written to a new file" "new.10000|10 MB written to a new file"; do
     printf '| %s, CPU us | %s |\n' "${row#*|}" "$(spread "${row%%|*}" %.2f)"

@@ -42,24 +42,27 @@ class Page(unittest.TestCase):
         self.assertNotIn("Redis", found)
 
     def test_every_table_of_the_scripts_stands_in_the_page(self):
-        tables = [Table(f"| {name} |\n|---|\n| 1 |", [name], [["1"]]) for name in TABLES]
+        tables = [Table(f"2 CPUs\n\n| {name} |\n|---|\n| 1 |", [name], [["1"]]) for name in TABLES]
         page = words.page(Figures({"records": [], "conditions": "Here.", "failures": {}}, *tables))
         for name in TABLES:
             self.assertIn(f"| {name} |", page)
 
     def test_the_distance_is_from_the_goal_and_from_the_floor(self):
-        names = [f"a request answered, {n} in flight, CPU us" for n in (1, 50)]
+        names = [f"a request answered{how}, {n} in flight, CPU us" for how in ("", " and appended") for n in (1, 50)]
         names += [f"{size} KB {how}, CPU us" for how in ("written", "synced") for size in (4, 64)]
         names += ["a job of 100 bytes in the log until it is pushed, bytes", "from there until it is acknowledged, bytes"]
-        values = (5.0, 0.2, 1.0, 6.4, 10.0, 64.0, 256, 64)
-        floors = Table("", [], [[name, f"{value} (1–1)"] for name, value in zip(names, values)])
+        values = (5.0, 0.2, 8.0, 0.3, 1.0, 6.4, 10.0, 64.0, 256, 64)
+        floors = Table("Linux, 2 CPUs, 3 rounds", [], [[name, f"{value} (1–1)"] for name, value in zip(names, values)])
         row = ["PULL + ACK, 1 in flight", "24.00 (23.00–25.00)", "1", "60.00 (50.00–70.00)", "1", "1"]
         lines = goals.table(Table("", [], [row, ["memory per waiting job", "270", "", "1", "", ""]]), floors).splitlines()
         self.assertEqual(len(lines), 4)
-        self.assertEqual(lines[2], "| PULL + ACK, 1 in flight, written | 18 | 24.00 (23.00–25.00) | 12.00 | 1.33 | 2.0 |")
-        self.assertEqual(lines[3], "| PULL + ACK, 1 in flight, synced | 40 | 60.00 (50.00–70.00) | 30.00 | 1.50 | 2.0 |")
-        self.assertAlmostEqual(goals.floor("PUSHB 100", "written", goals.floors(floors)), 0.05 + 0.25 * 0.1)
-        self.assertAlmostEqual(goals.floor("PULLB + ACKB 100", "synced", goals.floors(floors)), 0.1 + 0.0625 * 1.0)
+        self.assertEqual(lines[2], "| PULL + ACK, 1 in flight, written | 18 | 24.00 (23.00–25.00) | 16.00 | 1.33 | 1.5 |")
+        self.assertEqual(lines[3], "| PULL + ACK, 1 in flight, synced | 40 | 60.00 (50.00–70.00) | 20.00 | 1.50 | 3.0 |")
+        floor = lambda work, durability: goals.floor(work, durability, *goals.floors(floors))
+        self.assertAlmostEqual(floor("PULL + ACK, 25 in flight", "written"), 0.6)
+        self.assertAlmostEqual(floor("PULL + ACK, 25 in flight", "synced"), 2 * (0.2 + 10.0 / 50))
+        self.assertAlmostEqual(floor("PUSHB 100", "written"), 0.05 + 0.25 * 0.1)
+        self.assertAlmostEqual(floor("PUSHB 100", "synced"), 0.05 + (10 + 54 * (50 - 4) / 60) / 200)
 
     def test_a_rate_that_was_not_reached_has_no_latency(self):
         page = figures(

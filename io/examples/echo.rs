@@ -3,25 +3,37 @@
 //! own work.
 //!
 //! `echo serve [--wait ring|glommio] [--shards N] [--addr A]` serves until it is killed.
-//! `echo measure [--wait ...] [--shards N]` serves and drives itself from a child process, and
-//! prints the server's CPU time per request.
+//! `echo measure [--wait ...] [--shards N] [--append DIRECTORY]` serves and drives itself from a child process,
+//! and prints the server's CPU time per request; with a directory, once more with what a log cannot do without:
+//! each turn writes as many bytes as it was sent before it answers, and a sync follows every 10 ms. The connections are spread over the shards, and one thread
+//! drives them all by readiness, as the load generator does: what it costs a server to wake depends on
+//! who else is awake.
 #![allow(clippy::unwrap_used)] // A measuring tool: every failure ends it.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
 
 use corq_io::host;
 use corq_io::mesh::Mesh;
 use corq_io::net::{Config, Event, Reactor, Wait, listen};
 use corq_io::runtime::{Shards, spawn_shards};
 
-const REQUEST_BYTES: usize = 100;
+/// About what a push of 100 bytes takes on its way and in the log.
+const REQUEST_BYTES: usize = 160;
 const REPLY: &[u8] = b"\0\0\0\x10 a fixed reply!!";
 /// The length in front is that of what follows.
 const _: () = assert!(REPLY.len() == 4 + REPLY[3] as usize);
 const CONNECTIONS: usize = 4;
 const MEASURE: Duration = Duration::from_secs(3);
+const LOG_BYTES: usize = 64 << 20;
+const SYNC_EVERY: Duration = Duration::from_millis(10);
 
 /// One connection's bytes that are not a whole frame yet: how many are still missing.
 #[derive(Clone, Copy, Default)]
@@ -55,77 +67,148 @@ impl Frame {
     }
 }
 
-fn answer(reactor: &mut Reactor, frames: &mut Vec<Frame>, event: Event) {
-    match event {
-        Event::Accepted { conn, .. } => {
-            let index = conn.index as usize;
-            frames.resize(frames.len().max(index + 1), Frame::default());
-            frames[index] = Frame::default();
-        }
-        Event::Received { conn, chunk } => {
-            if let Some(output) = reactor.conns.output(conn) {
-                let whole = frames[conn.index as usize].count(reactor.buffers.bytes(&chunk));
-                for _ in 0..whole {
-                    output.extend_from_slice(REPLY);
-                }
-                let end = reactor.conns.appended(conn);
-                reactor.conns.allow(conn, end);
+/// What each turn writes, round and round in a file that was written before.
+struct Log {
+    file: File,
+    offset: usize,
+    /// As many bytes as came in this turn; which ones is all the same.
+    turn: Vec<u8>,
+}
+
+impl Log {
+    fn new(path: &Path) -> Self {
+        let file = File::create(path).unwrap();
+        (0..LOG_BYTES / 4096).for_each(|_| (&file).write_all(&[1; 4096]).unwrap());
+        let synced = file.try_clone().unwrap();
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(SYNC_EVERY);
+                synced.sync_data().unwrap();
             }
-            reactor.buffers.recycle(chunk);
+        });
+        Self { file, offset: 0, turn: Vec::new() }
+    }
+
+    fn write(&mut self) {
+        if self.turn.is_empty() {
+            return;
         }
-        Event::Ended { conn, .. } => reactor.conns.close(conn),
-        _ => {}
+        if self.offset + self.turn.len() > LOG_BYTES {
+            self.offset = 0;
+        }
+        self.file.write_all_at(&self.turn, self.offset as u64).unwrap();
+        self.offset += self.turn.len();
+        self.turn.clear();
     }
 }
 
-fn serve(wait: Wait, first: TcpListener, shards: usize) -> Shards<std::io::Error> {
-    let addr = first.local_addr().unwrap();
-    let mut sockets = vec![first];
-    sockets.extend((1..shards).map(|_| listen(addr, true).unwrap()));
-    let mesh = Mesh::<Vec<u8>>::new(shards).unwrap();
+/// One shard: its connections' frames and, if it writes, its log.
+#[derive(Default)]
+struct Server {
+    frames: Vec<Frame>,
+    log: Option<Log>,
+}
+
+impl Server {
+    fn hear(&mut self, reactor: &mut Reactor, event: Event) {
+        match event {
+            Event::Accepted { conn, .. } => {
+                let index = conn.index as usize;
+                self.frames.resize(self.frames.len().max(index + 1), Frame::default());
+                self.frames[index] = Frame::default();
+            }
+            Event::Received { conn, chunk } => {
+                let bytes = reactor.buffers.bytes(&chunk);
+                if let Some(output) = reactor.conns.output(conn) {
+                    let whole = self.frames[conn.index as usize].count(bytes);
+                    for _ in 0..whole {
+                        output.extend_from_slice(REPLY);
+                    }
+                    let end = reactor.conns.appended(conn);
+                    reactor.conns.allow(conn, end);
+                }
+                if let Some(log) = &mut self.log {
+                    log.turn.extend_from_slice(bytes);
+                }
+                reactor.buffers.recycle(chunk);
+            }
+            Event::Ended { conn, .. } => reactor.conns.close(conn),
+            _ => {}
+        }
+    }
+}
+
+/// One shard for each socket.
+fn serve(wait: Wait, sockets: Vec<TcpListener>, append: Option<PathBuf>) -> Shards<std::io::Error> {
+    let mesh = Mesh::<Vec<u8>>::new(sockets.len()).unwrap();
     let seeds = sockets.into_iter().zip(mesh).collect();
     let cpus = host::allowed_cpus().unwrap();
-    spawn_shards(&cpus, seeds, move |_, (socket, endpoint)| async move {
+    spawn_shards(&cpus, seeds, move |index, (socket, endpoint)| async move {
         let mut reactor = Reactor::new(Config { wait, ..Config::default() })?;
         reactor.add_listener(socket, 0);
         reactor.watch(endpoint.alarm());
-        let (mut events, mut frames) = (Vec::new(), Vec::new());
+        let log = append.map(|directory| Log::new(&directory.join(format!("echo-{index}"))));
+        let (mut events, mut server) = (Vec::new(), Server { log, ..Server::default() });
         loop {
             reactor.wait(None, &mut events).await?;
             for event in events.drain(..) {
-                answer(&mut reactor, &mut frames, event);
+                server.hear(&mut reactor, event);
+            }
+            if let Some(log) = &mut server.log {
+                log.write();
             }
         }
     })
     .unwrap()
 }
 
+/// A connection, and the bytes of a reply that have come of it so far.
+struct Client {
+    stream: TcpStream,
+    partial_bytes: usize,
+}
+
+impl Client {
+    fn open(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, partial_bytes: 0 }
+    }
+
+    /// Reads once; how many replies have become whole.
+    fn replies(&mut self, buffer: &mut [u8]) -> usize {
+        let got = self.partial_bytes + self.stream.read(buffer).unwrap();
+        self.partial_bytes = got % REPLY.len();
+        got / REPLY.len()
+    }
+}
+
 /// Keeps `in_flight` requests under way on each connection; prints how many were answered.
-fn drive(addr: SocketAddr, in_flight: usize) {
+fn drive(addrs: &[SocketAddr], in_flight: usize) {
     let mut request = (REQUEST_BYTES as u32).to_be_bytes().to_vec();
     request.resize(4 + REQUEST_BYTES, b'x');
+    let requests = request.repeat(in_flight);
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    let mut clients: Vec<_> =
+        addrs.iter().cycle().take(CONNECTIONS).map(|&addr| Client::open(addr)).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        let token = EventData::new_u64(index as u64);
+        epoll::add(&epoll, &client.stream, token, EventFlags::IN).unwrap();
+        client.stream.write_all(&requests).unwrap();
+    }
+    let (mut answered, mut buffer) = (0, vec![0; 64 * 1024]);
+    let mut events = Vec::with_capacity(CONNECTIONS);
     let until = Instant::now() + MEASURE;
-    let clients: Vec<_> = (0..CONNECTIONS)
-        .map(|_| {
-            let request = request.clone();
-            std::thread::spawn(move || {
-                let mut stream = TcpStream::connect(addr).unwrap();
-                stream.set_nodelay(true).unwrap();
-                stream.write_all(&request.repeat(in_flight)).unwrap();
-                let (mut answered, mut got) = (0, 0);
-                let mut buffer = vec![0; 64 * 1024];
-                while Instant::now() < until {
-                    got += stream.read(&mut buffer).unwrap();
-                    let replies = got / REPLY.len();
-                    got %= REPLY.len();
-                    answered += replies as u64;
-                    stream.write_all(&request.repeat(replies)).unwrap();
-                }
-                answered
-            })
-        })
-        .collect();
-    let answered: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+    while Instant::now() < until {
+        events.clear();
+        epoll::wait(&epoll, spare_capacity(&mut events), None).unwrap();
+        for event in &events {
+            let client = &mut clients[event.data.u64() as usize];
+            let replies = client.replies(&mut buffer);
+            answered += replies;
+            client.stream.write_all(&requests[..replies * request.len()]).unwrap();
+        }
+    }
     println!("{answered}");
 }
 
@@ -138,18 +221,33 @@ fn cpu_us() -> f64 {
     std::fs::read_dir("/proc/self/task").unwrap().map(schedstat).sum::<f64>() / 1000.0
 }
 
-fn measure(addr: SocketAddr, in_flight: usize) {
+fn measure(what: &str, addrs: &[SocketAddr], in_flight: usize) {
     let before = cpu_us();
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["drive", &addr.to_string(), &in_flight.to_string()])
+        .args(["drive", &in_flight.to_string()])
+        .args(addrs.iter().map(SocketAddr::to_string))
         .output()
         .unwrap();
     let answered: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
     println!(
-        "{in_flight} in flight on {CONNECTIONS} connections: {:.2} us of server CPU per request, {:.0} requests/s",
+        "{what}, {in_flight} in flight on {CONNECTIONS} connections: {:.2} us of server CPU per request, {:.0} requests/s",
         (cpu_us() - before) / answered,
         answered / MEASURE.as_secs_f64(),
     );
+}
+
+/// A server of its own, with one request in flight and with many.
+fn measure_all(wait: Wait, shards: usize, append: Option<&Path>) {
+    // A port for each shard, so that each has as many connections.
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let sockets: Vec<_> = (0..shards).map(|_| listen(any, true).unwrap()).collect();
+    let addrs: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+    // It ends with the process.
+    let _running = serve(wait, sockets, append.map(Path::to_path_buf));
+    let what = if append.is_some() { "answered and appended" } else { "answered" };
+    for in_flight in [1, 50] {
+        measure(what, &addrs, in_flight);
+    }
 }
 
 fn main() {
@@ -163,22 +261,28 @@ fn main() {
         Some(other) => panic!("--wait {other}: ring or glommio"),
     };
     let shards = option("--shards").map_or(1, |count| count.parse().unwrap());
-    let socket = |addr: &str| listen(addr.parse().unwrap(), true).unwrap();
+    let sockets = |addr: &str| {
+        let first = listen(addr.parse().unwrap(), true).unwrap();
+        let addr = first.local_addr().unwrap();
+        let others = (1..shards).map(|_| listen(addr, true).unwrap());
+        std::iter::once(first).chain(others).collect()
+    };
     match args.get(1).map(String::as_str) {
         Some("serve") => {
             let addr = option("--addr").unwrap_or("127.0.0.1:6789");
-            serve(wait, socket(addr), shards).join().unwrap();
+            serve(wait, sockets(addr), None).join().unwrap();
         }
         Some("measure") => {
-            let first = socket("127.0.0.1:0");
-            let addr = first.local_addr().unwrap();
-            let _running = serve(wait, first, shards);
             println!("{wait:?}, {shards} shard(s)");
-            for in_flight in [1, 50] {
-                measure(addr, in_flight);
+            measure_all(wait, shards, None);
+            if let Some(directory) = option("--append") {
+                measure_all(wait, shards, Some(Path::new(directory)));
             }
         }
-        Some("drive") => drive(args[2].parse().unwrap(), args[3].parse().unwrap()),
+        Some("drive") => {
+            let addrs: Vec<_> = args[3..].iter().map(|addr| addr.parse().unwrap()).collect();
+            drive(&addrs, args[2].parse().unwrap());
+        }
         _ => panic!("serve or measure"),
     }
 }
