@@ -31,7 +31,7 @@ for round in $(seq "$rounds"); do
     floor synced.4 "$writes" 'synced 4096'
     floor synced.64 "$writes" 'synced 65536'
     floor new.64 "$writes" 'new 65536'
-    floor new.10000 "$writes" 'new 10000000'
+    floor new.1024 "$writes" 'new 1048576'
     start
     bench push-batch "${load[@]}"
     pushed=$(metric corq_log_written_bytes_total)
@@ -49,7 +49,7 @@ printf '| floor | |\n|---|---|\n'
 for row in "request.1|a request answered, 1 in flight" "request.50|a request answered, 50 in flight" \
     "appended.1|a request answered and appended, 1 in flight" "appended.50|a request answered and appended, 50 in flight" \
     "written.4|4 KB written" "written.64|64 KB written" "synced.4|4 KB synced" "synced.64|64 KB synced" \
-    "new.64|64 KB written to a new file" "new.10000|10 MB written to a new file"; do
+    "new.64|64 KB written to a new file" "new.1024|1 MB written to a new file"; do
     printf '| %s, CPU us | %s |\n' "${row#*|}" "$(spread "${row%%|*}" %.2f)"
 done
 for row in "pushed|a job of 100 bytes in the log until it is pushed" "ended|from there until it is acknowledged"; do

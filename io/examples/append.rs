@@ -2,7 +2,7 @@
 //! corq's own work.
 //!
 //! `append DIRECTORY` prints the CPU time and the time of one write: a page and 64 KB into the page cache, and by `O_DIRECT` with
-//! `RWF_DSYNC`, which returns when the disk has it; then 64 KB and 10 MB into a file that is new, whose pages the kernel has yet to find.
+//! `RWF_DSYNC`, which returns when the disk has it; then 64 KB and 1 MB into a file that is new, whose pages the kernel has yet to find.
 #![allow(unsafe_code)] // `pwritev2`, which the standard library does not have.
 #![allow(clippy::unwrap_used)] // A measuring tool: every failure ends it.
 
@@ -16,7 +16,7 @@ use std::time::Instant;
 const FILE_BYTES: usize = 64 << 20;
 const NEW_FILE_BYTES: usize = 500_000_000;
 const PAGE_BYTES: usize = 4096;
-const LARGE_BYTES: usize = 10_000_000;
+const LARGE_BYTES: usize = 1 << 20;
 
 /// Memory that begins at a page, as `O_DIRECT` wants it.
 #[repr(align(4096))]
