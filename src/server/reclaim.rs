@@ -13,14 +13,14 @@ use corq_shards::upkeep::Upkeep;
 /// Segments that may be in use whatever is needed: the one being written and one more.
 const SLACK_SEGMENTS: u64 = 2;
 /// Read by one slice.
-pub const SLICE_BYTES: u64 = 64 << 10;
+pub const SLICE_BYTES: u64 = 128 << 10;
 /// Read for each byte that others append. With one half of the log needed, every byte read gives back
 /// half of one, so two would do; the rest is for stretches of the log in which all is needed.
 const PACE: u64 = 6;
 /// The same once the log is larger than it ought to be.
 const PACE_URGENT: u64 = 32;
 /// What may be left to be read of that.
-const CREDIT_BYTES_MAX: u64 = 32 * SLICE_BYTES;
+const CREDIT_BYTES_MAX: u64 = 16 * SLICE_BYTES;
 /// Until the next slice while others keep the shard busy.
 const PAUSE_MS: u64 = 2;
 /// See the module.
