@@ -21,7 +21,8 @@ GOALS = """\
 The floor of a job is what its requests cost an empty server on the same kind of ring and with as many shards, and what its bytes in the log
 cost somebody who does nothing but write them into a file that was written before; with `written` and requests in flight both together, by an
 empty server that writes what it is sent before it answers and syncs every 10 ms. One thread drives it, as the load generator does. With
-`synced` one sync is counted for all that the connections of a shard have in flight: no server could share it more.
+`synced` one sync is counted for all that the connections of a shard have in flight, where each shard has as many: with a log of its own it
+cannot be shared more.
 """
 
 

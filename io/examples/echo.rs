@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -79,6 +79,7 @@ impl Log {
     fn new(path: &Path) -> Self {
         let file = File::create(path).unwrap();
         (0..LOG_BYTES / 4096).for_each(|_| (&file).write_all(&[1; 4096]).unwrap());
+        file.sync_all().unwrap();
         let synced = file.try_clone().unwrap();
         std::thread::spawn(move || {
             loop {
@@ -138,16 +139,17 @@ impl Server {
     }
 }
 
-/// One shard for each socket.
-fn serve(wait: Wait, sockets: Vec<TcpListener>, append: Option<PathBuf>) -> Shards<std::io::Error> {
+/// One shard for each socket. It has been set up when this returns.
+fn serve(wait: Wait, sockets: Vec<TcpListener>, append: Option<&Path>) -> Shards<std::io::Error> {
+    let log = |index| append.map(|directory| Log::new(&directory.join(format!("echo-{index}"))));
+    let logs: Vec<_> = (0..sockets.len()).map(log).collect();
     let mesh = Mesh::<Vec<u8>>::new(sockets.len()).unwrap();
-    let seeds = sockets.into_iter().zip(mesh).collect();
+    let seeds = sockets.into_iter().zip(mesh).zip(logs).collect();
     let cpus = host::allowed_cpus().unwrap();
-    spawn_shards(&cpus, seeds, move |index, (socket, endpoint)| async move {
+    spawn_shards(&cpus, seeds, move |_, ((socket, endpoint), log)| async move {
         let mut reactor = Reactor::new(Config { wait, ..Config::default() })?;
         reactor.add_listener(socket, 0);
         reactor.watch(endpoint.alarm());
-        let log = append.map(|directory| Log::new(&directory.join(format!("echo-{index}"))));
         let (mut events, mut server) = (Vec::new(), Server { log, ..Server::default() });
         loop {
             reactor.wait(None, &mut events).await?;
@@ -243,7 +245,7 @@ fn measure_all(wait: Wait, shards: usize, append: Option<&Path>) {
     let sockets: Vec<_> = (0..shards).map(|_| listen(any, true).unwrap()).collect();
     let addrs: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
     // It ends with the process.
-    let _running = serve(wait, sockets, append.map(Path::to_path_buf));
+    let _running = serve(wait, sockets, append);
     let what = if append.is_some() { "answered and appended" } else { "answered" };
     for in_flight in [1, 50] {
         measure(what, &addrs, in_flight);
