@@ -58,7 +58,10 @@ class Page(unittest.TestCase):
         self.assertEqual(len(lines), 4)
         self.assertEqual(lines[2], "| PULL + ACK, 1 in flight, written | 18 | 24.00 (23.00–25.00) | 16.00 | 1.33 | 1.5 |")
         self.assertEqual(lines[3], "| PULL + ACK, 1 in flight, synced | 40 | 60.00 (50.00–70.00) | 20.00 | 1.50 | 3.0 |")
-        floor = lambda work, durability: goals.floor(work, durability, *goals.floors(floors))
+
+        def floor(work, durability):
+            return goals.floor(work, durability, *goals.floors(floors))
+
         self.assertAlmostEqual(floor("PULL + ACK, 25 in flight", "written"), 0.6)
         self.assertAlmostEqual(floor("PULL + ACK, 25 in flight", "synced"), 2 * (0.2 + 10.0 / 50))
         self.assertAlmostEqual(floor("PUSHB 100", "written"), 0.05 + 0.25 * 0.1)

@@ -72,7 +72,7 @@ pub trait Disk {
     /// Removes a segment, durably.
     fn remove(&mut self, segment: u64) -> io::Result<()>;
 
-    /// Writes within a created segment, fewer bytes than given if it likes. `durable`: done means on the disk.
+    /// Writes within a created segment. `durable`: done means on the disk.
     fn write(
         &mut self,
         segment: u64,

@@ -16,10 +16,6 @@ use std::path::{Path, PathBuf};
 /// How files that are set aside are named, behind a number.
 pub(super) const SPARE: &str = ".spare";
 
-/// Most bytes of one buffered write; whoever writes more goes on behind them. For a long one the kernel takes pages of up
-/// to 8 MB, which can take ten times as long to fill as those of 1 MB.
-const WRITE_BYTES_MAX: usize = 1 << 20;
-
 #[derive(Debug)]
 struct SegmentFile {
     buffered: File,
@@ -321,7 +317,6 @@ impl Disk for FileDisk {
             };
             return self.queue(kind, tag);
         }
-        let bytes = &bytes[..bytes.len().min(WRITE_BYTES_MAX)];
         match file.buffered.write_at(bytes, offset) {
             Ok(bytes) => Started::Done(bytes as i32),
             Err(error) => Started::Done(-errno(&error)),
