@@ -4,5 +4,6 @@ pub mod api;
 pub mod cli;
 pub mod config;
 pub mod protocol;
+mod secret;
 pub mod server;
 pub mod tools;

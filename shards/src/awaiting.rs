@@ -2,15 +2,15 @@
 
 use crate::command::{ClientId, RequestId};
 use crate::effect::{Ending, Refusal, Reply};
+use crate::hash_key::HashKey;
 use crate::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::OfClient;
 use crate::record::Journal;
-use crate::shard::{Caller, ClientHasher, Out, SLICE, Shard};
+use crate::shard::{Caller, Client, Out, SLICE, Shard};
 use crate::slab::{Linked, Links, List, NONE, Slab};
+use crate::table::Map;
 use crate::timers::{Timed, Timers};
-use hashbrown::HashMap;
-use std::hash::BuildHasherDefault;
 
 /// One wait for the end of a job.
 #[derive(Clone, Debug)]
@@ -64,14 +64,20 @@ impl Timed for Slab<Awaiting> {
 }
 
 /// All waits of a shard. Each is an unanswered command, so the connections bound their number.
-#[derive(Default)]
 pub(crate) struct Awaitings {
     pub(crate) slab: Slab<Awaiting>,
     /// By job, for those jobs that have [`flags::AWAITED`].
-    by_job: HashMap<u32, List<AtJob>, BuildHasherDefault<ClientHasher>>,
+    by_job: Map<u32, List<AtJob>>,
     pub(crate) timers: Timers,
     /// Answers that are due since effects were last handed out.
     pub(crate) due: Vec<(RequestId, Reply)>,
+}
+
+impl Awaitings {
+    pub(crate) fn new(key: HashKey) -> Self {
+        let (slab, timers, due) = (Slab::new(), Timers::default(), Vec::new());
+        Self { slab, by_job: Map::new(key), timers, due }
+    }
 }
 
 impl Shard {
@@ -107,10 +113,11 @@ impl Shard {
         let Caller { client, request } = caller;
         let Awaitings { slab, by_job, timers, .. } = &mut self.awaitings;
         let index = slab.insert(Awaiting { request, client, job, ..Awaiting::default() });
-        by_job.entry(job).or_default().push_back(slab, index);
+        by_job.get_or_insert_with(job, List::default).push_back(slab, index);
         timers.insert(until_ms, index, slab);
         self.jobs.slab[job].flags |= flags::AWAITED;
-        self.clients.entry(client).or_default().awaitings.push_back(slab, index);
+        let held = self.clients.get_or_insert_with(client, Client::default);
+        held.awaitings.push_back(slab, index);
     }
 
     /// Ends a wait and says whose it was.
@@ -118,17 +125,17 @@ impl Shard {
         let Awaitings { slab, by_job, timers, .. } = &mut self.awaitings;
         let Awaiting { client, job, timer, .. } = slab[index];
         timers.remove(timer, slab);
-        if let Some(list) = by_job.get_mut(&job) {
+        if let Some(list) = by_job.get_mut(job) {
             list.remove(slab, index);
             if list.is_empty() {
-                by_job.remove(&job);
+                by_job.remove(job);
                 self.jobs.slab[job].flags &= !flags::AWAITED;
             }
         }
-        if let Some(held) = self.clients.get_mut(&client) {
+        if let Some(held) = self.clients.get_mut(client) {
             held.awaitings.remove(slab, index);
             if held.is_idle() {
-                self.clients.remove(&client);
+                self.clients.remove(client);
             }
         }
         self.awaitings.slab.remove(index).request
@@ -139,7 +146,7 @@ impl Shard {
         if !self.jobs.slab[job].has(flags::AWAITED) {
             return;
         }
-        while let Some(first) = self.awaitings.by_job.get(&job).and_then(|list| list.front()) {
+        while let Some(first) = self.awaitings.by_job.get(job).and_then(|list| list.front()) {
             let request = self.stop_awaiting(first);
             self.awaitings.due.push((request, Reply::Ended(ending)));
         }
@@ -162,7 +169,7 @@ impl Shard {
         for job in flagged {
             jobs += 1;
             let slab = &self.awaitings.slab;
-            let list = self.awaitings.by_job.get(&job).copied().unwrap_or_default();
+            let list = self.awaitings.by_job.get(job).copied().unwrap_or_default();
             waits +=
                 std::iter::successors(list.front(), |&at| List::<AtJob>::after(slab, at)).count();
             if self.jobs.slab[job].state.is_end() {

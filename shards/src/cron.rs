@@ -7,16 +7,16 @@ use crate::command::SetCron;
 use crate::cron_record::{CronRan, CronRules, CronSet, job_of_template, template_of};
 use crate::dedup::Met;
 use crate::effect::Reply;
-use crate::id::fnv1a;
+use crate::hash_key::HashKey;
 use crate::job::{State, Stored};
 use crate::new_job::NewJob;
 use crate::record::{Journal, Pushed, Record};
 use crate::schedule::Plan;
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};
 use crate::slab::{NONE, Slab};
+use crate::table::Table;
 use crate::timers::{Timed, Timers};
 use crate::wire::Malformed;
-use hashbrown::HashTable;
 
 /// A run that is later than this, because the machine was stopped or the shard could not keep up, is
 /// passed over, as is one that the log has no room for, like those that fell due while the server was down.
@@ -90,19 +90,33 @@ impl Timed for Slab<Cron> {
 }
 
 /// The schedules of a shard.
-#[derive(Default)]
 pub(crate) struct Crons {
+    key: HashKey,
     slab: Slab<Cron>,
-    by_name: HashTable<u32>,
+    by_name: Table<u32>,
     timers: Timers,
     /// From when on they run; not yet, if `None`.
     started_at_ms: Option<u64>,
 }
 
+fn hash(key: HashKey, crons: &Slab<Cron>, cron: u32) -> u64 {
+    key.text(&crons[cron].name)
+}
+
 impl Crons {
+    pub(crate) fn new(key: HashKey) -> Self {
+        Self {
+            key,
+            slab: Slab::new(),
+            by_name: Table::default(),
+            timers: Timers::default(),
+            started_at_ms: None,
+        }
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
         let same = |&index: &u32| *self.slab[index].name == *name;
-        self.by_name.find(fnv1a(name.as_bytes()), same).copied()
+        self.by_name.find(self.key.text(name), same).copied()
     }
 
     /// When the next one is due, if they run.
@@ -423,11 +437,9 @@ impl Shard {
                 index
             }
             None => {
-                let Crons { slab, by_name, .. } = &mut self.crons;
+                let Crons { key, slab, by_name, .. } = &mut self.crons;
                 let index = slab.insert(cron);
-                by_name.insert_unique(fnv1a(set.name.as_bytes()), index, |&other| {
-                    fnv1a(slab[other].name.as_bytes())
-                });
+                by_name.insert(key.text(set.name), index, |&other| hash(*key, slab, other));
                 index
             }
         };
@@ -460,12 +472,11 @@ impl Shard {
     /// [`Record::CronRemoved`].
     pub(crate) fn drop_cron(&mut self, index: u32) {
         self.crons.clear_timer(index);
+        let Crons { key, slab, by_name, .. } = &mut self.crons;
+        let hash_of = |&other: &u32| hash(*key, slab, other);
+        by_name.remove(hash_of(&index), |&other| other == index, hash_of);
         let cron = self.crons.slab.remove(index);
         self.live.sub(&cron.set_in);
-        let hash = fnv1a(cron.name.as_bytes());
-        if let Ok(entry) = self.crons.by_name.find_entry(hash, |&other| other == index) {
-            entry.remove();
-        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Custom ids: one name space for the server. Each name belongs to the shard its hash picks; that
 //! shard's directory says which job bears it. Derived state: rebuilt from the jobs, never logged.
 
-use crate::id::{JobId, fnv1a};
-use hashbrown::HashTable;
+use crate::hash_key::HashKey;
+use crate::id::JobId;
+use crate::table::Table;
 use std::collections::VecDeque;
 
 struct Entry {
@@ -15,32 +16,34 @@ struct Entry {
 pub const PAST_NAMES_MAX: usize = 20_000;
 
 /// The names of one shard.
-#[derive(Default)]
 pub struct Directory {
-    entries: HashTable<Entry>,
+    key: HashKey,
+    entries: Table<Entry>,
     /// Names whose jobs are gone, with those jobs: a dependency may still be given by such a name.
-    past: HashTable<Entry>,
+    past: Table<Entry>,
     /// The same, oldest first, to forget them by. Each stands here as often as it went.
     past_order: VecDeque<(Box<str>, JobId)>,
 }
 
-fn hash(name: &str) -> u64 {
-    fnv1a(name.as_bytes())
-}
-
 impl Directory {
+    /// No names.
+    pub fn new(key: HashKey) -> Self {
+        let (entries, past, past_order) = (Table::default(), Table::default(), VecDeque::new());
+        Self { key, entries, past, past_order }
+    }
+
     fn entry(&mut self, name: &str) -> Option<&mut Entry> {
-        self.entries.find_mut(hash(name), |entry| *entry.name == *name)
+        self.entries.find_mut(self.key.text(name), |entry| *entry.name == *name)
     }
 
     /// The job that bears a name.
     pub fn find(&self, name: &str) -> Option<JobId> {
-        self.entries.find(hash(name), |entry| *entry.name == *name)?.job
+        self.entries.find(self.key.text(name), |entry| *entry.name == *name)?.job
     }
 
     /// Whether a push that claimed the name has not said yet what came of it.
     pub fn is_claimed(&self, name: &str) -> bool {
-        let entry = self.entries.find(hash(name), |entry| *entry.name == *name);
+        let entry = self.entries.find(self.key.text(name), |entry| *entry.name == *name);
         entry.is_some_and(|entry| entry.job.is_none())
     }
 
@@ -83,24 +86,25 @@ impl Directory {
 
     /// The job that bears a name, or the last that did, as far as is remembered.
     pub fn find_past(&self, name: &str) -> Option<JobId> {
-        let past = || self.past.find(hash(name), |entry| *entry.name == *name)?.job;
+        let past = || self.past.find(self.key.text(name), |entry| *entry.name == *name)?.job;
         self.find(name).or_else(past)
     }
 
     fn remember(&mut self, name: &str, job: JobId) {
+        let key = self.key;
+        let hash_of = |entry: &Entry| key.text(&entry.name);
         if self.past_order.len() == PAST_NAMES_MAX
             && let Some((oldest, its_job)) = self.past_order.pop_front()
-            && let Ok(found) = self.past.find_entry(hash(&oldest), |entry| *entry.name == *oldest)
-            && found.get().job == Some(its_job)
         {
-            found.remove();
+            let same = |entry: &Entry| *entry.name == *oldest && entry.job == Some(its_job);
+            self.past.remove(key.text(&oldest), same, hash_of);
         }
         self.past_order.push_back((name.into(), job));
-        match self.past.find_mut(hash(name), |entry| *entry.name == *name) {
+        match self.past.find_mut(key.text(name), |entry| *entry.name == *name) {
             Some(entry) => entry.job = entry.job.max(Some(job)),
             None => {
                 let entry = Entry { name: name.into(), job: Some(job) };
-                self.past.insert_unique(hash(name), entry, |entry| hash(&entry.name));
+                self.past.insert(key.text(name), entry, hash_of);
             }
         }
     }
@@ -116,14 +120,14 @@ impl Directory {
     }
 
     fn insert(&mut self, name: &str, job: Option<JobId>) {
-        let entry = Entry { name: name.into(), job };
-        self.entries.insert_unique(hash(name), entry, |entry| hash(&entry.name));
+        let (key, entry) = (self.key, Entry { name: name.into(), job });
+        self.entries.insert(key.text(name), entry, |entry| key.text(&entry.name));
     }
 
     fn remove(&mut self, name: &str) {
-        if let Ok(found) = self.entries.find_entry(hash(name), |entry| *entry.name == *name) {
-            found.remove();
-        }
+        let key = self.key;
+        let hash_of = |entry: &Entry| key.text(&entry.name);
+        self.entries.remove(key.text(name), |entry| *entry.name == *name, hash_of);
     }
 }
 
@@ -131,9 +135,11 @@ impl Directory {
 mod tests {
     use super::*;
 
+    const KEY: HashKey = HashKey::new(0x00d1_4ec7_0000_0001_0000_0001_0000_0001);
+
     #[test]
     fn a_name_is_given_once_until_its_job_is_gone() {
-        let mut names = Directory::default();
+        let mut names = Directory::new(KEY);
         assert!(names.claim("x") && names.is_claimed("x") && !names.claim("x"));
         names.release("x");
         assert!(names.claim("x"), "a claim that came to nothing leaves the name free");
@@ -152,7 +158,7 @@ mod tests {
     #[test]
     fn the_newest_bearer_keeps_the_name_in_whatever_order_both_are_told() {
         for order in [[7, 8], [8, 7]] {
-            let mut names = Directory::default();
+            let mut names = Directory::new(KEY);
             for job in order {
                 names.settle("x", JobId(job));
             }
@@ -163,7 +169,7 @@ mod tests {
 
     #[test]
     fn past_names_are_remembered_within_a_limit() {
-        let mut names = Directory::default();
+        let mut names = Directory::new(KEY);
         for id in 0..3 * PAST_NAMES_MAX as u128 {
             let name = format!("name-{id}");
             names.settle(&name, JobId(id));

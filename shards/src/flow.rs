@@ -9,11 +9,14 @@
 
 use crate::command::RequestId;
 use crate::effect::{Refusal, Reply};
-use crate::id::{IdMap, JobId, Slot};
+use crate::hash_key::HashKey;
+use crate::id::{JobId, Slot};
 use crate::job::Stored;
 use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Caller, JOB_BYTES, Out, Shard};
+use crate::table::Map;
 use crate::wire::{Malformed, Reader, Writer};
+use std::collections::BTreeMap;
 
 /// See [`Record::Staged`].
 #[derive(Clone, Debug)]
@@ -67,37 +70,42 @@ struct Part {
 }
 
 /// All flows that are under way, as far as a shard knows.
-#[derive(Default)]
 pub(crate) struct Flows {
-    /// The parts staged here, in the order they came.
-    staged: IdMap<IdMap<Part>>,
+    /// The parts staged here, by job. A flow has a bounded number of them.
+    staged: Map<JobId, Parts>,
     /// The flow of each staged job.
-    of_job: IdMap<JobId>,
+    of_job: Map<JobId, JobId>,
     /// Those that this shard has given its word on, while others may not know.
-    open: IdMap<Stored>,
+    open: Map<JobId, Stored>,
 }
 
+type Parts = BTreeMap<JobId, Part>;
+
 impl Flows {
+    pub(crate) fn new(key: HashKey) -> Self {
+        Self { staged: Map::new(key), of_job: Map::new(key), open: Map::new(key) }
+    }
+
     /// Where the record of a staged job lies.
     pub(crate) fn staged_at(&self, flow: JobId, job: JobId) -> Option<Stored> {
-        Some(self.staged.get(&flow)?.get(&job)?.stored)
+        Some(self.staged.get(flow)?.get(&job)?.stored)
     }
 
     /// Where this shard's word on a flow lies.
     pub(crate) fn open_at(&self, flow: JobId) -> Option<Stored> {
-        self.open.get(&flow).copied()
+        self.open.get(flow).copied()
     }
 
     /// Every record that is needed.
     pub(crate) fn records(&self) -> impl Iterator<Item = Stored> {
-        let parts = self.staged.values().flat_map(IdMap::values).map(|part| part.stored);
+        let parts = self.staged.values().flat_map(Parts::values).map(|part| part.stored);
         parts.chain(self.open.values().copied())
     }
 
     /// In no order that may decide anything.
     pub(crate) fn facts(&self) -> impl Iterator<Item = String> {
         let staged = self.staged.iter().flat_map(|(flow, jobs)| {
-            jobs.iter().map(|(job, part)| {
+            jobs.iter().map(move |(job, part)| {
                 format!("staged {:x} of {:x} at {}", job.0, flow.0, part.stored.position)
             })
         });
@@ -166,8 +174,11 @@ impl Shard {
         let (flow, id) = (staged.flow, staged.pushed.id);
         self.ids.rise_above(id);
         let head = bytes[..bytes.len() - stored.payload_bytes as usize].into();
-        let before =
-            self.flows.staged.entry(flow).or_default().insert(id, Part { head, stored, durable });
+        let before = self
+            .flows
+            .staged
+            .get_or_insert_with(flow, Parts::new)
+            .insert(id, Part { head, stored, durable });
         self.flows.of_job.insert(id, flow);
         self.live.replace(before.map(|part| part.stored), Some(stored));
     }
@@ -182,8 +193,8 @@ impl Shard {
     ) {
         let known = match fate {
             Fate::Committed | Fate::CommittedHere => true,
-            Fate::Released | Fate::Dropped => self.flows.staged.contains_key(&flow),
-            Fate::Done => self.flows.open.contains_key(&flow),
+            Fate::Released | Fate::Dropped => self.flows.staged.contains(flow),
+            Fate::Done => self.flows.open.contains(flow),
         };
         if known {
             self.record_fate(now_ms, (flow, fate, durable), out);
@@ -199,7 +210,7 @@ impl Shard {
     ) {
         let stored = out.journal.append(&Record::Flow { flow, fate });
         // A part that outlives a loss of power, while what released it does not, would be dropped.
-        let mut parts = self.flows.staged.get(&flow).into_iter().flat_map(IdMap::values);
+        let mut parts = self.flows.staged.get(flow).into_iter().flat_map(Parts::values);
         if !matches!(fate, Fate::Dropped | Fate::Done)
             && (durable || parts.any(|part| part.durable))
         {
@@ -223,19 +234,17 @@ impl Shard {
                 self.live.replace(before, Some(stored));
             }
             Fate::Done => {
-                if let Some(word) = self.flows.open.remove(&flow) {
+                if let Some(word) = self.flows.open.remove(flow) {
                     self.live.sub(&word);
                 }
                 return Vec::new();
             }
             Fate::CommittedHere | Fate::Released | Fate::Dropped => {}
         }
-        let Some(parts) = self.flows.staged.remove(&flow) else { return Vec::new() };
-        let mut parts: Vec<(JobId, Part)> = parts.into_iter().collect();
-        parts.sort_unstable_by_key(|(id, _)| *id);
+        let Some(parts) = self.flows.staged.remove(flow) else { return Vec::new() };
         let mut come = Vec::new();
         for (id, part) in parts {
-            self.flows.of_job.remove(&id);
+            self.flows.of_job.remove(id);
             // The job points to the same record from now on, and counts it by itself.
             self.live.sub(&part.stored);
             if fate != Fate::Dropped
@@ -255,7 +264,7 @@ impl Shard {
         job: JobId,
         out: &mut Out<'_, J>,
     ) {
-        if let Some(&flow) = self.flows.of_job.get(&job) {
+        if let Some(&flow) = self.flows.of_job.get(job) {
             self.record_fate(now_ms, (flow, Fate::Released, false), out);
         }
     }
@@ -263,14 +272,14 @@ impl Shard {
     /// Flows that this shard has given its word on, which others may not have heard: to be told again
     /// after recovery.
     pub fn open_flows(&self) -> Vec<JobId> {
-        let mut flows: Vec<JobId> = self.flows.open.keys().copied().collect();
+        let mut flows: Vec<JobId> = self.flows.open.keys().collect();
         flows.sort_unstable();
         flows
     }
 
     /// Flows of which a part is staged here.
     pub fn staged_flows(&self) -> Vec<JobId> {
-        let mut flows: Vec<JobId> = self.flows.staged.keys().copied().collect();
+        let mut flows: Vec<JobId> = self.flows.staged.keys().collect();
         flows.sort_unstable();
         flows
     }
@@ -278,7 +287,7 @@ impl Shard {
     /// The custom ids of all jobs that are staged here: nobody else may be given one of them before it is
     /// known what becomes of those jobs.
     pub fn staged_names(&self) -> Vec<Box<str>> {
-        let parts = self.flows.staged.values().flat_map(IdMap::values);
+        let parts = self.flows.staged.values().flat_map(Parts::values);
         let name = |part: &Part| match Record::decode(&part.head) {
             Ok(Record::Staged(staged)) => staged.pushed.job.custom_id.map(Into::into),
             _ => None,
@@ -301,7 +310,7 @@ impl Shard {
         let stored = journal.append(record);
         match record {
             Record::Staged(staged) => {
-                let parts = self.flows.staged.get_mut(&staged.flow);
+                let parts = self.flows.staged.get_mut(staged.flow);
                 if let Some(part) = parts.and_then(|parts| parts.get_mut(&staged.pushed.id)) {
                     let before = std::mem::replace(&mut part.stored, stored);
                     self.live.replace(Some(before), Some(stored));
@@ -316,10 +325,10 @@ impl Shard {
     }
 
     pub(crate) fn audit_flows(&self) -> Result<(), String> {
-        let staged: usize = self.flows.staged.values().map(IdMap::len).sum();
+        let staged: usize = self.flows.staged.values().map(Parts::len).sum();
         let listed = self.flows.of_job.len();
         let agree = self.flows.of_job.iter().all(|(job, flow)| {
-            self.flows.staged.get(flow).is_some_and(|parts| parts.contains_key(job))
+            self.flows.staged.get(*flow).is_some_and(|parts| parts.contains_key(&job))
         });
         if staged != listed || !agree {
             return Err(format!("{staged} jobs are staged, {listed} known by their ids"));

@@ -8,8 +8,7 @@ use crate::slab::{Linked, Links, List, NONE, Slab};
 use crate::strays::{Order, Strays};
 use crate::timers::{Timed, Timers};
 use crate::waiter::AtQueue;
-use crate::{id::JobId, id::fnv1a, job::Stored};
-use hashbrown::HashTable;
+use crate::{hash_key::HashKey, id::JobId, job::Stored, table::Table};
 
 /// Groups of a shard for which something may be set at a time. What is set for more is refused.
 pub const GROUP_SETTINGS_MAX: u64 = 50_000;
@@ -323,43 +322,51 @@ impl Timed for Seats<'_> {
 }
 
 /// The groups of a shard.
-#[derive(Default)]
 pub(crate) struct Groups {
+    key: HashKey,
     pub(crate) slab: Slab<Group>,
-    by_name: HashTable<u32>,
+    by_name: Table<u32>,
     pub(crate) timers: Timers,
     /// Groups with settings.
     pub(crate) with_settings: u64,
 }
 
-fn hash(queue: u32, name: &str) -> u64 {
-    fnv1a(name.as_bytes()).rotate_left(23) ^ u64::from(queue).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn hash(key: HashKey, groups: &Slab<Group>, group: u32) -> u64 {
+    key.in_queue(groups[group].queue, &groups[group].name)
 }
 
 impl Groups {
+    /// No groups.
+    pub(crate) fn new(key: HashKey) -> Self {
+        Self {
+            key,
+            slab: Slab::new(),
+            by_name: Table::default(),
+            timers: Timers::default(),
+            with_settings: 0,
+        }
+    }
+
     /// The index of a group that is known.
     pub(crate) fn find(&self, queue: u32, name: &str) -> Option<u32> {
         let same =
             |&group: &u32| self.slab[group].queue == queue && *self.slab[group].name == *name;
-        self.by_name.find(hash(queue, name), same).copied()
+        self.by_name.find(self.key.in_queue(queue, name), same).copied()
     }
 
     /// Makes a group known, which is not.
     pub(crate) fn insert(&mut self, queue: u32, name: &str) -> u32 {
         let group = self.slab.insert(Group { name: name.into(), queue, ..Group::default() });
-        self.by_name.insert_unique(hash(queue, name), group, |&other| {
-            hash(self.slab[other].queue, &self.slab[other].name)
-        });
+        let (key, slab) = (self.key, &self.slab);
+        self.by_name.insert(key.in_queue(queue, name), group, |&other| hash(key, slab, other));
         group
     }
 
     /// Forgets a group, which must be in no list or heap any more.
     pub(crate) fn remove(&mut self, group: u32) {
-        let about = &self.slab[group];
-        let hash = hash(about.queue, &about.name);
-        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == group) {
-            entry.remove();
-        }
+        let (key, slab) = (self.key, &self.slab);
+        let hash_of = |&other: &u32| hash(key, slab, other);
+        self.by_name.remove(hash_of(&group), |&other| other == group, hash_of);
         let about = self.slab.remove(group);
         assert!(about.is_idle() && about.timer == NONE, "a group that goes leaves nothing behind");
     }

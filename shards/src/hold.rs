@@ -131,7 +131,7 @@ impl Shard {
             }
             let lease = self.lease_of(job);
             let (started_at_ms, puller) = (lease.started_at_ms, lease.puller);
-            if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
+            if let Some(held) = puller.and_then(|puller| self.clients.get_mut(puller)) {
                 held.activity.processed += 1;
             }
             let taken_ms = now_ms.saturating_sub(started_at_ms);
@@ -231,7 +231,7 @@ impl Shard {
         let queue = self.jobs.slab[job].queue;
         self.queues[queue].done[1].count(now_ms);
         let puller = self.lease_of(job).puller;
-        if let Some(held) = puller.and_then(|puller| self.clients.get_mut(&puller)) {
+        if let Some(held) = puller.and_then(|puller| self.clients.get_mut(puller)) {
             held.activity.failed += 1;
         }
         let about = &self.jobs.slab[job];

@@ -1,7 +1,5 @@
 //! Ids that carry their route: a UUIDv7 whose last three hex digits are the slot of its queue.
 
-use std::hash::BuildHasherDefault;
-
 /// Number of slots a queue name can hash to.
 pub const SLOTS: u16 = 4096;
 
@@ -52,13 +50,6 @@ impl JobId {
         (high << SEQUENCE_LOW_BITS) | low
     }
 
-    /// A number that spreads ids evenly over 64 bits; the same for ever, everywhere.
-    pub(crate) fn hash(self) -> u64 {
-        let folded = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(29);
-        let mixed = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 32)
-    }
-
     /// Whether the bits are those of a version 7 UUID, the only form corq gives out.
     pub fn is_v7(self) -> bool {
         (self.0 >> 76) & 0xf == 7 && (self.0 >> 62) & 0b11 == 0b10
@@ -75,26 +66,8 @@ impl std::fmt::Display for JobId {
     }
 }
 
-/// Things by job. Ids carry enough chance of their own: hashing them needs no secret.
-pub(crate) type IdMap<V> = hashbrown::HashMap<JobId, V, BuildHasherDefault<IdHasher>>;
-
-/// See [`IdMap`].
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
-
-impl std::hash::Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 ^= fnv1a(bytes);
-    }
-    fn write_u128(&mut self, value: u128) {
-        self.0 = JobId(value).hash();
-    }
-}
-
-/// FNV-1a over bytes: stable for ever, good enough for short names.
+/// FNV-1a over bytes: stable for ever, good enough for short names. It decides where a name lives; in a table that
+/// clients fill it would let them choose which names meet: those are looked up by [`crate::hash_key`].
 pub fn fnv1a(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for &byte in bytes {

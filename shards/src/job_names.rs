@@ -4,7 +4,7 @@
 //! A queue with more names than fit a byte has the others beside the options of each job. Knows texts and
 //! numbers; which job has which is not known here.
 
-use crate::id::fnv1a;
+use crate::hash_key::HashKey;
 use hashbrown::HashTable;
 
 /// Names that a queue holds once. Further ones stand with each job.
@@ -30,8 +30,9 @@ struct Place {
 }
 
 /// The names of one queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct JobNames {
+    key: HashKey,
     places: Vec<Place>,
     /// Places without a job.
     free: Vec<u8>,
@@ -41,6 +42,12 @@ pub struct JobNames {
 }
 
 impl JobNames {
+    /// No names.
+    pub fn new(key: HashKey) -> Self {
+        let (places, free) = (Vec::new(), Vec::new());
+        Self { key, places, free, by_name: HashTable::new(), last: 0 }
+    }
+
     /// A job of this name comes.
     pub fn take(&mut self, name: &str) -> NameRef {
         let Some(place) = self.find(name).or_else(|| self.insert(name)) else {
@@ -56,7 +63,7 @@ impl JobNames {
         if self.places.get(usize::from(self.last)).is_some_and(|place| *place.name == *name) {
             return Some(self.last);
         }
-        self.by_name.find(fnv1a(name.as_bytes()), |&place| named(place)).copied()
+        self.by_name.find(self.key.text(name), |&place| named(place)).copied()
     }
 
     fn insert(&mut self, name: &str) -> Option<u8> {
@@ -69,9 +76,9 @@ impl JobNames {
             None => return None,
         };
         self.places[usize::from(place)].name = name.into();
-        let places = &self.places;
-        self.by_name.insert_unique(fnv1a(name.as_bytes()), place, |&other| {
-            fnv1a(places[usize::from(other)].name.as_bytes())
+        let (key, places) = (self.key, &self.places);
+        self.by_name.insert_unique(key.text(name), place, |&other| {
+            key.text(&places[usize::from(other)].name)
         });
         Some(place)
     }
@@ -84,7 +91,7 @@ impl JobNames {
             return;
         }
         let text = std::mem::take(&mut self.places[place].name);
-        let hash = fnv1a(text.as_bytes());
+        let hash = self.key.text(&text);
         if let Ok(entry) = self.by_name.find_entry(hash, |&other| usize::from(other) == place) {
             entry.remove();
         }
@@ -112,7 +119,7 @@ mod tests {
     #[test]
     fn names_are_what_was_taken_and_those_that_nobody_has_cost_nothing() {
         let mut chance = Chance::new(7);
-        let mut names = JobNames::default();
+        let mut names = JobNames::new(HashKey::new(1));
         let mut held: Vec<(NameRef, String)> = Vec::new();
         for step in 0..20_000_u64 {
             let growing = (step / 4000).is_multiple_of(2);
@@ -141,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_queue_with_more_names_than_it_holds_says_which_stand_apart() {
-        let mut names = JobNames::default();
+        let mut names = JobNames::new(HashKey::new(1));
         let held: Vec<NameRef> = (0..NAMES_MAX).map(|n| names.take(&n.to_string())).collect();
         assert!(!held.contains(&NameRef::APART));
         assert_eq!(names.take("one more"), NameRef::APART);

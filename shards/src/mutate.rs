@@ -12,7 +12,7 @@ use crate::kin::{End, Kin};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
 use crate::repeat::Series;
-use crate::shard::Shard;
+use crate::shard::{Client, Shard};
 use crate::slab::NONE;
 
 /// How often completed jobs are checked for their age.
@@ -46,7 +46,7 @@ impl Shard {
     pub(crate) fn take_name(&mut self, queue: u32, name: Option<&str>) -> NameRef {
         match name {
             None => NameRef::default(),
-            Some(name) => self.queues[queue].names.get_or_insert_default().take(name),
+            Some(name) => self.queues.names_of(queue).take(name),
         }
     }
 
@@ -134,7 +134,7 @@ impl Shard {
         if let Some(client) = client {
             self.leases[lease].client = Some(client);
             self.leases[lease].puller = Some(client);
-            let held = self.clients.entry(client).or_default();
+            let held = self.clients.get_or_insert_with(client, Client::default);
             held.activity.active += 1;
             held.leases.push_back(&mut self.leases, lease);
         }
@@ -412,7 +412,7 @@ impl Shard {
     /// Makes a lease outlive the connection that pulled it.
     pub(crate) fn leave_client(&mut self, lease: u32) {
         let Some(client) = self.leases[lease].client.take() else { return };
-        if let Some(held) = self.clients.get_mut(&client) {
+        if let Some(held) = self.clients.get_mut(client) {
             held.leases.remove(&mut self.leases, lease);
         }
     }
@@ -420,13 +420,13 @@ impl Shard {
     /// Ends what a lease means to the connection that pulled its job.
     fn leave_puller(&mut self, lease: u32) {
         let Some(puller) = self.leases[lease].puller.take() else { return };
-        let Some(held) = self.clients.get_mut(&puller) else { return };
+        let Some(held) = self.clients.get_mut(puller) else { return };
         held.activity.active -= 1;
         if self.leases[lease].client.take().is_some() {
             held.leases.remove(&mut self.leases, lease);
         }
         if held.is_idle() {
-            self.clients.remove(&puller);
+            self.clients.remove(puller);
         }
     }
 }

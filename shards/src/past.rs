@@ -1,19 +1,24 @@
 //! Completed jobs that are forgotten: a bounded memory of their ids, so that a job pushed a little too
 //! late may still name one as its dependency. Derived from the log like the jobs themselves.
 //!
-//! Remembering costs one sequential store, since every job may pass through here; the index is only
-//! brought up to date when somebody asks.
+//! Every job may pass through here, so remembering costs a few stores and moves nothing: ids lie in a ring, and
+//! those of one hash are linked from the newest to the oldest. What a ring has written over ends the walk, so
+//! nothing is ever taken out.
 //!
 //! When the beginning of the log goes, ids of which only that told are told again. Which those are is
 //! known by ranges of them, each with the lowest address from which a replay would learn of all.
 
 use crate::directory::PAST_NAMES_MAX;
-use crate::id::{IdMap, JobId};
+use crate::hash_key::HashKey;
+use crate::id::JobId;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Ids remembered, newest first.
 pub const PAST_MAX: usize = 100_000;
+
+/// Hashes that are told apart.
+const HASHES: usize = 1 << 16;
 
 /// Ids told again by one record.
 const BATCH: u64 = 256;
@@ -21,12 +26,12 @@ const BATCH: u64 = 256;
 /// See the module.
 pub struct Past {
     /// The number of an id, modulo [`PAST_MAX`], is its place.
-    ring: Vec<JobId>,
+    ring: Vec<Noted>,
     /// Ids noted so far; the number of the next one.
     noted: u64,
-    index: IdMap<u64>,
-    /// Ids below this number are in the index, or are remembered no more.
-    indexed: u64,
+    key: HashKey,
+    /// By hash, the number of the newest id, its lowest 32 bits.
+    newest: Vec<u32>,
     /// Custom ids found at recovery, oldest first.
     names: VecDeque<(Box<str>, JobId)>,
     /// Ids below this number are told from `closed_from` on, the others from `open_from` on.
@@ -37,13 +42,21 @@ pub struct Past {
     retelling: Range<u64>,
 }
 
-impl Default for Past {
-    fn default() -> Self {
+/// One id that is remembered.
+struct Noted {
+    id: JobId,
+    /// How far behind it the one before of its hash is; as far as the very first of all, if there is none.
+    before: u32,
+}
+
+impl Past {
+    /// Nothing is remembered.
+    pub fn new(key: HashKey) -> Self {
         Self {
             ring: Vec::new(),
             noted: 0,
-            index: IdMap::default(),
-            indexed: 0,
+            key,
+            newest: Vec::new(),
             names: VecDeque::new(),
             closed: 0,
             closed_from: u64::MAX,
@@ -51,9 +64,7 @@ impl Default for Past {
             retelling: 0..0,
         }
     }
-}
 
-impl Past {
     /// Remembers a job that was completed and is forgotten now. A replay of the log from `told_from`
     /// on learns of it.
     pub fn note(&mut self, id: JobId, told_from: u64) {
@@ -61,11 +72,16 @@ impl Past {
         if self.ring.capacity() == 0 {
             // Once for all: nothing is allocated or moved while jobs are being completed.
             self.ring.reserve_exact(PAST_MAX);
+            self.newest = vec![0; HASHES];
         }
+        let newest = &mut self.newest[self.key.number(folded(id)) as usize % HASHES];
+        let before = (self.noted as u32).wrapping_sub(*newest);
+        *newest = self.noted as u32;
+        let noted = Noted { id, before };
         let place = self.noted as usize % PAST_MAX;
         match self.ring.get_mut(place) {
-            Some(oldest) => *oldest = id,
-            None => self.ring.push(id),
+            Some(oldest) => *oldest = noted,
+            None => self.ring.push(noted),
         }
         self.noted += 1;
     }
@@ -84,18 +100,25 @@ impl Past {
     }
 
     /// Whether the job was completed, as far as is remembered.
-    pub fn has(&mut self, id: JobId) -> bool {
-        let oldest = self.oldest();
-        if self.index.len() >= 2 * PAST_MAX {
-            // At least half of it is too old by now.
-            self.index.clear();
-            self.indexed = oldest;
-        }
-        for number in self.indexed.max(oldest)..self.noted {
-            self.index.insert(self.ring[number as usize % PAST_MAX], number);
-        }
-        self.indexed = self.noted;
-        self.index.get(&id).is_some_and(|&number| number >= oldest)
+    pub fn has(&self, id: JobId) -> bool {
+        self.walk(id).any(|noted| noted.id == id)
+    }
+
+    /// Those that are remembered of the hash of an id, the newest first.
+    fn walk(&self, id: JobId) -> impl Iterator<Item = &Noted> {
+        let newest = self.newest.get(self.key.number(folded(id)) as usize % HASHES);
+        let behind = newest.map(|&newest| (self.noted as u32).wrapping_sub(newest));
+        let at = move |behind: u32| {
+            let number = self.noted.checked_sub(u64::from(behind))?;
+            let is_there = behind > 0 && number >= self.oldest();
+            is_there.then(|| (behind, &self.ring[number as usize % PAST_MAX]))
+        };
+        let first = behind.and_then(at);
+        let before = move |&(behind, noted): &(u32, &Noted)| {
+            // Distances grow, so the walk ends; zero is that of the very first id.
+            at(behind.checked_add(noted.before).filter(|_| noted.before > 0)?)
+        };
+        std::iter::successors(first, before).map(|(_, noted)| noted)
     }
 
     /// The number of the oldest id that is remembered.
@@ -123,7 +146,7 @@ impl Past {
         let start = self.retelling.start.max(self.oldest());
         let end = (start + BATCH).min(self.retelling.end);
         self.retelling.start = end;
-        (start..end).map(|number| self.ring[number as usize % PAST_MAX]).collect()
+        (start..end).map(|number| self.ring[number as usize % PAST_MAX].id).collect()
     }
 
     /// The record that tells of the ids of the last [`Past::told_before`] lies there.
@@ -134,7 +157,7 @@ impl Past {
     /// Those that are remembered, the newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = JobId> {
         let numbers = (self.oldest()..self.noted).rev();
-        numbers.map(|number| self.ring[number as usize % PAST_MAX])
+        numbers.map(|number| self.ring[number as usize % PAST_MAX].id)
     }
 
     /// How many are remembered.
@@ -143,13 +166,20 @@ impl Past {
     }
 }
 
+/// An id in 64 bits, among which all those are that differ between the ids of a shard.
+fn folded(id: JobId) -> u64 {
+    (id.0 as u64) ^ ((id.0 >> 64) as u64).rotate_left(29)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const KEY: HashKey = HashKey::new(0x0000_5eed_0000_9a57_0000_0001_0000_0001);
+
     #[test]
-    fn the_newest_are_remembered_and_the_index_stays_bounded() {
-        let mut past = Past::default();
+    fn the_newest_are_remembered_and_those_that_are_asked_for_are_few_steps_away() {
+        let mut past = Past::new(KEY);
         let reach = PAST_MAX as u128;
         for id in 0..5 * reach {
             past.note(JobId(id), 0);
@@ -159,7 +189,9 @@ mod tests {
                 assert!(id < reach || !past.has(JobId(id - reach)), "{id}");
             }
         }
-        assert!(past.len() == PAST_MAX && past.index.len() <= 2 * PAST_MAX);
+        assert!(past.len() == PAST_MAX && past.newest.len() == HASHES);
+        let longest = (0..6 * reach).map(|id| past.walk(JobId(id)).count()).max();
+        assert!(longest < Some(20), "{longest:?}");
     }
 
     /// Tells what has to be told again, as the end of the log at `head`; returns the ids.
@@ -178,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_only_the_beginning_of_the_log_tells_is_told_again_and_nothing_else() {
-        let mut past = Past::default();
+        let mut past = Past::new(KEY);
         assert!(past.told_before(u64::MAX).is_empty());
         for id in 0..1000 {
             past.note(JobId(id), 100 + id as u64 / 10);
@@ -203,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_noted_while_others_are_told_again_is_not_lost() {
-        let mut past = Past::default();
+        let mut past = Past::new(KEY);
         for id in 0..600 {
             past.note(JobId(id), 10);
         }

@@ -8,7 +8,7 @@ use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease_record::{Entries, Leased};
 use crate::record::{Journal, Record};
 use crate::rotation::Rotation;
-use crate::shard::{Caller, Out, Shard};
+use crate::shard::{Caller, Client, Out, Shard};
 use crate::slab::NONE;
 use crate::waiter::Waiter;
 
@@ -168,7 +168,7 @@ impl Shard {
         });
         self.waits += 1;
         self.hang(waiter);
-        let client = self.clients.entry(terms.client).or_default();
+        let client = self.clients.get_or_insert_with(terms.client, Client::default);
         client.waiters.push_back(&mut self.waiters, waiter);
         self.waiter_timers.insert(until_ms, waiter, &mut self.waiters);
     }
@@ -177,10 +177,10 @@ impl Shard {
     pub(crate) fn stop_waiting(&mut self, waiter: u32) -> Waiter {
         let (client, timer) = (self.waiters[waiter].client, self.waiters[waiter].timer);
         self.unhang(waiter);
-        if let Some(owner) = self.clients.get_mut(&client) {
+        if let Some(owner) = self.clients.get_mut(client) {
             owner.waiters.remove(&mut self.waiters, waiter);
             if owner.is_idle() {
-                self.clients.remove(&client);
+                self.clients.remove(client);
             }
         }
         self.waiter_timers.remove(timer, &mut self.waiters);

@@ -1,6 +1,7 @@
 //! What can be asked of a shard without changing it.
 
 use crate::command::ClientId;
+use crate::hash_key::HashKey;
 use crate::id::JobId;
 use crate::job::{Job, Options, Outcome, State, Stored};
 use crate::latency::Timings;
@@ -106,7 +107,7 @@ impl std::ops::AddAssign for Activity {
 impl Shard {
     /// What the connections hold and have done, in no order that may decide anything.
     pub fn activity(&self) -> impl Iterator<Item = (ClientId, Activity)> {
-        self.clients.iter().map(|(&client, held)| (client, held.activity))
+        self.clients.iter().map(|(client, held)| (client, held.activity))
     }
 
     /// The index of a job.
@@ -172,6 +173,11 @@ impl Shard {
     /// What has been done since the start.
     pub fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// The secret of its hash tables, for those that belong to it elsewhere.
+    pub fn hash_key(&self) -> HashKey {
+        self.config.hash_key
     }
 
     /// Every custom id and its job: what the directory is rebuilt from.

@@ -1,7 +1,8 @@
 //! Queues: what waits in each, what ended in each, and their names.
 
 use crate::ended::Ended;
-use crate::id::{Slot, fnv1a};
+use crate::hash_key::HashKey;
+use crate::id::Slot;
 use crate::job::{Jobs, State, Stored};
 use crate::job_names::JobNames;
 use crate::limits::Limits;
@@ -12,8 +13,8 @@ use crate::roll::Roll;
 use crate::rotation::Rotation;
 use crate::rules::Rules;
 use crate::slab::{List, NONE, Slab};
+use crate::table::Table;
 use crate::waiter::AtQueue;
-use hashbrown::HashTable;
 
 /// One queue.
 #[derive(Default)]
@@ -132,17 +133,42 @@ impl Queue {
 /// Idle queues kept for their next job before they are swept.
 const IDLE_QUEUES_MAX: usize = 1024;
 
+/// Queues that are looked at for each that was made: no more than a third of those held stay idle for long.
+const SWEEP_LOOKS: u32 = 4;
+
+/// Queues that are looked at in one step, because of those that were made.
+const SWEEP_LOOKS_MAX: u32 = 500;
+
 /// The queues of a shard, by index and by name.
-#[derive(Default)]
 pub struct Queues {
+    key: HashKey,
     slab: Slab<Queue>,
-    by_name: HashTable<u32>,
+    by_name: Table<u32>,
     /// Index of the last queue that was looked up: most lookups repeat it.
     last: Option<u32>,
-    sweep_at: usize,
+    /// Queues made since the last sweep.
+    made: u32,
+    /// Where the next sweep looks first.
+    sweep_from: u32,
+}
+
+fn hash(key: HashKey, queues: &Slab<Queue>, queue: u32) -> u64 {
+    key.text(&queues[queue].name)
 }
 
 impl Queues {
+    /// No queues.
+    pub fn new(key: HashKey) -> Self {
+        Self {
+            key,
+            slab: Slab::new(),
+            by_name: Table::default(),
+            last: None,
+            made: 0,
+            sweep_from: 0,
+        }
+    }
+
     /// The index of a queue that is known.
     pub fn find(&mut self, name: &str) -> Option<u32> {
         if let Some(last) = self.last
@@ -158,7 +184,7 @@ impl Queues {
     /// The same, without a note of it.
     pub fn lookup(&self, name: &str) -> Option<u32> {
         let same = |&index: &u32| *self.slab[index].name == *name;
-        self.by_name.find(fnv1a(name.as_bytes()), same).copied()
+        self.by_name.find(self.key.text(name), same).copied()
     }
 
     /// The index of a queue, made known if it was not.
@@ -166,26 +192,34 @@ impl Queues {
         if let Some(index) = self.find(name) {
             return index;
         }
-        self.sweep();
         let index = self.slab.insert(Queue {
             name: name.into(),
             slot: Slot::of_name(name),
             ..Queue::default()
         });
-        self.by_name.insert_unique(fnv1a(name.as_bytes()), index, |&other| {
-            fnv1a(self.slab[other].name.as_bytes())
-        });
+        let (key, slab) = (self.key, &self.slab);
+        self.by_name.insert(key.text(name), index, |&other| hash(key, slab, other));
+        self.made += 1;
         index
+    }
+
+    /// What clients call the jobs of a queue.
+    pub fn names_of(&mut self, index: u32) -> &mut JobNames {
+        let key = self.key;
+        self.slab[index].names.get_or_insert_with(|| Box::new(JobNames::new(key)))
     }
 
     /// Takes the name from a queue, so that the next user of the name gets a new one.
     pub fn detach(&mut self, index: u32) {
         self.slab[index].detached = true;
+        self.unname(index);
+    }
+
+    fn unname(&mut self, index: u32) {
         self.last = None;
-        let hash = fnv1a(self.slab[index].name.as_bytes());
-        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == index) {
-            entry.remove();
-        }
+        let (key, slab) = (self.key, &self.slab);
+        let hash_of = |&other: &u32| hash(key, slab, other);
+        self.by_name.remove(hash_of(&index), |&other| other == index, hash_of);
     }
 
     /// Forgets a detached queue, in which nothing may be left.
@@ -214,22 +248,28 @@ impl Queues {
         self.slab.is_empty()
     }
 
-    /// Forgets idle queues once there are many, so that names nobody uses any more cost nothing.
-    fn sweep(&mut self) {
-        if self.slab.len() < self.sweep_at.max(IDLE_QUEUES_MAX) {
+    /// Forgets idle queues once there are many, so that names nobody uses any more cost nothing: looks at some
+    /// for each queue that was made since the last time, and at `more`. To be called when no index of a queue is
+    /// in use.
+    pub fn sweep(&mut self, more: u32) {
+        if self.slab.len() < IDLE_QUEUES_MAX {
+            self.made = 0;
             return;
         }
-        self.last = None;
-        let slab = &mut self.slab;
-        self.by_name.retain(|&mut index| {
-            let idle = slab[index].is_idle();
-            if idle {
-                slab.remove(index);
+        let made = self.made.min(SWEEP_LOOKS_MAX / SWEEP_LOOKS);
+        self.made -= made;
+        for _ in 0..made * SWEEP_LOOKS + more {
+            if self.sweep_from >= self.slab.end() {
+                self.sweep_from = 0;
             }
-            !idle
-        });
-        // The next sweep comes when the number has doubled: sweeping stays cheap per queue made.
-        self.sweep_at = self.slab.len() * 2;
+            let index = self.sweep_from;
+            self.sweep_from += 1;
+            let queue = &self.slab[index];
+            if !queue.name.is_empty() && !queue.detached && queue.is_idle() {
+                self.unname(index);
+                self.slab.remove(index);
+            }
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 //! have heard. Bounded: beyond, the oldest go, and their parents learn no more than that they ended.
 
 use crate::effect::KnownAs;
-use crate::id::{IdMap, JobId};
+use crate::hash_key::HashKey;
+use crate::id::JobId;
 use crate::job::Stored;
 use crate::kin::{End, Policy};
+use crate::table::Map;
 use crate::wire::{Malformed, Reader, Writer};
 use std::collections::VecDeque;
 
@@ -28,9 +30,8 @@ pub struct Remains {
 }
 
 /// All of a shard.
-#[derive(Default)]
 pub(crate) struct AllRemains {
-    by_child: IdMap<(u64, Remains)>,
+    by_child: Map<JobId, (u64, Remains)>,
     /// Oldest first. Those that have gone stand here until they are the oldest.
     order: VecDeque<(u64, JobId)>,
     inserted: u64,
@@ -40,8 +41,12 @@ pub(crate) struct AllRemains {
 }
 
 impl AllRemains {
+    pub(crate) fn new(key: HashKey) -> Self {
+        Self { by_child: Map::new(key), order: VecDeque::new(), inserted: 0, bytes: 0, dropped: 0 }
+    }
+
     pub(crate) fn get(&self, child: JobId) -> Option<&Remains> {
-        self.by_child.get(&child).map(|(_, remains)| remains)
+        self.by_child.get(child).map(|(_, remains)| remains)
     }
 
     /// Remembers one. Returns those that have to go for it.
@@ -58,35 +63,35 @@ impl AllRemains {
             || self.bytes > REMAINS_BYTES_MAX && self.by_child.len() > 1
         {
             let Some((number, oldest)) = self.order.pop_front() else { break };
-            if self.by_child.get(&oldest).is_some_and(|(its, _)| *its == number) {
+            if self.by_child.get(oldest).is_some_and(|(its, _)| *its == number) {
                 gone.extend(self.remove(oldest));
                 self.dropped += 1;
             }
         }
         // Each of those that have gone is passed over once.
         while let Some((number, oldest)) = self.order.front()
-            && self.by_child.get(oldest).is_none_or(|(its, _)| its != number)
+            && self.by_child.get(*oldest).is_none_or(|(its, _)| its != number)
         {
             self.order.pop_front();
         }
         if self.order.len() > 2 * self.by_child.len() + 64 {
             let by_child = &self.by_child;
             self.order.retain(|(number, child)| {
-                by_child.get(child).is_some_and(|(its, _)| its == number)
+                by_child.get(*child).is_some_and(|(its, _)| its == number)
             });
         }
         gone
     }
 
     pub(crate) fn remove(&mut self, child: JobId) -> Option<Remains> {
-        let (_, remains) = self.by_child.remove(&child)?;
+        let (_, remains) = self.by_child.remove(child)?;
         self.bytes -= u64::from(remains.stored.payload_bytes);
         Some(remains)
     }
 
     /// The record of one lies at `to` from now on. Returns where it lay.
     pub(crate) fn relocate(&mut self, child: JobId, to: Stored) -> Option<Stored> {
-        let (_, remains) = self.by_child.get_mut(&child)?;
+        let (_, remains) = self.by_child.get_mut(child)?;
         self.bytes += u64::from(to.payload_bytes);
         self.bytes -= u64::from(remains.stored.payload_bytes);
         Some(std::mem::replace(&mut remains.stored, to))
@@ -106,7 +111,7 @@ impl AllRemains {
 
     /// In no order that may decide anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &Remains)> {
-        self.by_child.iter().map(|(&child, (_, remains))| (child, remains))
+        self.by_child.iter().map(|(child, (_, remains))| (child, remains))
     }
 
     pub(crate) fn audit(&self) -> Result<(), String> {
@@ -115,7 +120,7 @@ impl AllRemains {
             return Err(format!("{bytes} bytes remain of children, counted as {}", self.bytes));
         }
         let listed = self.order.iter().filter(|(number, child)| {
-            self.by_child.get(child).is_some_and(|(its, _)| its == number)
+            self.by_child.get(*child).is_some_and(|(its, _)| its == number)
         });
         let listed = listed.count();
         if listed != self.by_child.len() {
@@ -191,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_beyond_the_number_and_beyond_the_bytes() {
-        let mut all = AllRemains::default();
+        let mut all = AllRemains::new(HashKey::new(1));
         for child in 0..REMAINS_MAX as u128 + 10 {
             let gone = all.insert(JobId(child), left(1)).len();
             assert_eq!(gone, usize::from(child >= REMAINS_MAX as u128));

@@ -131,6 +131,7 @@ impl Shard {
             Record::WebhookAdded(added) => self.add_webhook(added, stored),
             Record::WebhookRemoved { id } => self.remove_webhook(*id),
         }
+        self.queues.sweep(0);
         Ok(())
     }
 

@@ -4,34 +4,39 @@
 //! Kept in memory, and only the newest: whoever is later still is told what any stranger is told.
 
 use crate::command::Token;
-use crate::id::{IdMap, JobId};
+use crate::hash_key::HashKey;
+use crate::id::JobId;
+use crate::table::Map;
 use std::collections::VecDeque;
 
 /// Tokens remembered.
 pub const RETIRED_MAX: usize = 10_000;
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Retired {
     oldest_first: VecDeque<JobId>,
     /// The last token of each job. A job that was ended twice stands twice in the row.
-    tokens: IdMap<(Token, u32)>,
+    tokens: Map<JobId, (Token, u32)>,
 }
 
 impl Retired {
+    pub(crate) fn new(key: HashKey) -> Self {
+        Self { oldest_first: VecDeque::new(), tokens: Map::new(key) }
+    }
+
     /// Remembers the token of an attempt that was ended.
     pub(crate) fn note(&mut self, job: JobId, token: Token) {
         if self.oldest_first.len() == RETIRED_MAX
             && let Some(oldest) = self.oldest_first.pop_front()
-            && let Some((_, times)) = self.tokens.get_mut(&oldest)
+            && let Some((_, times)) = self.tokens.get_mut(oldest)
         {
             *times -= 1;
             if *times == 0 {
-                self.tokens.remove(&oldest);
+                self.tokens.remove(oldest);
             }
         }
         self.oldest_first.push_back(job);
-        let known = self.tokens.entry(job).or_insert((token, 0));
+        let known = self.tokens.get_or_insert_with(job, || (token, 0));
         *known = (token, known.1 + 1);
     }
 
@@ -42,7 +47,7 @@ impl Retired {
 
     /// Whether this was the token of the attempt of `job` that was ended last.
     pub(crate) fn has(&self, job: JobId, token: Option<Token>) -> bool {
-        token.is_some() && self.tokens.get(&job).map(|(token, _)| *token) == token
+        token.is_some() && self.tokens.get(job).map(|(token, _)| *token) == token
     }
 }
 
@@ -52,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_newest_are_remembered_each_with_its_last_token() {
-        let mut retired = Retired::default();
+        let mut retired = Retired::new(HashKey::new(1));
         for n in 0..3 * RETIRED_MAX as u128 {
             // Every other one is a job that was there before.
             let job = JobId(n / 2);

@@ -14,6 +14,7 @@ use crate::effect::{Effects, NameChange, Refusal, Reply};
 use crate::event::Listeners;
 use crate::flow::Flows;
 use crate::group::Groups;
+use crate::hash_key::HashKey;
 use crate::id::{Chance, IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::kin::Report;
@@ -30,6 +31,7 @@ use crate::retired::Retired;
 use crate::share::Shares;
 use crate::slab::{List, Slab};
 use crate::stats::Totals;
+use crate::table::Map;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
 use crate::upkeep::JOB_UPKEEP_BYTES;
@@ -37,9 +39,7 @@ use crate::waiter::Waiter;
 use crate::watch::Watchers;
 use crate::webhook::Webhooks;
 use crate::yielding::Yielding;
-use hashbrown::HashMap;
 use std::collections::VecDeque;
-use std::hash::BuildHasherDefault;
 
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
 pub const SLICE: u64 = 500;
@@ -69,6 +69,8 @@ pub struct Config {
     pub chore_slice: u64,
     /// Start of all its chance: ids and tokens. Must differ between starts and shards.
     pub seed: u64,
+    /// The secret of its hash tables. Of it nothing may be seen from outside.
+    pub hash_key: HashKey,
 }
 
 /// What one client holds and waits for.
@@ -95,24 +97,6 @@ impl Client {
     }
 }
 
-/// Client ids are small numbers the server made: hashing them needs no secret.
-#[derive(Default)]
-pub(crate) struct ClientHasher(u64);
-
-impl std::hash::Hasher for ClientHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
-}
-
 /// See the module.
 pub struct Shard {
     pub(crate) config: Config,
@@ -123,7 +107,7 @@ pub struct Shard {
     pub(crate) leases: Slab<Lease>,
     pub(crate) waiters: Slab<Waiter>,
     pub(crate) awaitings: Awaitings,
-    pub(crate) clients: HashMap<ClientId, Client, BuildHasherDefault<ClientHasher>>,
+    pub(crate) clients: Map<ClientId, Client>,
     pub(crate) unique: UniqueKeys,
     pub(crate) job_timers: Timers,
     pub(crate) lease_timers: Timers,
@@ -196,25 +180,26 @@ pub struct Caller {
 impl Shard {
     /// An empty shard, ready to replay records; [`Shard::restart`] ends that and opens it.
     pub fn new(config: Config) -> Self {
+        let key = config.hash_key;
         Self {
             config,
             ids: IdMaker::new(config.seed, JobId::default()),
             tokens: Chance::new(config.seed.rotate_left(32) ^ 0x6c6f_636b),
             jobs: Jobs::default(),
-            queues: Queues::default(),
+            queues: Queues::new(key),
             leases: Slab::new(),
             waiters: Slab::new(),
-            awaitings: Awaitings::default(),
-            clients: HashMap::default(),
+            awaitings: Awaitings::new(key),
+            clients: Map::new(key),
             unique: UniqueKeys::default(),
             job_timers: Timers::default(),
             lease_timers: Timers::default(),
             waiter_timers: Timers::default(),
             limit_timers: Timers::default(),
-            groups: Groups::default(),
+            groups: Groups::new(key),
             waits: 0,
             with_room: Vec::new(),
-            crons: Crons::default(),
+            crons: Crons::new(key),
             attendance: Attendance::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),
@@ -231,15 +216,15 @@ impl Shard {
             totals: Totals::default(),
             timings: Timings::default(),
             recovering: true,
-            watchers: Watchers::default(),
+            watchers: Watchers::new(key),
             listeners: Listeners::default(),
-            past: Past::default(),
-            retired: Retired::default(),
+            past: Past::new(key),
+            retired: Retired::new(key),
             notices: Vec::new(),
             reports: Vec::new(),
-            remains: AllRemains::default(),
+            remains: AllRemains::new(key),
             child_ends: 0,
-            flows: Flows::default(),
+            flows: Flows::new(key),
             names: Vec::new(),
             entries: Vec::new(),
         }
@@ -347,6 +332,7 @@ impl Shard {
         }
         out.effects.replies.append(&mut self.awaitings.due);
         self.fill_room(now_ms, out);
+        self.queues.sweep(0);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);
     }
@@ -437,15 +423,15 @@ impl Shard {
 
     /// Gives back what a closed connection held, and ends its waits.
     fn disconnect<J: Journal>(&mut self, now_ms: u64, client: ClientId, out: &mut Out<'_, J>) {
-        while let Some(waiter) = self.clients.get(&client).and_then(|held| held.waiters.front()) {
+        while let Some(waiter) = self.clients.get(client).and_then(|held| held.waiters.front()) {
             let waiter = self.stop_waiting(waiter);
             out.effects.replies.push((waiter.request, Reply::Dropped));
         }
-        while let Some(wait) = self.clients.get(&client).and_then(|held| held.awaitings.front()) {
+        while let Some(wait) = self.clients.get(client).and_then(|held| held.awaitings.front()) {
             let request = self.stop_awaiting(wait);
             out.effects.replies.push((request, Reply::Dropped));
         }
-        while let Some(lease) = self.clients.get(&client).and_then(|held| held.leases.front()) {
+        while let Some(lease) = self.clients.get(client).and_then(|held| held.leases.front()) {
             let job = self.leases[lease].job;
             let queue = self.jobs.slab[job].queue;
             if self.leases[lease].token.is_some() {
@@ -454,10 +440,10 @@ impl Shard {
             self.release(job);
             self.serve(now_ms, queue, out);
         }
-        if let Some(held) = self.clients.get_mut(&client) {
+        if let Some(held) = self.clients.get_mut(client) {
             held.gone = true;
             if held.is_idle() {
-                self.clients.remove(&client);
+                self.clients.remove(client);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A heap of jobs that wait out of order, each of which knows its place in it. In which order they are to
 //! leave is not known here.
 
+use crate::chunked::ChunkedVec;
 use crate::job::{Job, flags};
 use crate::slab::Slab;
 use std::marker::PhantomData;
@@ -15,13 +16,13 @@ pub(crate) trait Order {
 
 /// See the module.
 pub(crate) struct Strays<O> {
-    heap: Vec<u32>,
+    heap: ChunkedVec<u32>,
     order: PhantomData<O>,
 }
 
 impl<O> Default for Strays<O> {
     fn default() -> Self {
-        Self { heap: Vec::new(), order: PhantomData }
+        Self { heap: ChunkedVec::default(), order: PhantomData }
     }
 }
 

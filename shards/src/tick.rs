@@ -13,6 +13,9 @@ use crate::shard::{Out, SLICE, Shard};
 /// What one job takes in the log that ends, or is delivered, in a slice, with a short reason.
 const SLICE_END_BYTES: u64 = 128;
 
+/// Queues that are looked at in each step of time, so that those without use go also while none is made.
+const SWEEP_LOOKS: u32 = 8;
+
 /// Until the next look whether there is room again for what ends jobs.
 const NO_ROOM_PAUSE_MS: u64 = 2;
 
@@ -42,6 +45,7 @@ impl Shard {
         self.run_crons(now_ms, out);
         self.fill_room(now_ms, out);
         self.end_retention(now_ms);
+        self.queues.sweep(SWEEP_LOOKS);
         out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);

@@ -1,6 +1,7 @@
 //! Deadlines: a four-ary heap that tells each owner where its deadline stands, so that it can be
 //! taken out again in O(log n). Knows no clock and no jobs.
 
+use crate::chunked::ChunkedVec;
 use crate::slab::NONE;
 
 /// What has a deadline, and remembers its place in the heap (`NONE` if it has none).
@@ -18,7 +19,7 @@ struct Timer {
 /// Deadlines by time. Equal times come in no promised order.
 #[derive(Default)]
 pub struct Timers {
-    heap: Vec<Timer>,
+    heap: ChunkedVec<Timer>,
 }
 
 const ARITY: usize = 4;

@@ -3,9 +3,10 @@
 //!
 //! Knows ids only. A job that ends may have any number of watchers: they are told in slices.
 
-use crate::id::{IdMap, JobId};
+use crate::hash_key::HashKey;
+use crate::id::JobId;
 use crate::slab::{Linked, Links, List, Slab};
-use hashbrown::HashTable;
+use crate::table::{Map, Table};
 use std::collections::VecDeque;
 
 /// One dependent that waits for one job.
@@ -38,27 +39,40 @@ struct Watched {
 }
 
 /// See the module.
-#[derive(Default)]
 pub struct Watchers {
+    key: HashKey,
     watches: Slab<Watch>,
     watched: Slab<Watched>,
-    by_dependency: IdMap<u32>,
-    by_pair: HashTable<u32>,
+    by_dependency: Map<JobId, u32>,
+    by_pair: Table<u32>,
     /// Jobs that have ended, and whether they were completed, while not everybody knows.
     ended: VecDeque<(u32, bool)>,
 }
 
-fn hash(dependent: JobId, dependency: JobId) -> u64 {
-    dependent.hash().rotate_left(23) ^ dependency.hash()
+fn hash(key: HashKey, watches: &Slab<Watch>, watched: &Slab<Watched>, watch: u32) -> u64 {
+    let about = &watches[watch];
+    key.pair(about.dependent, watched[about.of].dependency)
 }
 
 impl Watchers {
+    /// Those of no jobs.
+    pub fn new(key: HashKey) -> Self {
+        Self {
+            key,
+            watches: Slab::new(),
+            watched: Slab::new(),
+            by_dependency: Map::new(key),
+            by_pair: Table::default(),
+            ended: VecDeque::new(),
+        }
+    }
+
     fn find(&self, dependent: JobId, dependency: JobId) -> Option<u32> {
         let same = |&watch: &u32| {
             let about = &self.watches[watch];
             about.dependent == dependent && self.watched[about.of].dependency == dependency
         };
-        self.by_pair.find(hash(dependent, dependency), same).copied()
+        self.by_pair.find(self.key.pair(dependent, dependency), same).copied()
     }
 
     /// `dependent` waits for `dependency`, which lives, maybe as its parent. Saying it twice changes
@@ -75,7 +89,7 @@ impl Watchers {
         }
         let watched = &mut self.watched;
         let insert = || watched.insert(Watched { dependency, watches: List::default() });
-        let of = *self.by_dependency.entry(dependency).or_insert_with(insert);
+        let of = *self.by_dependency.get_or_insert_with(dependency, insert);
         let watch = self.watches.insert(Watch { dependent, parent, of, links: Links::default() });
         let list = &mut self.watched[of].watches;
         if parent {
@@ -83,11 +97,9 @@ impl Watchers {
         } else {
             list.push_back(&mut self.watches, watch);
         }
-        let (watches, watched) = (&self.watches, &self.watched);
-        self.by_pair.insert_unique(hash(dependent, dependency), watch, |&other| {
-            let about = &watches[other];
-            hash(about.dependent, watched[about.of].dependency)
-        });
+        let (key, watches, watched) = (self.key, &self.watches, &self.watched);
+        let hash_of = |&other: &u32| hash(key, watches, watched, other);
+        self.by_pair.insert(key.pair(dependent, dependency), watch, hash_of);
     }
 
     /// `dependent` waits no longer. True if nobody waits for `dependency` any more.
@@ -96,21 +108,19 @@ impl Watchers {
         let of = self.watches[watch].of;
         self.take(watch, of);
         let unwatched =
-            self.watched[of].watches.is_empty() && self.by_dependency.get(&dependency) == Some(&of);
+            self.watched[of].watches.is_empty() && self.by_dependency.get(dependency) == Some(&of);
         if unwatched {
-            self.by_dependency.remove(&dependency);
+            self.by_dependency.remove(dependency);
             self.watched.remove(of);
         }
         unwatched
     }
 
     fn take(&mut self, watch: u32, of: u32) -> JobId {
-        let dependency = self.watched[of].dependency;
         let dependent = self.watches[watch].dependent;
-        let same = |&other: &u32| other == watch;
-        if let Ok(entry) = self.by_pair.find_entry(hash(dependent, dependency), same) {
-            entry.remove();
-        }
+        let (key, watches, watched) = (self.key, &self.watches, &self.watched);
+        let hash_of = |&other: &u32| hash(key, watches, watched, other);
+        self.by_pair.remove(hash_of(&watch), |&other| other == watch, hash_of);
         self.watched[of].watches.remove(&mut self.watches, watch);
         self.watches.remove(watch);
         dependent
@@ -119,7 +129,7 @@ impl Watchers {
     /// Those who wait for a job as for a child wait no longer. Says, too, whether nobody does any more.
     pub fn take_parents(&mut self, dependency: JobId) -> (Vec<JobId>, bool) {
         let mut parents = Vec::new();
-        let Some(&of) = self.by_dependency.get(&dependency) else { return (parents, true) };
+        let Some(&of) = self.by_dependency.get(dependency) else { return (parents, true) };
         while let Some(first) = self.watched[of].watches.front()
             && self.watches[first].parent
         {
@@ -127,7 +137,7 @@ impl Watchers {
         }
         let unwatched = self.watched[of].watches.is_empty();
         if unwatched {
-            self.by_dependency.remove(&dependency);
+            self.by_dependency.remove(dependency);
             self.watched.remove(of);
         }
         (parents, unwatched)
@@ -135,7 +145,7 @@ impl Watchers {
 
     /// A watched job has ended: all who wait for it are to be told.
     pub fn end(&mut self, dependency: JobId, completed: bool) {
-        if let Some(of) = self.by_dependency.remove(&dependency) {
+        if let Some(of) = self.by_dependency.remove(dependency) {
             self.ended.push_back((of, completed));
         }
     }
@@ -165,7 +175,7 @@ impl Watchers {
 
     /// The jobs somebody waits for, in no order that may decide anything.
     pub fn dependencies(&self) -> impl Iterator<Item = JobId> {
-        self.by_dependency.keys().copied()
+        self.by_dependency.keys()
     }
 
     /// Says what does not agree, if anything.
@@ -194,7 +204,7 @@ mod tests {
 
     #[test]
     fn everybody_is_told_once_and_who_left_is_not() {
-        let mut watchers = Watchers::default();
+        let mut watchers = Watchers::new(HashKey::new(1));
         let (job, other) = (JobId(1), JobId(2));
         for dependent in 10..15 {
             watchers.add(JobId(dependent), job, false);

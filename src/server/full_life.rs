@@ -8,6 +8,7 @@ use corq_io::store::Store;
 use corq_shards::change::Change;
 use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
 use corq_shards::effect::{Effects, Reply};
+use corq_shards::hash_key::HashKey;
 use corq_shards::id::JobId;
 use corq_shards::new_job::NewJob;
 use corq_shards::record::Journal;
@@ -44,6 +45,7 @@ fn fresh_shard() -> Shard {
         span_bits: SEGMENT_BYTES.trailing_zeros(),
         chore_slice: 500,
         seed: 7,
+        hash_key: HashKey::new(7),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The beginning of a shard: its log is opened, and replayed into it.
 
 use crate::config::{Config, Durability};
+use crate::secret;
 use corq_io::log::{
     DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery,
 };
@@ -76,6 +77,7 @@ pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
         span_bits: segment_bytes(config).trailing_zeros(),
         chore_slice: corq_shards::SLICE,
         seed,
+        hash_key: secret::hash_key(),
     }
 }
 

@@ -53,6 +53,7 @@ impl Replay {
             span_bits: 26,
             chore_slice: SLICE,
             seed: 0,
+            hash_key: crate::secret::hash_key(),
         });
         Self { shard, kinds: BTreeMap::new(), refused: Vec::new() }
     }

@@ -19,6 +19,7 @@ use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
 use corq_shards::extras::{Dedup, Extras, Growth};
+use corq_shards::hash_key::HashKey;
 use corq_shards::id::{JobId, Slot};
 use corq_shards::job::Stored;
 use corq_shards::new_job::{NewJob, Repeat};
@@ -109,6 +110,7 @@ impl Life {
             span_bits: SEGMENT_BYTES.trailing_zeros(),
             chore_slice: SLICE,
             seed: now_ms + u64::from(number),
+            hash_key: HashKey::new(u128::from(now_ms)),
         });
         let config = LogConfig {
             log_id,

@@ -61,10 +61,10 @@ impl Node {
     pub fn new(index: usize, shard: Shard, book: Book, model: Model) -> Self {
         Self {
             index,
+            directory: Directory::new(shard.hash_key()),
             shard,
             book,
             model,
-            directory: Directory::default(),
             waiting: VecDeque::new(),
             held: VecDeque::new(),
             news: Vec::new(),

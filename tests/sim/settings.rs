@@ -3,6 +3,7 @@
 use super::check::Checks;
 use super::dice::Dice;
 use corq_io::log::{Faults, LogConfig, Mode};
+use corq_shards::hash_key::HashKey;
 
 /// Wrongness planted in the harness's own seams, to see that a check sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -139,6 +140,12 @@ impl Settings {
         }
     }
 
+    /// The secret of a shard's tables, different at each start.
+    pub fn hash_key(&self, shard: usize, start: u64) -> HashKey {
+        let place = u128::from(start << 16) | shard as u128;
+        HashKey::new((place << 64 | u128::from(self.seed)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
     /// Chance of a shard, different at each start.
     pub fn shard(&self, shard: usize, start: u64) -> corq_shards::Config {
         corq_shards::Config {
@@ -147,6 +154,7 @@ impl Settings {
             span_bits: self.segment_bytes.trailing_zeros(),
             chore_slice: self.chore_slice,
             seed: self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56),
+            hash_key: self.hash_key(shard, start),
         }
     }
 }

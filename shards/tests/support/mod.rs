@@ -7,6 +7,7 @@ pub mod life;
 use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
+use corq_shards::hash_key::HashKey;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
 use corq_shards::kin::Report;
@@ -68,6 +69,7 @@ pub fn config(seed: u64) -> Config {
         span_bits: SPAN_BITS,
         chore_slice: SLICE,
         seed,
+        hash_key: HashKey::new(u128::from(seed) << 64 | 0x007a_b1e5),
     }
 }
 

@@ -1,0 +1,9 @@
+//! Secrets of a process: drawn from the randomness of the system, kept in memory only and shown nowhere.
+
+use corq_shards::hash_key::HashKey;
+
+/// The secret of one shard's hash tables.
+pub fn hash_key() -> HashKey {
+    // A random UUID is 122 bits of the system's randomness, and six that are known.
+    HashKey::new(uuid::Uuid::new_v4().as_u128())
+}
