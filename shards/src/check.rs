@@ -111,6 +111,7 @@ impl Shard {
     pub fn audit(&self) -> Result<(), String> {
         self.crons.audit()?;
         let mut counted = std::collections::BTreeMap::new();
+        let mut holding = 0;
         for index in self.jobs.indices() {
             let job = &self.jobs.slab[index];
             *counted.entry((job.queue, job.state)).or_insert(0_u64) += 1;
@@ -119,12 +120,15 @@ impl Shard {
             }
             let key = self.jobs.options_of(index).and_then(|has| has.unique_key.as_deref());
             if let Some(key) = key
-                && !matches!(job.state, State::Completed | State::Failed)
-                && self.unique.holder(&self.jobs, job.queue, key).is_none()
+                && !job.state.is_end()
             {
-                return Err(format!("nobody holds the key {key}"));
+                holding += 1;
+                if !self.unique.has(&self.jobs, index) {
+                    return Err(format!("{:x} does not hold its key {key}", job.id.0));
+                }
             }
         }
+        self.unique.audit(&self.jobs, holding)?;
         for queue in 0..self.queues.end() {
             for state in State::ALL {
                 let kept = self.queues[queue].count(state);

@@ -45,6 +45,8 @@ enum Work {
     Sift(Box<Sift>),
     /// A dead-letter queue has become too long.
     Trim(Box<Sift>),
+    /// A deduplication key is taken from all jobs that hold it and are not newer.
+    FreeKey { key: Box<str>, newest: JobId, held: u64 },
     /// The leases of active jobs are to have other deadlines.
     RearmLeases(Box<Removal>),
 }
@@ -71,7 +73,7 @@ struct Removal {
 }
 
 /// Jobs looked at by one slice. Most looks are at neighbours and cost a few nanoseconds.
-const LOOKS_MAX: usize = 8192;
+pub(crate) const LOOKS_MAX: usize = 8192;
 
 fn refused(caller: Caller) -> (RequestId, Reply) {
     (caller.request, Reply::Refused { place: 0, refusal: Refusal::Busy })
@@ -265,6 +267,21 @@ impl Shard {
         self.take_up(now_ms, caller, sifting.queue, Work::Sift(Box::new(sift)), out);
     }
 
+    /// Many jobs hold a key that is to be taken from all of them.
+    pub(crate) fn free_crowded_key<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        (queue, key): (u32, &str),
+        held: u64,
+        out: &mut Out<'_, J>,
+    ) {
+        if !self.refuses_chores(caller, out) {
+            let work = Work::FreeKey { key: key.into(), newest: self.ids.highest(), held };
+            self.begin_chore(now_ms, caller, queue, work, out);
+        }
+    }
+
     /// A rule of a queue is another: what follows from it is to be so for all of its jobs.
     pub(crate) fn begin_rearming<J: Journal>(
         &mut self,
@@ -418,6 +435,10 @@ impl Shard {
                 }
                 false
             }
+            Work::FreeKey { key, newest, held } => {
+                chore.done = *held;
+                self.free_some(queue, key, *newest, out)
+            }
             Work::RearmLeases(search) => {
                 let (found, last) = self.find_victims(queue, search);
                 for &job in &found {
@@ -519,7 +540,7 @@ impl Work {
                 Some(ids) => Reply::Cleaned(ids.into()),
                 None => Reply::Count(done),
             },
-            Self::Revive { .. } | Self::Promote(_) => Reply::Count(done),
+            Self::Revive { .. } | Self::Promote(_) | Self::FreeKey { .. } => Reply::Count(done),
         }
     }
 }

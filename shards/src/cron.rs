@@ -125,7 +125,7 @@ impl Crons {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Cron> {
-        let all = (0..self.slab.end()).map(|index| &self.slab[index]);
+        let all = (0..self.slab.end()).map(|index| self.slab.peek(index));
         all.filter(|cron| !cron.name.is_empty())
     }
 
@@ -153,7 +153,7 @@ impl Crons {
     pub(crate) fn audit(&self) -> Result<(), String> {
         let mut timed = 0;
         for index in 0..self.slab.end() {
-            let cron = &self.slab[index];
+            let cron = self.slab.peek(index);
             if cron.name.is_empty() {
                 continue;
             }
@@ -350,9 +350,7 @@ impl Shard {
         }
         self.crons.slab[index] = cron;
         self.count_run(index, next_run_ms);
-        if let Some(replaced) = replaced {
-            self.remove_one(now_ms, replaced, out);
-        }
+        self.remove_replaced(now_ms, replaced, out);
         self.serve(now_ms, queue, out);
         true
     }

@@ -1,5 +1,8 @@
-//! What goes out: the answers a shard gives, as indices and numbers. Whoever renders them does so
-//! before the next command, while the indices still mean the same.
+//! What goes out: the answers a shard gives, as ids and numbers.
+//!
+//! No job is named by its bare index: one command may make a job, and remove it, and make another at its
+//! place, before what it brought about is rendered. Where rendering needs the job itself, [`JobAt`] says
+//! whether it is still there.
 
 use crate::command::{RequestId, Token};
 use crate::dependency::Notice;
@@ -97,18 +100,37 @@ pub enum Reply {
     Found(Box<[JobId]>),
     /// What is in a dead-letter queue.
     FailedStats(Box<FailedStats>),
-    /// The schedule that was meant, by index; none if there is no such schedule, or if it would never
-    /// run.
+    /// The schedule that was meant, by an index that holds until the next call; none if there is no such
+    /// schedule, or if it would never run.
     Cron(Option<u32>),
     /// The command waits no longer: its connection is gone.
     Dropped,
 }
 
+/// A job by its place in memory and by its id, which tells whether the place is still its own. Looked up
+/// with [`crate::Shard::look`]: as cheap as an index, and never another job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobAt {
+    pub(crate) index: u32,
+    /// Its id.
+    pub id: JobId,
+}
+
+/// The job at one place of a push: the one that was made for it, or the one that stood in its way. It may
+/// be gone already, if a later job of the same push has replaced it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PushedJob {
+    /// Its id.
+    pub id: JobId,
+    /// The id that its client chose, by which clients know it.
+    pub custom_id: Option<Box<str>>,
+}
+
 /// One job on its way to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
-    /// Index of the job.
-    pub job: u32,
+    /// The job, which is active and stays so until the call has returned.
+    pub job: JobAt,
     /// The token of its lock, if it is locked.
     pub token: Option<Token>,
 }
@@ -129,8 +151,8 @@ pub struct NameChange {
 pub struct Effects {
     /// Answers, to this request and to others that were waiting.
     pub replies: Vec<(RequestId, Reply)>,
-    /// Jobs that [`Reply::Pushed`] points to, by index.
-    pub pushed: Vec<u32>,
+    /// Jobs that [`Reply::Pushed`] points to.
+    pub pushed: Vec<PushedJob>,
     /// Jobs that [`Reply::Pulled`] points to.
     pub deliveries: Vec<Delivery>,
     /// Custom ids that came or went.

@@ -373,7 +373,7 @@ impl Groups {
 
     /// The indices of all groups.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
-        (0..self.slab.end()).filter(|&group| self.slab[group].queue != NONE)
+        (0..self.slab.end()).filter(|&group| self.slab.peek(group).queue != NONE)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::effect::Refusal;
 use crate::group::Groups;
 use crate::job::State;
 use crate::pull::Place;
+use crate::query::JobView;
 use crate::queue::{Queue, Queues};
 use crate::rotation::{Rotation, ViewTerms, groups_after};
 use crate::shard::Shard;
@@ -83,6 +84,12 @@ impl Shard {
     /// The name of a job's group.
     pub fn group_name_of(&self, job: u32) -> Option<&str> {
         self.group_of(job).map(|group| &*self.groups.slab[group].name)
+    }
+
+    /// The same of one that is looked at.
+    pub fn group_name_in(&self, view: &JobView<'_>) -> Option<&str> {
+        let group = view.options?.group.get()?;
+        Some(&self.groups.slab[group].name)
     }
 
     /// The index of a group, made known if it was not.

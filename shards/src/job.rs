@@ -4,6 +4,7 @@
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
 
 use crate::cause::Cause;
+use crate::effect::JobAt;
 use crate::extras::Extras;
 use crate::grouping::GroupRef;
 use crate::id::JobId;
@@ -285,6 +286,17 @@ impl Jobs {
         self.by_id.find(id, &self.slab)
     }
 
+    /// A job, for who may look at it later.
+    pub fn at(&self, index: u32) -> JobAt {
+        JobAt { index, id: self.slab[index].id }
+    }
+
+    /// Whether a job is where it was.
+    pub fn is_at(&self, at: JobAt) -> bool {
+        let job = self.slab.peek(at.index);
+        job.id == at.id && job.state != State::Vacant
+    }
+
     /// Stores a new job.
     pub fn insert(&mut self, job: Job) -> u32 {
         let id = job.id;
@@ -347,7 +359,7 @@ impl Jobs {
 
     /// The indices of all jobs, in no order that may decide anything.
     pub fn indices(&self) -> impl Iterator<Item = u32> {
-        (0..self.slab.end()).filter(|&index| self.slab[index].state != State::Vacant)
+        (0..self.slab.end()).filter(|&index| self.slab.peek(index).state != State::Vacant)
     }
 }
 

@@ -272,7 +272,7 @@ impl Shard {
             if let Some(token) = token {
                 Entries::push(&mut self.entries, self.jobs.slab[job].id, token);
             }
-            out.effects.deliveries.push(Delivery { job, token });
+            out.effects.deliveries.push(Delivery { job: self.jobs.at(job), token });
             self.emit(now_ms, job, Step::Pulled, out.effects);
         }
         let last = out.effects.deliveries.len();

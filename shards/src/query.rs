@@ -1,6 +1,7 @@
 //! What can be asked of a shard without changing it.
 
 use crate::command::ClientId;
+use crate::effect::JobAt;
 use crate::hash_key::HashKey;
 use crate::id::JobId;
 use crate::job::{Job, Options, Outcome, State, Stored};
@@ -115,7 +116,13 @@ impl Shard {
         self.jobs.find(id)
     }
 
-    /// A job by the index that an effect or [`Shard::find`] gave.
+    /// A job that an effect named, if it is still there.
+    #[inline]
+    pub fn look(&self, at: JobAt) -> Option<JobView<'_>> {
+        self.jobs.is_at(at).then(|| self.view(at.index))
+    }
+
+    /// A job by the index that [`Shard::find`] gave, before anything else is done.
     pub fn view(&self, index: u32) -> JobView<'_> {
         let job = &self.jobs.slab[index];
         JobView {

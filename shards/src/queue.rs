@@ -230,7 +230,7 @@ impl Queues {
 
     /// The queues clients see, by index.
     pub fn existing(&self) -> impl Iterator<Item = &Queue> {
-        (0..self.slab.end()).map(|index| &self.slab[index]).filter(|queue| queue.exists())
+        (0..self.slab.end()).map(|index| self.slab.peek(index)).filter(|queue| queue.exists())
     }
 
     /// One past the highest index in use.
@@ -277,12 +277,13 @@ impl std::ops::Index<u32> for Queues {
     type Output = Queue;
     fn index(&self, index: u32) -> &Queue {
         assert!(index != NONE, "a job knows its queue");
-        &self.slab[index]
+        // Not an index into the slab: queues are gone through by all numbers below their end.
+        self.slab.peek(index)
     }
 }
 
 impl std::ops::IndexMut<u32> for Queues {
     fn index_mut(&mut self, index: u32) -> &mut Queue {
-        &mut self.slab[index]
+        self.slab.peek_mut(index)
     }
 }

@@ -192,6 +192,16 @@ impl Reshard {
 
     /// The new shard of what a record is about.
     fn owner_of(&self, record: &Record<'_>) -> Result<usize, Malformed> {
+        let inner;
+        let record = match record {
+            // A payload that jobs share is moved for no job in particular. What was moved is never moved as such
+            // again, so there is one record to look into.
+            Record::Kept(Kept::Moved(Moved { record, .. })) => {
+                inner = Record::decode(record)?;
+                &inner
+            }
+            record => record,
+        };
         let slot = match record {
             Record::Pushed(pushed) => pushed.id.slot(),
             Record::CronRan(ran) => ran.pushed.id.slot(),
@@ -203,10 +213,6 @@ impl Reshard {
             Record::Staged(staged) => staged.pushed.id.slot(),
             Record::Kept(Kept::Remains(left)) => left.child.slot(),
             Record::Kept(Kept::Job(kept)) => kept.pushed.id.slot(),
-            // A payload that jobs share is moved for no job in particular.
-            Record::Kept(Kept::Moved(Moved { record, .. })) => {
-                return self.owner_of(&Record::decode(record)?);
-            }
             Record::Paused { queue, .. }
             | Record::Limited { queue, .. }
             | Record::Ruled { queue, .. } => Slot::of_name(queue),

@@ -10,7 +10,7 @@ use crate::command::{ClientId, Command, RequestId};
 use crate::cron::Crons;
 use crate::dedup::Met;
 use crate::dependency::Notice;
-use crate::effect::{Effects, NameChange, Refusal, Reply};
+use crate::effect::{Delivery, Effects, NameChange, PushedJob, Refusal, Reply};
 use crate::event::Listeners;
 use crate::flow::Flows;
 use crate::group::Groups;
@@ -116,7 +116,8 @@ pub struct Shard {
     pub(crate) groups: Groups,
     /// Pulls that have come to wait.
     pub(crate) waits: u64,
-    /// Queues whose pulls may be served by what has changed in this call.
+    /// Queues whose pulls may be served by what has changed in this call. At one that has gone in the same
+    /// call, nobody waits.
     pub(crate) with_room: Vec<u32>,
     pub(crate) crons: Crons,
     pub(crate) attendance: Attendance,
@@ -136,7 +137,8 @@ pub struct Shard {
     pub(crate) keep_cursor: u32,
     pub(crate) webhooks: Webhooks,
     pub(crate) chores: VecDeque<Chore>,
-    /// Dead-letter queues that a start found longer than their rules want.
+    /// Dead-letter queues that a start found longer than their rules want. One whose index has come to
+    /// another queue meanwhile does no harm: each is judged by its own rules.
     pub(crate) overfull: Vec<u32>,
     pub(crate) retention_due_ms: u64,
     pub(crate) totals: Totals,
@@ -191,7 +193,7 @@ impl Shard {
             waiters: Slab::new(),
             awaitings: Awaitings::new(key),
             clients: Map::new(key),
-            unique: UniqueKeys::default(),
+            unique: UniqueKeys::new(key),
             job_timers: Timers::default(),
             lease_timers: Timers::default(),
             waiter_timers: Timers::default(),
@@ -238,6 +240,7 @@ impl Shard {
         command: &Command<'_>,
         out: &mut Out<'_, J>,
     ) {
+        let delivered = out.effects.deliveries.len();
         match command {
             Command::Push { queue, jobs } => self.push(now_ms, caller, queue, jobs, out),
             Command::Pull(pull) => self.pull(now_ms, caller, pull, out),
@@ -335,6 +338,13 @@ impl Shard {
         self.queues.sweep(0);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);
+        debug_assert!(self.holds_delivered(&out.effects.deliveries[delivered..]));
+    }
+
+    /// Whether what was delivered is still there to be rendered.
+    pub(crate) fn holds_delivered(&self, deliveries: &[Delivery]) -> bool {
+        let active = |state| state == Some(State::Active);
+        deliveries.iter().all(|one| active(self.look(one.job).map(|view| view.job.state)))
     }
 
     fn push<J: Journal>(
@@ -369,6 +379,7 @@ impl Shard {
                     continue;
                 }
             };
+            let custom_id = job.custom_id.map(Into::into);
             let id = self.ids.make(now_ms, slot);
             let mut job = job.clone();
             if let Some(extras) = &mut job.extras {
@@ -387,12 +398,10 @@ impl Shard {
             }
             let Record::Pushed(pushed) = &record else { continue };
             let index = self.add(queue, pushed, stored);
-            out.effects.pushed.push(index);
+            out.effects.pushed.push(PushedJob { id, custom_id });
             self.emit_push(now_ms, index, out.effects);
             self.totals.pushed += 1;
-            if let Some(replaced) = replaced {
-                self.remove_one(now_ms, replaced, out);
-            }
+            self.remove_replaced(now_ms, replaced, out);
         }
         let last = out.effects.pushed.len();
         out.effects.replies.push((caller.request, Reply::Pushed(first..last)));

@@ -80,13 +80,13 @@ impl Shares {
     /// Every record that is shared.
     pub fn records(&self) -> impl Iterator<Item = Stored> {
         (0..self.slab.end())
-            .map(|place| self.slab[place])
+            .map(|place| *self.slab.peek(place))
             .filter(|it| it.jobs > 0)
             .map(|it| it.stored)
     }
 
     /// How many jobs share something.
     pub fn jobs(&self) -> u64 {
-        (0..self.slab.end()).map(|place| u64::from(self.slab[place].jobs)).sum()
+        (0..self.slab.end()).map(|place| u64::from(self.slab.peek(place).jobs)).sum()
     }
 }

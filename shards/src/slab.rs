@@ -3,7 +3,12 @@
 //! A slab grows by whole chunks and never moves an entry, so growing it costs the same at ten
 //! entries and at ten million. Entries link to each other by index; a list is two indices. Knows
 //! nothing of what it stores.
+//!
+//! An index means something until its entry is removed. One that is kept beyond that reads another entry,
+//! which no type prevents; so a build with debug assertions marks free entries, panics where one is read, and
+//! hands indices out again late.
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 /// The index that names nothing.
@@ -35,22 +40,35 @@ pub trait Linked<L> {
     fn links_mut(&mut self) -> &mut Links;
 }
 
-/// Entries by index, reused first in last out.
+/// Entries by index, reused first in last out; with debug assertions, last in first out.
 pub struct Slab<T> {
     chunks: Vec<Box<[T]>>,
-    free: Vec<u32>,
+    free: VecDeque<u32>,
     used: u32,
+    /// Whether an entry is stored at an index.
+    #[cfg(debug_assertions)]
+    stored: Vec<bool>,
 }
+
+/// Free indices that are not handed out again: one that is kept too long is found out as such.
+const RESTING: usize = if cfg!(debug_assertions) { 64 } else { 0 };
 
 impl<T: Default> Slab<T> {
     /// An empty slab; the first chunk comes with the first entry.
     pub fn new() -> Self {
-        Self { chunks: Vec::new(), free: Vec::new(), used: 0 }
+        Self {
+            chunks: Vec::new(),
+            free: VecDeque::new(),
+            used: 0,
+            #[cfg(debug_assertions)]
+            stored: Vec::new(),
+        }
     }
 
     /// Stores `value` and returns its index.
     pub fn insert(&mut self, value: T) -> u32 {
-        if let Some(index) = self.free.pop() {
+        if let Some(index) = self.next_free() {
+            self.note(index, true);
             self[index] = value;
             return index;
         }
@@ -60,14 +78,37 @@ impl<T: Default> Slab<T> {
             self.chunks.push((0..CHUNK).map(|_| T::default()).collect());
         }
         self.used += 1;
+        self.note(index, true);
         self[index] = value;
         index
     }
 
+    fn next_free(&mut self) -> Option<u32> {
+        if cfg!(debug_assertions) {
+            return if self.free.len() > RESTING { self.free.pop_front() } else { None };
+        }
+        self.free.pop_back()
+    }
+
+    /// Marks an entry as stored or free, where that is looked at.
+    #[cfg_attr(not(debug_assertions), allow(unused_variables, clippy::unused_self))]
+    fn note(&mut self, index: u32, stored: bool) {
+        #[cfg(debug_assertions)]
+        {
+            let index = index as usize;
+            if index == self.stored.len() {
+                self.stored.push(stored);
+            }
+            self.stored[index] = stored;
+        }
+    }
+
     /// Takes the entry out; the index may be handed out again.
     pub fn remove(&mut self, index: u32) -> T {
-        self.free.push(index);
-        std::mem::take(&mut self[index])
+        let entry = std::mem::take(&mut self[index]);
+        self.note(index, false);
+        self.free.push_back(index);
+        entry
     }
 
     /// How many entries are stored.
@@ -86,6 +127,18 @@ impl<T: Default> Slab<T> {
     }
 }
 
+impl<T> Slab<T> {
+    /// The entry at an index below [`Slab::end`]; the default where none is stored.
+    pub fn peek(&self, index: u32) -> &T {
+        &self.chunks[(index >> CHUNK_BITS) as usize][index as usize & (CHUNK - 1)]
+    }
+
+    /// The same, to change.
+    pub fn peek_mut(&mut self, index: u32) -> &mut T {
+        &mut self.chunks[(index >> CHUNK_BITS) as usize][index as usize & (CHUNK - 1)]
+    }
+}
+
 impl<T: Default> Default for Slab<T> {
     fn default() -> Self {
         Self::new()
@@ -95,13 +148,17 @@ impl<T: Default> Default for Slab<T> {
 impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
     fn index(&self, index: u32) -> &T {
-        &self.chunks[(index >> CHUNK_BITS) as usize][index as usize & (CHUNK - 1)]
+        #[cfg(debug_assertions)]
+        assert!(self.stored[index as usize], "the entry at index {index} is gone");
+        self.peek(index)
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, index: u32) -> &mut T {
-        &mut self.chunks[(index >> CHUNK_BITS) as usize][index as usize & (CHUNK - 1)]
+        #[cfg(debug_assertions)]
+        assert!(self.stored[index as usize], "the entry at index {index} is gone");
+        self.peek_mut(index)
     }
 }
 
@@ -229,7 +286,22 @@ mod tests {
     fn a_freed_index_is_reused_before_the_slab_grows() {
         let mut slab: Slab<u64> = Slab::new();
         let indices: Vec<u32> = (0..3000).map(|n| slab.insert(n)).collect();
-        assert_eq!(slab.remove(indices[1500]), 1500);
-        assert_eq!((slab.insert(7), slab.end(), slab.len()), (1500, 3000, 3000));
+        for rested in 0..=RESTING as u32 {
+            assert_eq!(slab.remove(indices[1500 + rested as usize]), u64::from(1500 + rested));
+        }
+        assert_eq!((slab.insert(7), slab.end()), (1500, 3000));
+        assert_eq!((*slab.peek(1500), slab.len()), (7, 3000 - RESTING));
+    }
+
+    /// The canary of all that keeps indices.
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the entry at index 1 is gone")]
+    fn an_index_that_is_kept_too_long_is_found_out() {
+        let mut slab: Slab<u64> = Slab::new();
+        let kept = [slab.insert(1), slab.insert(2)];
+        slab.remove(kept[1]);
+        slab.insert(3);
+        slab[kept[1]] += 1;
     }
 }

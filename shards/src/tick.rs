@@ -26,6 +26,7 @@ impl Shard {
         if self.next_deadline_ms() > now_ms {
             return self.next_deadline_ms();
         }
+        let delivered = out.effects.deliveries.len();
         // Before anything is delivered: a job that leaves must still be there when its delivery is written.
         // What ends jobs waits while there is no room for a slice of it.
         let bytes = (self.config.chore_slice + 2 * SLICE) * SLICE_END_BYTES;
@@ -49,6 +50,7 @@ impl Shard {
         out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);
+        debug_assert!(self.holds_delivered(&out.effects.deliveries[delivered..]));
         let next_ms = self.next_deadline_ms().max(now_ms);
         // Room comes with time.
         if takes_ends { next_ms } else { next_ms.max(now_ms + NO_ROOM_PAUSE_MS) }

@@ -4,7 +4,7 @@ use super::core::{Core, Pen};
 use super::dispatch::Asked;
 use super::engine::Engine;
 use super::groups::group_full;
-use super::job_map::{write_delivery, write_id};
+use super::job_map::{write_delivery, write_pushed};
 use super::message::Origin;
 use super::parked::{CURRENT, Parked, Shape};
 use crate::api::{
@@ -16,7 +16,7 @@ use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::change::Change;
 use corq_shards::command::{Ack, Beat, Command, Fail, Limit, PerSpan};
-use corq_shards::effect::{Effects, Refusal, Reply};
+use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::new_job::NewJob;
 use corq_shards::{Caller, GROUP_SETTINGS_MAX, VIEWS_MAX};
 use std::ops::Range;
@@ -137,11 +137,10 @@ impl Core {
                 self.on_webhooks(conns, asked, body);
             }
             Body::RemoveDeduplicationKey { queue, key } => {
-                self.apply(conns, Self::caller(&asked), &Command::FreeKey { queue, key });
-                let freed = u64::from(self.own_reply() == Some(Reply::Count(1)));
-                self.respond(conns, asked.origin, |_, pen| {
-                    write_data(pen, asked.req_id, "count", |writer| writer.uint(freed));
-                });
+                // Answered later where many hold it.
+                let request = self.park(asked.origin, asked.req_id, Shape::FreedKey);
+                let caller = Caller { request, ..Self::caller(&asked) };
+                self.apply(conns, caller, &Command::FreeKey { queue, key });
             }
             _ => self.query(conns, asked, body, &[]),
         }
@@ -179,27 +178,25 @@ impl Core {
             }
             _ => return,
         };
-        let indices = std::mem::take(&mut self.effects.pushed);
-        self.respond(conns, asked.origin, |engine, pen| {
-            let write_one = |writer: &mut Writer<'_>, index: u32| {
-                write_id(writer, &engine.shard.view(index));
-            };
+        let effects = std::mem::take(&mut self.effects);
+        let jobs = &effects.pushed[pushed];
+        self.respond(conns, asked.origin, |_, pen| {
             if many {
                 framed(pen, asked.req_id, |pen| {
                     let mut writer = reply::head(pen.out, true, asked.req_id, 1);
                     writer.str("ids");
-                    writer.array(pushed.len());
-                    indices[pushed.clone()].iter().for_each(|&job| write_one(&mut writer, job));
+                    writer.array(jobs.len());
+                    jobs.iter().for_each(|job| write_pushed(&mut writer, job));
                 });
             } else {
                 framed(pen, asked.req_id, |pen| {
                     let mut writer = reply::head(pen.out, true, asked.req_id, 1);
                     writer.str("id");
-                    indices[pushed.clone()].iter().for_each(|&job| write_one(&mut writer, job));
+                    jobs.iter().for_each(|job| write_pushed(&mut writer, job));
                 });
             }
         });
-        self.effects.pushed = indices;
+        self.effects = effects;
     }
 
     /// The log has no room for a push.
@@ -272,6 +269,11 @@ impl Core {
                 self.write_ending(conns, parked.origin, req_id, Some(*ending));
             }
             Reply::Unended => self.write_ending(conns, parked.origin, req_id, None),
+            Reply::Count(count) if parked.shape == Shape::FreedKey => {
+                self.respond(conns, parked.origin, |_, pen| {
+                    write_data(pen, req_id, "count", |writer| writer.uint(*count));
+                });
+            }
             Reply::Refused { refusal, .. } if parked.shape != Shape::Chore => {
                 let text = refusal_text(*refusal, JobRef::Custom(""));
                 self.refuse(conns, parked.origin, req_id, &text);
@@ -388,28 +390,31 @@ fn write_deliveries(
     let (many, locked) = match shape {
         Shape::Many { locked } => (true, locked),
         Shape::One { locked } => (false, locked),
-        Shape::Chore | Shape::Ending => return,
+        Shape::Chore | Shape::FreedKey | Shape::Ending => return,
     };
+    // What a call delivers outlives it, see `Delivery`; one that did not would be left out of both lists.
+    let there = |one: &&Delivery| engine.shard.look(one.job).is_some();
+    let jobs = deliveries.iter().filter(there).count();
     let mut writer = reply::head(pen.out, true, req_id, 1 + usize::from(locked));
     writer.str(if many { "jobs" } else { "job" });
     if many {
-        writer.array(deliveries.len());
-    } else if deliveries.is_empty() {
+        writer.array(jobs);
+    } else if jobs == 0 {
         writer.nil();
     }
-    for delivery in deliveries {
-        write_delivery(&mut writer, engine, delivery.job, pen.holes);
+    for view in deliveries.iter().filter_map(|one| engine.shard.look(one.job)) {
+        write_delivery(&mut writer, engine, &view, pen.holes);
     }
     if !locked {
         return;
     }
     writer.str(if many { "tokens" } else { "token" });
     if many {
-        writer.array(deliveries.len());
-    } else if deliveries.is_empty() {
+        writer.array(jobs);
+    } else if jobs == 0 {
         writer.nil();
     }
-    for token in deliveries.iter().filter_map(|delivery| delivery.token) {
+    for token in deliveries.iter().filter(there).filter_map(|delivery| delivery.token) {
         writer.uuid(token.0);
     }
 }

@@ -187,7 +187,7 @@ impl Bed {
         };
         let Reply::Pulled(range) = self.run(&Command::Pull(pull)) else { panic!("a pull") };
         let deliveries = self.effects.deliveries[range].iter();
-        deliveries.map(|one| (self.shard.view(one.job).job.id, one.token)).collect()
+        deliveries.map(|one| (one.job.id, one.token)).collect()
     }
 
     /// Takes some jobs and ends them, or not; returns how many were there.

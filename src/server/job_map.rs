@@ -4,6 +4,7 @@ use super::engine::{Absent, Engine, Records};
 use super::hole::Hole;
 use crate::api::spec::GROWTHS;
 use crate::protocol::write::Writer;
+use corq_shards::effect::PushedJob;
 use corq_shards::extras::Extras;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::kin::{Kin, Policy};
@@ -19,19 +20,31 @@ pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {
     }
 }
 
+/// The id by which clients know a job that they pushed, whatever has become of it since.
+pub fn write_pushed(writer: &mut Writer<'_>, pushed: &PushedJob) {
+    match pushed.custom_id.as_deref() {
+        Some(name) => writer.str(name),
+        None => writer.uuid(pushed.id.0),
+    }
+}
+
 /// A job on its way to a worker (`interface.md` 2.2). A payload that has to be read from the disk
 /// leaves a hole.
-pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes: &mut Vec<Hole>) {
-    let view = engine.shard.view(job);
-    let extras = extras_of(&view);
+pub fn write_delivery(
+    writer: &mut Writer<'_>,
+    engine: &Engine,
+    view: &JobView<'_>,
+    holes: &mut Vec<Hole>,
+) {
+    let extras = extras_of(view);
     let stack_lines_max = extras.and_then(|extras| extras.stack_lines_max);
     let kin = view.options.and_then(|options| options.kin.as_deref());
-    let group = engine.shard.group_name_of(job);
+    let group = engine.shard.group_name_in(view);
     let shown = [view.name.is_some(), stack_lines_max.is_some(), group.is_some()];
     let shown: usize = shown.into_iter().map(usize::from).sum();
     writer.map(11 + shown + kin.map_or(0, kin_fields));
     writer.str("id");
-    write_id(writer, &view);
+    write_id(writer, view);
     if let Some(name) = view.name {
         writer.str("name");
         writer.str(name);
@@ -61,7 +74,7 @@ pub fn write_delivery(writer: &mut Writer<'_>, engine: &Engine, job: u32, holes:
     writer.str("stallCount");
     writer.uint(u64::from(view.job.stalls));
     writer.str("progress");
-    writer.number(notes_of(&view).map_or(0.0, |notes| notes.progress));
+    writer.number(notes_of(view).map_or(0.0, |notes| notes.progress));
     if let Some(lines) = stack_lines_max {
         writer.str("stackTraceLimit");
         writer.uint(u64::from(lines));

@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::execute::framed;
 use super::groups::group_full;
-use super::job_map::write_id;
+use super::job_map::write_pushed;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::needs::{Needed, UnmetOf};
 use super::parked::CURRENT;
@@ -15,7 +15,7 @@ use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
-use corq_shards::effect::{Refusal, Reply};
+use corq_shards::effect::{PushedJob, Refusal, Reply};
 use corq_shards::new_job::NewJob;
 use std::collections::BTreeMap;
 
@@ -204,7 +204,7 @@ impl Core {
         self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
         let own = self.effects.replies.iter().find(|(request, _)| *request == CURRENT);
         let pushed = match own {
-            Some((_, Reply::Pushed(pushed))) => pushed,
+            Some((_, Reply::Pushed(pushed))) => pushed.clone(),
             Some((_, Reply::Refused { place, refusal })) => {
                 let (place, refusal) = (*place, *refusal);
                 let names = granted.iter().filter_map(|job| job.custom_id);
@@ -223,48 +223,49 @@ impl Core {
             }
             _ => return,
         };
-        let indices = self.effects.pushed[pushed.clone()].to_vec();
-        self.release_unused(&granted, &indices);
+        let effects = std::mem::take(&mut self.effects);
+        let made = &effects.pushed[pushed];
+        self.release_unused(&granted, made);
         // A name that stands twice in one push is answered twice with what became of the first, which
         // may be another job: one that holds the same deduplication key.
-        let here: BTreeMap<&str, u32> = if taken.contains(&true) {
-            let jobs = granted.iter().zip(&indices);
-            jobs.filter_map(|(job, &index)| Some((job.custom_id?, index))).collect()
+        let here: BTreeMap<&str, &PushedJob> = if taken.contains(&true) {
+            let jobs = granted.iter().zip(made);
+            jobs.filter_map(|(job, made)| Some((job.custom_id?, made))).collect()
         } else {
             BTreeMap::new()
         };
-        self.respond(conns, origin, |engine, pen| {
+        self.respond(conns, origin, |_, pen| {
             framed(pen, req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, req_id, 1);
                 writer.str(if many { "ids" } else { "id" });
                 if many {
                     writer.array(all.len());
                 }
-                let mut pushed = indices.iter();
+                let mut pushed = made.iter();
                 for (job, &taken) in all.iter().zip(taken) {
                     match (taken, job.custom_id) {
                         (true, Some(name)) => match here.get(name) {
-                            Some(&index) => write_id(&mut writer, &engine.shard.view(index)),
+                            Some(made) => write_pushed(&mut writer, made),
                             None => writer.str(name),
                         },
                         _ => {
-                            if let Some(&index) = pushed.next() {
-                                write_id(&mut writer, &engine.shard.view(index));
+                            if let Some(made) = pushed.next() {
+                                write_pushed(&mut writer, made);
                             }
                         }
                     }
                 }
             });
         });
+        self.effects = effects;
         self.answered(origin);
     }
 
     /// Names that were granted to jobs which another job stood in the way of (its unique key).
-    fn release_unused(&mut self, granted: &[NewJob<'_>], pushed: &[u32]) {
-        for (job, &index) in granted.iter().zip(pushed) {
+    fn release_unused(&mut self, granted: &[NewJob<'_>], pushed: &[PushedJob]) {
+        for (job, made) in granted.iter().zip(pushed) {
             let Some(name) = job.custom_id else { continue };
-            let view = self.engine.shard.view(index);
-            if view.options.and_then(|options| options.custom_id.as_deref()) != Some(name) {
+            if made.custom_id.as_deref() != Some(name) {
                 self.release_name(name);
             }
         }

@@ -37,6 +37,8 @@ pub enum Shape {
     Ending,
     /// What came of a long command.
     Chore,
+    /// `RemoveDeduplicationKey`, a long command if many jobs hold the key.
+    FreedKey,
 }
 
 impl Core {

@@ -189,7 +189,7 @@ impl Life {
     fn push(&mut self, queue: &str, job: NewJob<'_>) -> JobId {
         let reply = self.run(1, &Command::Push { queue, jobs: &[job] });
         let Some(Reply::Pushed(range)) = reply else { panic!("not pushed: {reply:?}") };
-        self.shard.view(self.effects.pushed[range.start]).job.id
+        self.effects.pushed[range.start].id
     }
 
     fn simple(&mut self, queue: &str, data: &[u8]) -> JobId {
@@ -211,7 +211,7 @@ impl Life {
         let reply = self.run(client, &Command::Pull(pull));
         let Some(Reply::Pulled(range)) = reply else { panic!("not answered: {reply:?}") };
         let delivery = &self.effects.deliveries[range.start];
-        (self.shard.view(delivery.job).job.id, delivery.token.unwrap())
+        (delivery.job.id, delivery.token.unwrap())
     }
 
     fn done(&mut self, command: &Command<'_>) {

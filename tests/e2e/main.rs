@@ -27,6 +27,7 @@ mod http_server;
 mod http_slow;
 mod http_wire;
 mod ids;
+mod keys;
 mod kin_bounds;
 mod large_replies;
 mod leases;

@@ -271,17 +271,16 @@ type Answers = Vec<(u64, Answer)>;
 
 /// The replies of one call, in values that stay.
 fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
-    let id = |index: u32| shard.view(index).job.id;
     let answer = |reply: &Reply| match reply {
         Reply::Done => Answer::Done,
         Reply::Late(places) => Answer::Late(places.to_vec()),
         Reply::Refused { place, refusal } => Answer::Refused { place: *place, refusal: *refusal },
         Reply::Pushed(range) => {
-            Answer::Pushed(effects.pushed[range.clone()].iter().map(|&one| id(one)).collect())
+            Answer::Pushed(effects.pushed[range.clone()].iter().map(|one| one.id).collect())
         }
         Reply::Pulled(range) => {
             let jobs = effects.deliveries[range.clone()].iter();
-            let mut jobs: Vec<_> = jobs.map(|one| (id(one.job), one.token)).collect();
+            let mut jobs: Vec<_> = jobs.map(|one| (one.job.id, one.token)).collect();
             if flaw == Flaw::PullBackwards {
                 jobs.reverse();
             }

@@ -175,7 +175,7 @@ pub fn step(
         late.extend(bed.shard.watches_to_renew());
     }
     for delivery in deliveries {
-        if bed.shard.view(delivery.job).lease.is_some() {
+        if bed.shard.look(delivery.job).unwrap().lease.is_some() {
             held.push((bed.id(&delivery), delivery.token));
         }
     }

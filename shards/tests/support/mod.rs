@@ -188,7 +188,14 @@ impl Bed {
     pub fn push(&mut self, queue: &str, job: NewJob<'_>) -> JobId {
         let reply = self.ask(1, &Command::Push { queue, jobs: &[job] });
         let Some(Reply::Pushed(range)) = reply else { panic!("not pushed: {reply:?}") };
-        self.shard.view(self.effects.pushed[range.start]).job.id
+        self.effects.pushed[range.start].id
+    }
+
+    /// Pushes a batch; the job at each of its places.
+    pub fn push_all(&mut self, queue: &str, jobs: &[NewJob<'_>]) -> Vec<JobId> {
+        let reply = self.ask(1, &Command::Push { queue, jobs });
+        let Some(Reply::Pushed(range)) = reply else { panic!("not pushed: {reply:?}") };
+        self.effects.pushed[range].iter().map(|one| one.id).collect()
     }
 
     pub fn data(&mut self, queue: &str, data: &[u8]) -> JobId {
@@ -207,7 +214,7 @@ impl Bed {
     }
 
     pub fn id(&self, delivery: &Delivery) -> JobId {
-        self.shard.view(delivery.job).job.id
+        self.shard.look(delivery.job).expect("a job that is delivered is there").job.id
     }
 
     pub fn ack(&mut self, job: JobId, token: Option<Token>) -> Result<(), Refusal> {
