@@ -37,7 +37,12 @@ pub enum Change<'a> {
     /// Ends its delay.
     Promote,
     /// Takes it from its worker, to be delivered again after so many milliseconds.
-    PutOff(u64),
+    PutOff {
+        /// The time.
+        delay_ms: u64,
+        /// What the worker shows; needed by none.
+        token: Option<Token>,
+    },
     /// Lets it wait for its turn: one that a worker has goes back as it came, one that is delayed is
     /// promoted, one in the dead-letter queue begins anew.
     ToWait {
@@ -53,7 +58,10 @@ pub enum Change<'a> {
         token: Option<Token>,
     },
     /// Sends it to the dead-letter queue, wherever it is.
-    Discard,
+    Discard {
+        /// What the worker shows that has it; needed by none.
+        token: Option<Token>,
+    },
     /// Forgets it if it lies in the dead-letter queue of this queue; answered with how many did.
     Bin {
         /// The queue.
@@ -116,10 +124,10 @@ impl Change<'_> {
             Self::Update { .. } => Refusal::Ended,
             Self::Prioritize { .. } => Refusal::NotPending,
             Self::Promote => Refusal::NotDelayed,
-            Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. } => Refusal::NotActive,
+            Self::PutOff { .. } | Self::Progress { .. } | Self::Block { .. } => Refusal::NotActive,
             Self::ToWait { .. } => Refusal::NotMovable,
             Self::Delay { .. } => Refusal::NotDelayable,
-            Self::Discard
+            Self::Discard { .. }
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
@@ -145,13 +153,17 @@ impl Change<'_> {
 
     /// Whether it is only for a job that a worker holds.
     fn is_for_worker(&self) -> bool {
-        matches!(self, Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. })
+        matches!(self, Self::PutOff { .. } | Self::Progress { .. } | Self::Block { .. })
     }
 
     /// The token that was shown, if one may be.
     fn token(&self) -> Option<Token> {
         match self {
-            Self::ToWait { token } | Self::Delay { token, .. } | Self::Block { token } => *token,
+            Self::PutOff { token, .. }
+            | Self::Discard { token }
+            | Self::ToWait { token }
+            | Self::Delay { token, .. }
+            | Self::Block { token } => *token,
             _ => None,
         }
     }
@@ -177,14 +189,16 @@ impl Change<'_> {
             Self::Prioritize { .. } => matches!(state, State::Waiting | State::Delayed),
             Self::Update { .. } | Self::Adopt { .. } => !state.is_end(),
             Self::Promote => state == State::Delayed,
-            Self::PutOff(_) | Self::Progress { .. } | Self::Block { .. } => state == State::Active,
+            Self::PutOff { .. } | Self::Progress { .. } | Self::Block { .. } => {
+                state == State::Active
+            }
             Self::ToWait { .. } => {
                 !matches!(state, State::Completed | State::WaitingChildren | State::Vacant)
             }
             Self::Delay { .. } => {
                 matches!(state, State::Waiting | State::Delayed | State::Active)
             }
-            Self::Discard
+            Self::Discard { .. }
             | Self::Log { .. }
             | Self::CutLog(_)
             | Self::FreeKey
@@ -208,7 +222,7 @@ impl Shard {
         let found = self.jobs.find(id).filter(|&job| change.fits(self.jobs.slab[job].state));
         if let (Some(job), Some(token)) = (found, change.token())
             && self.jobs.slab[job].state == State::Active
-            && self.leases[self.jobs.slab[job].detail].token != Some(token)
+            && !self.fits_hold(now_ms, job, token)
         {
             let refused = Reply::Refused { place: 0, refusal: Refusal::TokenInvalid };
             out.effects.replies.push((caller.request, refused));
@@ -280,7 +294,7 @@ impl Shard {
                 self.remove_one(now_ms, job, out);
                 return;
             }
-            Change::Discard => {
+            Change::Discard { .. } => {
                 let (attempts, stalls) = (about.attempts, about.stalls);
                 if about.state != State::Failed {
                     let reason = Reason::new(Cause::Unknown, DISCARDED);
@@ -315,7 +329,7 @@ impl Shard {
             | Change::Block { .. } => return,
             Change::Prioritize { priority, lifo } => Changed::Prioritized { id, priority, lifo },
             Change::Promote => Changed::Promoted { id, at_ms: now_ms },
-            Change::PutOff(delay_ms) | Change::Delay { delay_ms, .. } => {
+            Change::PutOff { delay_ms, .. } | Change::Delay { delay_ms, .. } => {
                 Changed::PutOff { id, at_ms: now_ms, run_at_ms: now_ms + delay_ms }
             }
             Change::Progress { progress, message } => {
@@ -326,7 +340,9 @@ impl Shard {
         };
         self.record_change(job, &Record::Changed(changed), out);
         match *change {
-            Change::PutOff(_) | Change::Delay { .. } => self.emit_delay(now_ms, job, out.effects),
+            Change::PutOff { .. } | Change::Delay { .. } => {
+                self.emit_delay(now_ms, job, out.effects)
+            }
             Change::Progress { progress, .. } => {
                 self.emit(now_ms, job, Step::Progress(progress), out.effects);
             }

@@ -63,9 +63,15 @@ impl Shard {
             (Some(_), None) => Err(Refusal::TokenRequired),
             (_, Some(Token::ANY)) if now_ms < self.hold_ends_ms(about.detail) => Ok(job),
             (_, Some(Token::ANY)) => Err(Refusal::NotActive),
-            (Some(lock), Some(shown)) if lock == shown && now_ms < lease.expires_at_ms => Ok(job),
+            (Some(_), Some(shown)) if self.fits_hold(now_ms, job, shown) => Ok(job),
             (_, Some(_)) => Err(Refusal::TokenInvalid),
         }
+    }
+
+    /// Whether a token is that of the living lock of an active job.
+    pub(crate) fn fits_hold(&self, now_ms: u64, job: u32, token: Token) -> bool {
+        let lease = &self.leases[self.jobs.slab[job].detail];
+        lease.token == Some(token) && now_ms < lease.expires_at_ms
     }
 
     pub(crate) fn check_acks(&mut self, now_ms: u64, acks: &[Ack<'_>]) -> Result<(), Reply> {

@@ -76,6 +76,7 @@ mod rotation;
 mod rule_record;
 pub mod rules;
 pub mod schedule;
+pub mod secret;
 mod shard;
 pub mod share;
 pub mod sift;

@@ -292,7 +292,7 @@ impl Shard {
     }
 
     fn make_token(&mut self) -> Token {
-        let bits = u128::from(self.tokens.draw()) << 64 | u128::from(self.tokens.draw());
+        let bits = self.tokens.draw();
         // A version 4 UUID; the version bits also keep it from ever being zero.
         Token(bits & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62))
     }

@@ -264,7 +264,7 @@ impl Queues {
             }
             let index = self.sweep_from;
             self.sweep_from += 1;
-            let queue = &self.slab[index];
+            let queue = self.slab.peek(index);
             if !queue.name.is_empty() && !queue.detached && queue.is_idle() {
                 self.unname(index);
                 self.slab.remove(index);

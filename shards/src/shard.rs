@@ -15,7 +15,7 @@ use crate::event::Listeners;
 use crate::flow::Flows;
 use crate::group::Groups;
 use crate::hash_key::HashKey;
-use crate::id::{Chance, IdMaker, JobId};
+use crate::id::{IdMaker, JobId};
 use crate::job::{Jobs, State};
 use crate::kin::Report;
 use crate::latency::Timings;
@@ -28,6 +28,7 @@ use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
 use crate::remains::AllRemains;
 use crate::retired::Retired;
+use crate::secret::{SecretKey, Secrets};
 use crate::share::Shares;
 use crate::slab::{List, Slab};
 use crate::stats::Totals;
@@ -67,10 +68,12 @@ pub struct Config {
     pub span_bits: u32,
     /// Jobs that a long command touches at a time, at least 1; [`SLICE`] but in tests.
     pub chore_slice: u64,
-    /// Start of all its chance: ids and tokens. Must differ between starts and shards.
+    /// Start of the chance in its ids. Must differ between starts and shards.
     pub seed: u64,
     /// The secret of its hash tables. Of it nothing may be seen from outside.
     pub hash_key: HashKey,
+    /// What its lock tokens follow from.
+    pub token_key: SecretKey,
 }
 
 /// What one client holds and waits for.
@@ -101,7 +104,7 @@ impl Client {
 pub struct Shard {
     pub(crate) config: Config,
     pub(crate) ids: IdMaker,
-    pub(crate) tokens: Chance,
+    pub(crate) tokens: Secrets,
     pub(crate) jobs: Jobs,
     pub(crate) queues: Queues,
     pub(crate) leases: Slab<Lease>,
@@ -186,7 +189,7 @@ impl Shard {
         Self {
             config,
             ids: IdMaker::new(config.seed, JobId::default()),
-            tokens: Chance::new(config.seed.rotate_left(32) ^ 0x6c6f_636b),
+            tokens: Secrets::new(config.token_key),
             jobs: Jobs::default(),
             queues: Queues::new(key),
             leases: Slab::new(),

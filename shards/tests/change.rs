@@ -59,9 +59,13 @@ fn each_change_is_for_its_states_and_refuses_the_others() {
             NotPending,
         ),
         (Change::Promote, [false, true, false, false, false], NotDelayed),
-        (Change::PutOff(50), [false, false, true, false, false], NotActive),
+        (
+            Change::PutOff { delay_ms: 50, token: None },
+            [false, false, true, false, false],
+            NotActive,
+        ),
         (progress, [false, false, true, false, false], NotActive),
-        (Change::Discard, [true; 5], Refusal::NotFound),
+        (Change::Discard { token: None }, [true; 5], Refusal::NotFound),
         (log, [true; 5], Refusal::NotFound),
     ];
     for (what, fits, refusal) in cases {
@@ -117,7 +121,7 @@ fn a_job_that_is_put_off_keeps_its_attempts_and_comes_back_on_time() {
     let mut bed = Bed::new();
     let job = bed.data("q", b"1");
     let (_, token) = bed.pull(1, "q", 1)[0];
-    change(&mut bed, job, Change::PutOff(500)).unwrap();
+    change(&mut bed, job, Change::PutOff { delay_ms: 500, token: None }).unwrap();
     assert_eq!(bed.ack(job, Some(token)), Err(Refusal::NotActive));
     bed.pass(499);
     assert!(bed.pull(1, "q", 1).is_empty());
@@ -242,7 +246,7 @@ fn whoever_waits_for_a_job_learns_of_every_kind_of_end() {
             }
             4 => bed.pass(1000),
             5 => bed.run(1, &Command::Change { job, change: Change::Cancel }),
-            _ => bed.run(1, &Command::Change { job, change: Change::Discard }),
+            _ => bed.run(1, &Command::Change { job, change: Change::Discard { token: None } }),
         };
         let told = replies.into_iter().find(|(request, _)| *request == waiting).unwrap().1;
         let as_expected = match case {

@@ -328,7 +328,8 @@ fn a_dependent_can_be_cancelled_and_discarded() {
     let part = bed.data("part", b"1");
     let cancelled = push_waiting(&mut bed, "whole", &[part], NewJob::default());
     let discarded = push_waiting(&mut bed, "whole", &[part], NewJob::default());
-    for (job, change) in [(cancelled, Change::Cancel), (discarded, Change::Discard)] {
+    for (job, change) in [(cancelled, Change::Cancel), (discarded, Change::Discard { token: None })]
+    {
         let reply = bed.ask(1, &Command::Change { job, change });
         assert_eq!(reply, Some(Reply::Done));
         bed.carry_notices();
@@ -391,7 +392,7 @@ fn a_completed_job_that_is_discarded_counts_no_longer_even_if_it_is_not_kept() {
         let part = bed.push("part", NewJob { remove_on_fail, ..NewJob::default() });
         finish(&mut bed, "part");
         assert_eq!(bed.shard.standing(part), Standing::Completed);
-        bed.run(1, &Command::Change { job: part, change: Change::Discard });
+        bed.run(1, &Command::Change { job: part, change: Change::Discard { token: None } });
         let expected = if remove_on_fail { Standing::Unknown } else { Standing::Open };
         assert_eq!(bed.shard.standing(part), expected);
         assert_eq!(bed.replayed().standing(part), expected);

@@ -190,9 +190,9 @@ fn failed_is_told_of_a_job_that_takes_too_long_or_is_discarded() {
     bed.pass(50);
     assert_eq!(heard(&bed), ["failed Job timeout exceeded", "retried active"]);
     let job = bed.data("q", b"1");
-    change(&mut bed, job, Change::Discard);
+    change(&mut bed, job, Change::Discard { token: None });
     assert_eq!(heard(&bed), ["failed Job discarded"]);
-    change(&mut bed, job, Change::Discard);
+    change(&mut bed, job, Change::Discard { token: None });
     assert!(heard(&bed).is_empty(), "it is there already");
 }
 
@@ -284,11 +284,11 @@ fn delayed_tells_for_how_long_after_a_push_and_after_a_worker_put_it_off() {
     bed.pass(700);
     assert!(heard(&bed).is_empty());
     bed.pull(1, "q", 1);
-    change(&mut bed, job, Change::PutOff(300));
+    change(&mut bed, job, Change::PutOff { delay_ms: 300, token: None });
     assert_eq!(heard(&bed), ["delayed 300"]);
     change(&mut bed, job, Change::Promote);
     bed.pull(1, "q", 1);
-    change(&mut bed, job, Change::PutOff(0));
+    change(&mut bed, job, Change::PutOff { delay_ms: 0, token: None });
     assert!(heard(&bed).is_empty(), "it waits again and is not delayed");
 }
 

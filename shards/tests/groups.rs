@@ -334,11 +334,11 @@ fn a_job_that_comes_back_comes_into_its_group_at_its_old_place() {
         bed.run(1, &Command::Disconnect);
     });
     round(&mut bed, &mut |bed, job, _| {
-        bed.run(1, &Command::Change { job, change: Change::PutOff(400) });
+        bed.run(1, &Command::Change { job, change: Change::PutOff { delay_ms: 400, token: None } });
         bed.pass(400);
     });
     round(&mut bed, &mut |bed, job, _| {
-        bed.run(1, &Command::Change { job, change: Change::Discard });
+        bed.run(1, &Command::Change { job, change: Change::Discard { token: None } });
         assert_eq!(bed.state(job), Some(State::Failed));
         bed.run(1, &Command::RetryFailed { queue: "q", job: None, count: 9 });
     });

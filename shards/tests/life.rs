@@ -276,7 +276,7 @@ fn a_job_that_goes_when_it_fails_is_never_found_in_the_dead_letter_queue() {
     let job = bed.push("q", NewJob { remove_on_fail: true, ..NewJob::default() });
     // Somebody wants to know why it failed, so that a record says it.
     bed.run(1, &Command::AwaitEnd { job, timeout_ms: 1000 });
-    bed.run(1, &Command::Change { job, change: Change::Discard });
+    bed.run(1, &Command::Change { job, change: Change::Discard { token: None } });
     assert_eq!(bed.state(job), None);
     // However much of it a crash leaves.
     while bed.journal.records.pop().is_some() {

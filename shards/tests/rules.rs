@@ -423,7 +423,7 @@ fn causes() -> (Bed, Vec<(JobId, Cause)>) {
     }
     all.push((id, Cause::Stalled));
     let id = bed.push("q", job(9));
-    bed.run(1, &Command::Change { job: id, change: Change::Discard });
+    bed.run(1, &Command::Change { job: id, change: Change::Discard { token: None } });
     all.push((id, Cause::Unknown));
     (bed, all)
 }

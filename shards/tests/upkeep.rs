@@ -106,13 +106,16 @@ fn go_on(bed: &mut Bed, dice: &mut Dice) {
         }
         4 => drop(bed.pass(dice.of(&[1, 1000, 31_000]))),
         5 => drop(bed.run(1, &Command::Disconnect)),
-        6 => drop(bed.run(1, &Command::Change { job, change: Change::Discard })),
+        6 => drop(bed.run(1, &Command::Change { job, change: Change::Discard { token: None } })),
         7 => drop(bed.run(
             1,
             &Command::Change { job, change: Change::Prioritize { priority: 7, lifo: None } },
         )),
         8 => drop(bed.run(1, &Command::Change { job, change: Change::Promote })),
-        9 => drop(bed.run(1, &Command::Change { job, change: Change::PutOff(500) })),
+        9 => drop(bed.run(
+            1,
+            &Command::Change { job, change: Change::PutOff { delay_ms: 500, token: None } },
+        )),
         10 => drop(bed.run(1, &Command::RetryFailed { queue, job: Some(job), count: 1 })),
         11 => drop(bed.run(
             1,

@@ -418,8 +418,12 @@ pub enum Body<'a> {
     MoveToDelayed {
         job: JobRef<'a>,
         delay_ms: u64,
+        token: Option<Token>,
     },
-    Discard(JobRef<'a>),
+    Discard {
+        job: JobRef<'a>,
+        token: Option<Token>,
+    },
     ExtendLock {
         job: JobRef<'a>,
         token: Option<Token>,

@@ -346,8 +346,8 @@ commands! {
     ChangePriority "ChangePriority"
         &[ID, integer("priority", -PRIORITY_MAX, PRIORITY_MAX).must(), optional("lifo", Kind::Flag)];
     Promote "Promote" &[ID];
-    MoveToDelayed "MoveToDelayed" &[ID, integer("delay", 0, YEAR_MS).must()];
-    Discard "Discard" &[ID];
+    MoveToDelayed "MoveToDelayed" &[ID, integer("delay", 0, YEAR_MS).must(), TOKEN];
+    Discard "Discard" &[ID, TOKEN];
     ExtendLock "ExtendLock" &[ID, TOKEN, integer("duration", 1, DAY_MS).must()];
     ExtendLocks "ExtendLocks" &[
         required("ids", Kind::JobIds),

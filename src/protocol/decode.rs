@@ -235,9 +235,10 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         }
         Op::Promote => Body::Promote(f.job("id")),
         Op::MoveToDelayed => {
-            Body::MoveToDelayed { job: f.job("id"), delay_ms: f.integer("delay") as u64 }
+            let (job, delay_ms) = (f.job("id"), f.integer("delay") as u64);
+            Body::MoveToDelayed { job, delay_ms, token: f.token("token") }
         }
-        Op::Discard => Body::Discard(f.job("id")),
+        Op::Discard => Body::Discard { job: f.job("id"), token: f.token("token") },
         Op::ExtendLock => {
             let (job, token) = (f.job("id"), f.token("token"));
             Body::ExtendLock { job, token, ttl_ms: f.integer("duration") as u32 }

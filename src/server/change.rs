@@ -21,8 +21,10 @@ fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
             (*job, Change::Prioritize { priority: *priority, lifo: *lifo })
         }
         Body::Promote(job) => (*job, Change::Promote),
-        Body::MoveToDelayed { job, delay_ms } => (*job, Change::PutOff(*delay_ms)),
-        Body::Discard(job) => (*job, Change::Discard),
+        Body::MoveToDelayed { job, delay_ms, token } => {
+            (*job, Change::PutOff { delay_ms: *delay_ms, token: *token })
+        }
+        Body::Discard { job, token } => (*job, Change::Discard { token: *token }),
         Body::MoveToWait { job, token } => (*job, Change::ToWait { token: *token }),
         Body::ChangeDelay { job, delay_ms, token } => {
             (*job, Change::Delay { delay_ms: *delay_ms, token: *token })

@@ -75,7 +75,7 @@ impl Core {
             | Body::ChangePriority { .. }
             | Body::Promote(_)
             | Body::MoveToDelayed { .. }
-            | Body::Discard(_)
+            | Body::Discard { .. }
             | Body::MoveToWait { .. }
             | Body::ChangeDelay { .. }
             | Body::ClearLogs { .. }

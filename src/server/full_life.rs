@@ -12,6 +12,7 @@ use corq_shards::hash_key::HashKey;
 use corq_shards::id::JobId;
 use corq_shards::new_job::NewJob;
 use corq_shards::record::Journal;
+use corq_shards::secret::SecretKey;
 use corq_shards::{Caller, Config, Out, Shard};
 
 const SEGMENT_BYTES: u64 = 4 << 20;
@@ -46,6 +47,7 @@ fn fresh_shard() -> Shard {
         chore_slice: 500,
         seed: 7,
         hash_key: HashKey::new(7),
+        token_key: SecretKey::of_seed(7),
     })
 }
 
@@ -202,7 +204,7 @@ impl Bed {
                 let fail = Fail { job, token, error: &error, unrecoverable, ..Fail::default() };
                 assert_eq!(self.run(&Command::Fail(fail)), Reply::Done);
             } else if dice.below(20) == 0 {
-                let change = Change::PutOff(0);
+                let change = Change::PutOff { delay_ms: 0, token: None };
                 assert_eq!(self.run(&Command::Change { job, change }), Reply::Done);
             } else {
                 acks.push(Ack {

@@ -78,6 +78,7 @@ pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
         chore_slice: corq_shards::SLICE,
         seed,
         hash_key: secret::hash_key(),
+        token_key: secret::token_key(),
     }
 }
 

@@ -160,7 +160,7 @@ pub fn route<'a>(body: &'a Body<'_>) -> Route<'a> {
         | Body::ChangePriority { job, .. }
         | Body::Promote(job)
         | Body::MoveToDelayed { job, .. }
-        | Body::Discard(job)
+        | Body::Discard { job, .. }
         | Body::Progress { job, .. }
         | Body::AddLog { job, .. }
         | Body::WaitJob { job, .. } => Route::Job(*job),

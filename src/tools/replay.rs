@@ -8,6 +8,7 @@ use corq_shards::job::State;
 use corq_shards::job::Stored;
 use corq_shards::notes::Notes;
 use corq_shards::record::kind_name;
+use corq_shards::secret::SecretKey;
 use corq_shards::{Config, SLICE, Shard};
 
 /// Records of one kind.
@@ -54,6 +55,7 @@ impl Replay {
             chore_slice: SLICE,
             seed: 0,
             hash_key: crate::secret::hash_key(),
+            token_key: SecretKey::of_seed(0),
         });
         Self { shard, kinds: BTreeMap::new(), refused: Vec::new() }
     }

@@ -26,6 +26,7 @@ use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::record::{Journal, Record};
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;
+use corq_shards::secret::SecretKey;
 use corq_shards::upkeep::Upkeep;
 use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
@@ -111,6 +112,7 @@ impl Life {
             chore_slice: SLICE,
             seed: now_ms + u64::from(number),
             hash_key: HashKey::new(u128::from(now_ms)),
+            token_key: SecretKey::of_seed(now_ms + u64::from(number)),
         });
         let config = LogConfig {
             log_id,
@@ -387,9 +389,9 @@ impl Life {
         let new = NewJob { data: b"\xa3new", ..NewJob::default() };
         self.change(updated, Change::Update { job: &new });
         let discarded = self.simple(&queue, b"\x04");
-        self.change(discarded, Change::Discard);
+        self.change(discarded, Change::Discard { token: None });
         let (put_off, _) = self.pull(1, &queue, 60_000);
-        self.change(put_off, Change::PutOff(DAY_MS));
+        self.change(put_off, Change::PutOff { delay_ms: DAY_MS, token: None });
         let (noted, _) = self.pull(1, &queue, DAY_MS as u32);
         self.change(noted, Change::Progress { progress: 12.5, message: None });
         self.change(noted, Change::Progress { progress: 50.0, message: Some("half") });

@@ -209,3 +209,36 @@ fn a_waiting_caller_learns_of_any_other_end_at_once() {
     client.ok("Cancel", json!({"id": id}));
     assert_eq!(waiter.recv().unwrap()["completed"], false);
 }
+
+#[test]
+fn a_token_that_is_given_fits_in_every_command_on_a_leased_job() {
+    let (mut client, queue) = (client(), queue("given"));
+    let commands = [
+        ("MoveToDelayed", json!({"delay": 60_000})),
+        ("Discard", json!({})),
+        ("MoveToWait", json!({})),
+        ("ChangeDelay", json!({"delay": 60_000})),
+        ("MoveToWaitingChildren", json!({})),
+    ];
+    for (cmd, fields) in commands {
+        client.push(&queue, cmd);
+        let (job, token) = client.pull_owned(&queue, 30_000);
+        let id = job["id"].as_str().unwrap();
+        let with = |token: &str| {
+            let mut fields = fields.clone();
+            (fields["id"], fields["token"]) = (json!(id), json!(token));
+            fields
+        };
+        for wrong in ["4e9bcd5c-8d3f-4b6a-9b3a-2f0e5f7b9c11", "no token"] {
+            let text = client.refused(cmd, with(wrong));
+            assert_eq!(text, format!("Invalid or expired lock token for job {id}"), "{cmd}");
+            assert_eq!(client.state(id), "active", "{cmd}");
+        }
+        client.ok(cmd, with(&token));
+        if client.state(id) == "active" {
+            client.ok("ACK", json!({"id": id, "token": token}));
+        } else if client.state(id) == "waiting" {
+            client.ok("Cancel", json!({"id": id}));
+        }
+    }
+}

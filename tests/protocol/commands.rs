@@ -64,8 +64,8 @@ Cancel id!
 Update id! data!
 ChangePriority id! priority![-1000000..1000000] lifo
 Promote id!
-MoveToDelayed id! delay![0..31536000000]
-Discard id!
+MoveToDelayed id! delay![0..31536000000] token
+Discard id! token
 ExtendLock id! token duration![1..86400000]
 ExtendLocks ids! tokens durations!
 MoveToWait id! token
@@ -205,7 +205,7 @@ fn commands_on_one_job_carry_its_id_or_the_clients_own() {
         ("GetProgress", Body::GetProgress),
         ("Cancel", Body::Cancel),
         ("Promote", Body::Promote),
-        ("Discard", Body::Discard),
+        ("Discard", |job| Body::Discard { job, token: None }),
     ];
     for (name, make) in expected {
         means(name, &[("id", JOB_ID.into())], &make(JOB));
@@ -263,7 +263,7 @@ fn commands_with_numbers_carry_them() {
     means(
         "MoveToDelayed",
         &[id.clone(), ("delay", 31_536_000_000_f64.into())],
-        &Body::MoveToDelayed { job: JOB, delay_ms: 31_536_000_000 },
+        &Body::MoveToDelayed { job: JOB, delay_ms: 31_536_000_000, token: None },
     );
     means(
         "RateLimit",

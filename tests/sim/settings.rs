@@ -4,6 +4,7 @@ use super::check::Checks;
 use super::dice::Dice;
 use corq_io::log::{Faults, LogConfig, Mode};
 use corq_shards::hash_key::HashKey;
+use corq_shards::secret::SecretKey;
 
 /// Wrongness planted in the harness's own seams, to see that a check sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -148,13 +149,15 @@ impl Settings {
 
     /// Chance of a shard, different at each start.
     pub fn shard(&self, shard: usize, start: u64) -> corq_shards::Config {
+        let seed = self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56);
         corq_shards::Config {
             completed_max: self.completed_max,
             completed_retention_ms: self.completed_retention_ms,
             span_bits: self.segment_bytes.trailing_zeros(),
             chore_slice: self.chore_slice,
-            seed: self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56),
             hash_key: self.hash_key(shard, start),
+            seed,
+            token_key: SecretKey::of_seed(seed),
         }
     }
 }

@@ -199,8 +199,8 @@ fn change(bed: &mut Bed, chance: &mut Chance, client: u64) {
             Change::Prioritize { priority: chance.draw() as i32 % 4, lifo }
         }
         3 => Change::Promote,
-        4 => Change::PutOff(chance.draw() % 3 * 400),
-        5 => Change::Discard,
+        4 => Change::PutOff { delay_ms: chance.draw() % 3 * 400, token: None },
+        5 => Change::Discard { token: None },
         6 => Change::Progress { progress: 12.5, message: None },
         7 => Change::Progress { progress: 99.0, message: Some("nearly") },
         8 => Change::Log { level: Level::Warn, message: "look" },

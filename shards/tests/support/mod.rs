@@ -14,6 +14,7 @@ use corq_shards::kin::Report;
 use corq_shards::listing::{Listing, States};
 use corq_shards::new_job::NewJob;
 use corq_shards::record::{Journal, Record};
+use corq_shards::secret::SecretKey;
 use corq_shards::upkeep::Upkeep;
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 use std::collections::VecDeque;
@@ -70,6 +71,7 @@ pub fn config(seed: u64) -> Config {
         chore_slice: SLICE,
         seed,
         hash_key: HashKey::new(u128::from(seed) << 64 | 0x007a_b1e5),
+        token_key: SecretKey::of_seed(seed),
     }
 }
 

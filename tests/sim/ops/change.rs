@@ -60,8 +60,8 @@ impl Call for Change {
             What::Cancel => change::Change::Cancel,
             What::Promote => change::Change::Promote,
             What::Prioritize(priority, lifo) => change::Change::Prioritize { priority, lifo },
-            What::PutOff(delay_ms) => change::Change::PutOff(delay_ms),
-            What::Discard => change::Change::Discard,
+            What::PutOff(delay_ms) => change::Change::PutOff { delay_ms, token: None },
+            What::Discard => change::Change::Discard { token: None },
         };
         to(&Command::Change { job: self.job, change });
     }
