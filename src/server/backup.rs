@@ -32,7 +32,7 @@ struct Cut {
 
 /// See the module. Each belongs to a command that is under way, of which there are few.
 #[derive(Debug, Default)]
-pub struct Cuts(BTreeMap<(u16, u32), Cut>);
+pub struct Cuts(BTreeMap<(u16, u32, u32), Cut>);
 
 impl Core {
     /// Asks all shards where they cut.
@@ -48,7 +48,7 @@ impl Core {
     /// well; the last time, nothing of this backup is on its way any more, and it answers.
     pub(super) fn cut(&mut self, step: Step) {
         let shards = self.slots.shards();
-        let key = (step.shard, step.task);
+        let key = (step.shard, step.task, step.round);
         if !self.cuts.0.contains_key(&key) {
             let end = self.engine.book.0.cut().0;
             self.cuts.0.insert(key, Cut { end, left: shards });

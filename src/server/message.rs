@@ -54,6 +54,8 @@ pub struct Step {
     pub shard: u16,
     /// Its number for the command.
     pub task: u32,
+    /// Tells the command from an earlier one of the same number, whose last answers may come late.
+    pub round: u32,
 }
 
 /// What a shard has to do with its part of a command on many jobs.

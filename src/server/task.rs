@@ -133,32 +133,78 @@ impl Jobs {
 
 /// The tasks a shard coordinates. Each belongs to a command of a connection, which may have no more
 /// than fifty unanswered, so their number is bounded by the connections.
+///
+/// A task that ends early leaves answers on their way, and its number goes to the next one: each has a round
+/// of its own, so that no answer comes to a task that did not ask for it.
 #[derive(Debug, Default)]
-pub struct Tasks(Slab<Task>);
+pub struct Tasks {
+    tasks: Slab<(u32, Task)>,
+    rounds: u32,
+}
 
 impl Tasks {
     /// Starts a task on shard `me`.
     pub fn start(&mut self, me: usize, task: Task) -> Step {
-        Step { shard: me as u16, task: self.0.insert(task) as u32 }
+        self.rounds = self.rounds.wrapping_add(1);
+        let round = self.rounds;
+        Step { shard: me as u16, task: self.tasks.insert((round, task)) as u32, round }
     }
 
     /// A task that goes on.
     pub fn get(&mut self, step: Step) -> Option<&mut Task> {
-        self.0.get_mut(step.task as usize)
+        let (round, task) = self.tasks.get_mut(step.task as usize)?;
+        (*round == step.round).then_some(task)
     }
 
     /// Ends a task.
     pub fn end(&mut self, step: Step) -> Option<Task> {
-        self.0.try_remove(step.task as usize)
+        self.get(step)?;
+        self.tasks.try_remove(step.task as usize).map(|(_, task)| task)
     }
 
     /// How many go on.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.tasks.len()
     }
 
     /// Whether none goes on.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tasks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> Task {
+        let origin = Origin {
+            shard: 0,
+            conn: super::super::events::NOBODY,
+            client: corq_shards::command::ClientId(0),
+            tokenless: false,
+            lists: false,
+        };
+        Task::Claims(Claims {
+            origin,
+            frame: Box::default(),
+            owner: 0,
+            keepers: Vec::new(),
+            answered: 0,
+            taken: Vec::new(),
+            needed: Needed::default(),
+        })
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_comes_to_no_other_task() {
+        let mut tasks = Tasks::default();
+        let first = tasks.start(3, task());
+        assert!(tasks.get(first).is_some() && tasks.end(first).is_some());
+        let second = tasks.start(3, task());
+        assert_eq!((second.task, second.shard), (first.task, 3), "the number is used again");
+        assert!(tasks.get(first).is_none() && tasks.end(first).is_none());
+        assert_eq!(tasks.len(), 1);
+        assert!(tasks.end(second).is_some() && tasks.is_empty());
     }
 }
