@@ -341,7 +341,7 @@ impl Shard {
         self.record_change(job, &Record::Changed(changed), out);
         match *change {
             Change::PutOff { .. } | Change::Delay { .. } => {
-                self.emit_delay(now_ms, job, out.effects)
+                self.emit_delay(now_ms, job, out.effects);
             }
             Change::Progress { progress, .. } => {
                 self.emit(now_ms, job, Step::Progress(progress), out.effects);

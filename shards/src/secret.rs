@@ -1,4 +1,4 @@
-//! Numbers that cannot be guessed from any others of them: the key stream of ChaCha20 (RFC 8439) under a key
+//! Numbers that cannot be guessed from any others of them: the key stream of `ChaCha20` (RFC 8439) under a key
 //! from outside.
 //!
 //! Lock tokens are made here. Ids need no more than [`crate::id::Chance`]: they are shown to all, and a

@@ -11,12 +11,11 @@ use corq_shards::job::State;
 use std::collections::BTreeSet;
 use support::{Bed, locked, outcome};
 
+type Run = Box<dyn Fn(&mut Bed) -> Result<(), Refusal>>;
+
 /// Every command on a leased job that a token can be shown to.
-fn commands(
-    job: JobId,
-    token: Option<Token>,
-) -> Vec<(&'static str, Box<dyn Fn(&mut Bed) -> Result<(), Refusal>>)> {
-    let change = |change: Change<'static>| -> Box<dyn Fn(&mut Bed) -> Result<(), Refusal>> {
+fn commands(job: JobId, token: Option<Token>) -> Vec<(&'static str, Run)> {
+    let change = |change: Change<'static>| -> Run {
         Box::new(move |bed| match bed.ask(1, &Command::Change { job, change }) {
             Some(Reply::Count(_)) => Ok(()),
             reply => outcome(reply),

@@ -186,13 +186,17 @@ impl Core {
                     let mut writer = reply::head(pen.out, true, asked.req_id, 1);
                     writer.str("ids");
                     writer.array(jobs.len());
-                    jobs.iter().for_each(|job| write_pushed(&mut writer, job));
+                    for job in jobs {
+                        write_pushed(&mut writer, job);
+                    }
                 });
             } else {
                 framed(pen, asked.req_id, |pen| {
                     let mut writer = reply::head(pen.out, true, asked.req_id, 1);
                     writer.str("id");
-                    jobs.iter().for_each(|job| write_pushed(&mut writer, job));
+                    for job in jobs {
+                        write_pushed(&mut writer, job);
+                    }
                 });
             }
         });
