@@ -107,6 +107,7 @@ impl Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash_key::HashKey;
     use crate::id::{Chance, JobId};
     use crate::job::{Job, Outcome, State};
 
@@ -114,7 +115,7 @@ mod tests {
     fn the_order_is_that_of_the_ends_however_they_are_told() {
         for seed in 0..100 {
             let mut chance = Chance::new(seed);
-            let (mut jobs, mut ended) = (Jobs::default(), Ended::default());
+            let (mut jobs, mut ended) = (Jobs::new(HashKey::new(1)), Ended::default());
             let mut model = BTreeMap::new();
             for step in 0..200_u64 {
                 let dice = chance.draw();
@@ -151,7 +152,7 @@ mod tests {
     fn a_walk_meets_everybody_who_stays_once_and_in_order() {
         for seed in 0..200 {
             let mut chance = Chance::new(seed);
-            let (mut jobs, mut ended) = (Jobs::default(), Ended::default());
+            let (mut jobs, mut ended) = (Jobs::new(HashKey::new(1)), Ended::default());
             let mut here = BTreeMap::new();
             let come = |jobs: &mut Jobs, ended: &mut Ended, order: u64| {
                 let detail = jobs.outcomes.insert(Outcome { order, ..Outcome::default() });

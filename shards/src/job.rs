@@ -7,7 +7,9 @@ use crate::cause::Cause;
 use crate::effect::JobAt;
 use crate::extras::Extras;
 use crate::grouping::GroupRef;
+use crate::hash_key::HashKey;
 use crate::id::JobId;
+use crate::job_index::JobIndex;
 use crate::job_names::NameRef;
 use crate::kin::Kin;
 use crate::notes::Notes;
@@ -17,7 +19,6 @@ use crate::share::ShareRef;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 use crate::unmets::Unmets;
-use hashbrown::HashTable;
 
 /// Where a record lies in the log, and how much of its end is payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -269,7 +270,6 @@ impl Outcome {
 }
 
 /// All jobs of a shard, by index and by id.
-#[derive(Default)]
 pub struct Jobs {
     /// The jobs.
     pub slab: Slab<Job>,
@@ -277,10 +277,16 @@ pub struct Jobs {
     pub options: Slab<Options>,
     /// How the ended ones ended.
     pub outcomes: Slab<Outcome>,
-    by_id: Index,
+    by_id: JobIndex,
 }
 
 impl Jobs {
+    /// No jobs.
+    pub fn new(key: HashKey) -> Self {
+        let (slab, options, outcomes) = (Slab::new(), Slab::new(), Slab::new());
+        Self { slab, options, outcomes, by_id: JobIndex::new(key) }
+    }
+
     /// The index of a job.
     pub fn find(&self, id: JobId) -> Option<u32> {
         self.by_id.find(id, &self.slab)
@@ -301,7 +307,7 @@ impl Jobs {
     pub fn insert(&mut self, job: Job) -> u32 {
         let id = job.id;
         let index = self.slab.insert(job);
-        self.by_id.insert(id, index, &self.slab);
+        self.by_id.insert(id, index);
         index
     }
 
@@ -366,56 +372,5 @@ impl Jobs {
 impl Timed for Slab<Job> {
     fn place(&mut self, key: u32, place: u32) {
         self[key].timer = place;
-    }
-}
-
-/// Ids to indices, in parts that grow one at a time: a table of ten million entries that doubled at
-/// once would stop the shard for a third of a second.
-///
-/// Where an id goes follows from its sequence, not from chance: jobs pushed one after the other, which
-/// are mostly pulled and acknowledged one after the other, too, share cache lines here.
-struct Index {
-    parts: Box<[HashTable<u32>]>,
-}
-
-/// Ids in a row that go to one part, as a power of two.
-const RUN_BITS: u32 = 12;
-/// Number of parts, as a power of two.
-const PART_BITS: u32 = 9;
-
-impl Default for Index {
-    fn default() -> Self {
-        Self { parts: (0..1 << PART_BITS).map(|_| HashTable::new()).collect() }
-    }
-}
-
-impl Index {
-    /// The table takes its bucket from the lowest bits and its tag from the highest seven.
-    fn hash(id: JobId) -> u64 {
-        let sequence = id.sequence();
-        let run = u64::from(sequence & ((1 << RUN_BITS) - 1));
-        let round = u64::from(sequence >> (RUN_BITS + PART_BITS));
-        let chance = (id.0 >> 12) as u64 & 0x3fff_ffff;
-        (chance << 34) | (round << RUN_BITS) | run
-    }
-
-    fn part(id: JobId) -> usize {
-        (id.sequence() >> RUN_BITS) as usize & ((1 << PART_BITS) - 1)
-    }
-
-    fn find(&self, id: JobId, jobs: &Slab<Job>) -> Option<u32> {
-        self.parts[Self::part(id)].find(Self::hash(id), |&index| jobs[index].id == id).copied()
-    }
-
-    fn insert(&mut self, id: JobId, index: u32, jobs: &Slab<Job>) {
-        self.parts[Self::part(id)]
-            .insert_unique(Self::hash(id), index, |&other| Self::hash(jobs[other].id));
-    }
-
-    fn remove(&mut self, id: JobId, jobs: &Slab<Job>) {
-        let part = &mut self.parts[Self::part(id)];
-        if let Ok(entry) = part.find_entry(Self::hash(id), |&index| jobs[index].id == id) {
-            entry.remove();
-        }
     }
 }

@@ -42,6 +42,7 @@ pub mod hash_key;
 mod hold;
 pub mod id;
 pub mod job;
+mod job_index;
 pub mod job_names;
 pub mod keep;
 pub mod kept_record;

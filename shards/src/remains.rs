@@ -8,7 +8,7 @@ use crate::job::Stored;
 use crate::kin::{End, Policy};
 use crate::table::Map;
 use crate::wire::{Malformed, Reader, Writer};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// Children remembered.
 pub const REMAINS_MAX: usize = 100_000;
@@ -32,8 +32,8 @@ pub struct Remains {
 /// All of a shard.
 pub(crate) struct AllRemains {
     by_child: Map<JobId, (u64, Remains)>,
-    /// Oldest first. Those that have gone stand here until they are the oldest.
-    order: VecDeque<(u64, JobId)>,
+    /// By the number of their coming: oldest first.
+    order: BTreeMap<u64, JobId>,
     inserted: u64,
     bytes: u64,
     /// Those that had to go for others.
@@ -42,7 +42,7 @@ pub(crate) struct AllRemains {
 
 impl AllRemains {
     pub(crate) fn new(key: HashKey) -> Self {
-        Self { by_child: Map::new(key), order: VecDeque::new(), inserted: 0, bytes: 0, dropped: 0 }
+        Self { by_child: Map::new(key), order: BTreeMap::new(), inserted: 0, bytes: 0, dropped: 0 }
     }
 
     pub(crate) fn get(&self, child: JobId) -> Option<&Remains> {
@@ -52,39 +52,24 @@ impl AllRemains {
     /// Remembers one. Returns those that have to go for it.
     pub(crate) fn insert(&mut self, child: JobId, remains: Remains) -> Vec<Remains> {
         self.inserted += 1;
-        self.bytes += u64::from(remains.stored.payload_bytes);
-        self.order.push_back((self.inserted, child));
         let mut gone = Vec::new();
-        if let Some((_, before)) = self.by_child.insert(child, (self.inserted, remains)) {
-            self.bytes -= u64::from(before.stored.payload_bytes);
-            gone.push(before);
-        }
-        while self.by_child.len() > REMAINS_MAX
-            || self.bytes > REMAINS_BYTES_MAX && self.by_child.len() > 1
+        gone.extend(self.remove(child));
+        self.bytes += u64::from(remains.stored.payload_bytes);
+        self.order.insert(self.inserted, child);
+        self.by_child.insert(child, (self.inserted, remains));
+        while (self.by_child.len() > REMAINS_MAX || self.bytes > REMAINS_BYTES_MAX)
+            && self.by_child.len() > 1
+            && let Some((_, oldest)) = self.order.pop_first()
         {
-            let Some((number, oldest)) = self.order.pop_front() else { break };
-            if self.by_child.get(oldest).is_some_and(|(its, _)| *its == number) {
-                gone.extend(self.remove(oldest));
-                self.dropped += 1;
-            }
-        }
-        // Each of those that have gone is passed over once.
-        while let Some((number, oldest)) = self.order.front()
-            && self.by_child.get(*oldest).is_none_or(|(its, _)| its != number)
-        {
-            self.order.pop_front();
-        }
-        if self.order.len() > 2 * self.by_child.len() + 64 {
-            let by_child = &self.by_child;
-            self.order.retain(|(number, child)| {
-                by_child.get(*child).is_some_and(|(its, _)| its == number)
-            });
+            gone.extend(self.remove(oldest));
+            self.dropped += 1;
         }
         gone
     }
 
     pub(crate) fn remove(&mut self, child: JobId) -> Option<Remains> {
-        let (_, remains) = self.by_child.remove(child)?;
+        let (number, remains) = self.by_child.remove(child)?;
+        self.order.remove(&number);
         self.bytes -= u64::from(remains.stored.payload_bytes);
         Some(remains)
     }
@@ -119,11 +104,11 @@ impl AllRemains {
         if bytes != self.bytes {
             return Err(format!("{bytes} bytes remain of children, counted as {}", self.bytes));
         }
-        let listed = self.order.iter().filter(|(number, child)| {
-            self.by_child.get(*child).is_some_and(|(its, _)| its == number)
-        });
-        let listed = listed.count();
-        if listed != self.by_child.len() {
+        let is_here = |(number, child): &(&u64, &JobId)| {
+            self.by_child.get(**child).is_some_and(|(its, _)| its == *number)
+        };
+        let (listed, all) = (self.order.iter().filter(is_here).count(), self.order.len());
+        if (listed, all) != (self.by_child.len(), self.by_child.len()) {
             return Err(format!("{} children remain, {listed} listed", self.by_child.len()));
         }
         Ok(())
@@ -208,6 +193,6 @@ mod tests {
             all.insert(JobId(child), left(0));
             all.remove(JobId(child));
         }
-        assert!(all.order.len() < 100 && all.audit().is_ok());
+        assert!(all.order.len() == 1 && all.audit().is_ok());
     }
 }

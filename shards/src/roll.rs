@@ -1,13 +1,13 @@
 //! All jobs of one queue in the order they were made: what listings page through.
 //!
 //! Ids of a queue rise, so a new job almost always joins the end, and most jobs leave near the
-//! front. The roll is a row of short chunks of job indices: four bytes per job, O(1) to join, a step
-//! per chunk to skip. Knows jobs only by their ids.
+//! front. The roll is a row of short chunks of job indices: four bytes per job, a step per chunk to skip. The
+//! row is a tree: a chunk may come or go in its middle, and no others move. Knows jobs only by their ids.
 
 use crate::id::JobId;
 use crate::job::Job;
 use crate::slab::Slab;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// Jobs in one chunk: few enough to be searched and moved at once, many enough to be skipped.
 const CHUNK_JOBS_MAX: usize = 256;
@@ -15,89 +15,91 @@ const CHUNK_JOBS_MAX: usize = 256;
 /// Neighbours that have become this small together are joined.
 const JOINED_JOBS_MAX: usize = CHUNK_JOBS_MAX / 4;
 
-struct Chunk {
-    /// No id of this chunk is below, none of the chunks before is at or above.
-    floor: JobId,
-    jobs: Vec<u32>,
-}
+/// Room for so few jobs is not given back.
+const KEPT: usize = 16;
 
 /// See the module.
 #[derive(Default)]
 pub struct Roll {
-    chunks: VecDeque<Chunk>,
+    /// By an id that none of the chunk is below, and none of those before at or above.
+    chunks: BTreeMap<JobId, Vec<u32>>,
 }
 
 impl Roll {
     /// Adds a job. In life its id is the highest; at recovery it may be any.
     pub fn insert(&mut self, jobs: &Slab<Job>, index: u32) {
         let id = jobs[index].id;
-        match self.chunks.back_mut() {
-            Some(last) if last.jobs.last().is_none_or(|&end| jobs[end].id < id) => {
-                if last.jobs.is_empty() {
-                    last.floor = id;
-                }
-                if last.jobs.len() < CHUNK_JOBS_MAX {
-                    last.jobs.push(index);
-                } else {
-                    self.chunks.push_back(Chunk { floor: id, jobs: vec![index] });
-                }
-            }
-            Some(_) => self.insert_between(jobs, index, id),
-            None => self.chunks.push_back(Chunk { floor: id, jobs: vec![index] }),
+        let Some(mut last) = self.chunks.last_entry() else {
+            self.chunks.insert(id, vec![index]);
+            return;
+        };
+        if *last.key() > id || last.get().last().is_some_and(|&end| jobs[end].id > id) {
+            self.insert_between(jobs, index, id);
+        } else if last.get().len() < CHUNK_JOBS_MAX {
+            last.get_mut().push(index);
+        } else {
+            self.chunks.insert(id, vec![index]);
         }
     }
 
     #[cold]
     fn insert_between(&mut self, jobs: &Slab<Job>, index: u32, id: JobId) {
-        let at = self.chunk_of(id);
-        let chunk = &mut self.chunks[at];
-        chunk.floor = chunk.floor.min(id);
-        let place = chunk.jobs.partition_point(|&other| jobs[other].id < id);
-        chunk.jobs.insert(place, index);
-        if chunk.jobs.len() > CHUNK_JOBS_MAX {
-            let upper = chunk.jobs.split_off(CHUNK_JOBS_MAX / 2);
-            let floor = jobs[upper[0]].id;
-            self.chunks.insert(at + 1, Chunk { floor, jobs: upper });
+        let Some(mut floor) = self.floor_of(id) else { return };
+        if floor > id {
+            // Below all that are there.
+            let first = self.chunks.remove(&floor).unwrap_or_default();
+            self.chunks.insert(id, first);
+            floor = id;
+        }
+        let Some(chunk) = self.chunks.get_mut(&floor) else { return };
+        let place = chunk.partition_point(|&other| jobs[other].id < id);
+        chunk.insert(place, index);
+        if chunk.len() > CHUNK_JOBS_MAX {
+            let upper = chunk.split_off(CHUNK_JOBS_MAX / 2);
+            self.chunks.insert(jobs[upper[0]].id, upper);
         }
     }
 
     /// Takes a job out, which must be in.
     pub fn remove(&mut self, jobs: &Slab<Job>, index: u32) {
-        let at = self.chunk_of(jobs[index].id);
-        let chunk = &mut self.chunks[at];
+        let found = self.chunks.range_mut(..=jobs[index].id).next_back();
         // Comparing indices looks at no job, so a whole chunk is searched faster than halved.
-        let place = chunk.jobs.iter().position(|&other| other == index);
-        assert!(place.is_some(), "a job is on the roll of its queue");
-        place.map(|place| chunk.jobs.remove(place));
-        let left = chunk.jobs.len();
+        let place = |chunk: &Vec<u32>| chunk.iter().position(|&other| other == index);
+        let found = found.and_then(|(&floor, chunk)| Some((floor, place(chunk)?, chunk)));
+        let (floor, place, chunk) = found.expect("a job is on the roll of its queue");
+        chunk.remove(place);
+        let left = chunk.len();
+        if chunk.capacity() > KEPT && left * 4 <= chunk.capacity() {
+            chunk.shrink_to(KEPT.max(left * 2));
+        }
         if left == 0 && self.chunks.len() > 1 {
-            self.chunks.remove(at);
-        } else if left < JOINED_JOBS_MAX / 2 && at + 1 < self.chunks.len() {
-            self.join(at);
+            self.chunks.remove(&floor);
+        } else if left < JOINED_JOBS_MAX / 2 {
+            self.join(floor);
         }
     }
 
-    fn join(&mut self, at: usize) {
-        if self.chunks[at].jobs.len() + self.chunks[at + 1].jobs.len() > JOINED_JOBS_MAX {
-            return;
-        }
-        if let Some(upper) = self.chunks.remove(at + 1) {
-            self.chunks[at].jobs.extend(upper.jobs);
+    /// Joins a chunk with the one behind it, if they are small together.
+    fn join(&mut self, floor: JobId) {
+        let mut chunks = self.chunks.range(floor..).map(|(&floor, chunk)| (floor, chunk.len()));
+        let (Some((_, jobs)), Some((next, more))) = (chunks.next(), chunks.next()) else { return };
+        if jobs + more <= JOINED_JOBS_MAX
+            && let Some(upper) = self.chunks.remove(&next)
+            && let Some(chunk) = self.chunks.get_mut(&floor)
+        {
+            chunk.extend(upper);
         }
     }
 
-    /// The chunk that holds an id, or that it would join.
-    fn chunk_of(&self, id: JobId) -> usize {
-        // Most jobs leave near the front.
-        if self.chunks.get(1).is_none_or(|second| id < second.floor) {
-            return 0;
-        }
-        self.chunks.partition_point(|chunk| chunk.floor <= id) - 1
+    /// The chunk that holds an id, or that it would join, if there is one.
+    fn floor_of(&self, id: JobId) -> Option<JobId> {
+        let below = self.chunks.range(..=id).next_back();
+        below.or_else(|| self.chunks.first_key_value()).map(|(&floor, _)| floor)
     }
 
     /// How many jobs there are. A step per chunk.
     pub fn len(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.jobs.len()).sum()
+        self.chunks.values().map(Vec::len).sum()
     }
 
     /// The jobs behind `after`, in order; all of them if that is `None`.
@@ -106,14 +108,12 @@ impl Roll {
         jobs: &'a Slab<Job>,
         after: Option<JobId>,
     ) -> impl Iterator<Item = u32> + 'a {
-        let (at, place) = match after {
-            Some(id) if !self.chunks.is_empty() => {
-                let at = self.chunk_of(id);
-                (at, self.chunks[at].jobs.partition_point(|&other| jobs[other].id <= id))
-            }
-            _ => (0, 0),
-        };
-        self.chunks.range(at..).flat_map(|chunk| &chunk.jobs).copied().skip(place)
+        let from = after.and_then(|id| Some((self.floor_of(id)?, id)));
+        let place = from.map_or(0, |(floor, id)| {
+            self.chunks[&floor].partition_point(|&other| jobs[other].id <= id)
+        });
+        let chunks = self.chunks.range(from.map_or(JobId::default(), |(floor, _)| floor)..);
+        chunks.flat_map(|(_, chunk)| chunk).copied().skip(place)
     }
 
     /// The jobs before `until`, the last one first; all of them if that is `None`.
@@ -122,34 +122,26 @@ impl Roll {
         jobs: &'a Slab<Job>,
         until: Option<JobId>,
     ) -> impl Iterator<Item = u32> + 'a {
-        let (chunks, skip) = match until {
-            Some(id) if !self.chunks.is_empty() => {
-                let at = self.chunk_of(id);
-                let chunk = &self.chunks[at].jobs;
-                let place = chunk.partition_point(|&other| jobs[other].id < id);
-                (at + 1, chunk.len() - place)
-            }
-            _ => (self.chunks.len(), 0),
-        };
-        self.chunks
-            .range(..chunks)
-            .rev()
-            .flat_map(|chunk| chunk.jobs.iter().rev())
-            .copied()
-            .skip(skip)
+        let to = until.and_then(|id| Some((self.floor_of(id)?, id)));
+        let skip = to.map_or(0, |(floor, id)| {
+            let chunk = &self.chunks[&floor];
+            chunk.len() - chunk.partition_point(|&other| jobs[other].id < id)
+        });
+        let chunks = self.chunks.range(..=to.map_or(JobId(u128::MAX), |(floor, _)| floor));
+        chunks.rev().flat_map(|(_, chunk)| chunk.iter().rev()).copied().skip(skip)
     }
 
     /// The jobs behind the first `count`, in order. A step per chunk to get there.
     pub fn from(&self, count: u64) -> impl Iterator<Item = u32> + '_ {
         let mut left = count;
-        let whole = self.chunks.iter().take_while(|chunk| {
-            let jobs = chunk.jobs.len() as u64;
+        let whole = self.chunks.values().take_while(|chunk| {
+            let jobs = chunk.len() as u64;
             let skipped = jobs <= left;
             left -= if skipped { jobs } else { 0 };
             skipped
         });
-        let at = whole.count();
-        self.chunks.range(at..).flat_map(|chunk| &chunk.jobs).copied().skip(left as usize)
+        let whole = whole.count();
+        self.chunks.values().skip(whole).flatten().copied().skip(left as usize)
     }
 }
 
@@ -165,7 +157,7 @@ mod tests {
             let mut chance = Chance::new(seed);
             let mut jobs = Slab::new();
             let mut roll = Roll::default();
-            let mut model = std::collections::BTreeMap::new();
+            let mut model = BTreeMap::new();
             for step in 0..6000_u128 {
                 let growing = (step / 1500).is_multiple_of(2);
                 let gone = model.keys().nth(chance.draw() as usize % 400).copied();

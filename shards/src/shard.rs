@@ -190,7 +190,7 @@ impl Shard {
             config,
             ids: IdMaker::new(config.seed, JobId::default()),
             tokens: Secrets::new(config.token_key),
-            jobs: Jobs::default(),
+            jobs: Jobs::new(key),
             queues: Queues::new(key),
             leases: Slab::new(),
             waiters: Slab::new(),

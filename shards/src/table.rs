@@ -35,6 +35,13 @@ impl<T> Default for Table<T> {
     }
 }
 
+/// Says nothing of the order of its entries.
+impl<T> std::fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
 /// The part of a hash among so many, at least one.
 fn part_of(hash: u64, parts: usize) -> usize {
     let number = (hash >> PART_SHIFT) as u32 as usize;
@@ -144,9 +151,24 @@ impl<T> Table<T> {
         }
     }
 
+    /// Forgets some entries, no matter which, of a table that nobody needs any more: what takes long to drop is
+    /// dropped bit by bit. False once there is none left.
+    pub fn shed(&mut self) -> bool {
+        if let Some(last) = self.parts.pop() {
+            self.len -= last.len();
+        }
+        !self.is_empty()
+    }
+
     /// All entries, in an order that must decide nothing.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.parts.iter().flatten()
+    }
+
+    /// Entries of the part that has most.
+    #[cfg(test)]
+    pub(crate) fn longest_part(&self) -> usize {
+        self.parts.iter().map(HashTable::len).max().unwrap_or(0)
     }
 
     /// Entries for which there is room.
@@ -387,6 +409,21 @@ mod tests {
             all.sort_unstable();
             assert!(all.into_iter().eq(model.into_keys()), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_table_is_shed_bit_by_bit() {
+        let mut counted = Counted::default();
+        (0..10_000).for_each(|number| counted.insert(number));
+        let mut before = counted.table.len();
+        while counted.table.shed() {
+            assert!(before - counted.table.len() <= STEP_MAX);
+            before = counted.table.len();
+        }
+        assert!(before <= STEP_MAX && counted.table.is_empty());
+        assert!(!counted.table.shed() && counted.table.find(KEY.number(1), |_| true).is_none());
+        counted.insert(1);
+        assert_eq!(counted.remove(1), Some(1));
     }
 
     /// Several jobs may hold one key.

@@ -15,7 +15,7 @@ use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
 use super::moving::Leaving;
-use super::names::WaitingClaim;
+use super::names::WaitingClaims;
 use super::parked::{CURRENT, Parked};
 use super::partial::{FRAMES_BYTES_MAX, Partials};
 use super::post::Post;
@@ -42,7 +42,6 @@ use corq_shards::effect::Effects;
 use corq_shards::stats::Rates;
 use corq_shards::{Caller, Out};
 use slab::Slab;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// See the module.
@@ -55,7 +54,7 @@ pub struct Core {
     pub(super) effects: Effects,
     pub(super) directory: Directory,
     /// Pushes that wait for a name another push holds.
-    pub(super) waiting_claims: VecDeque<WaitingClaim>,
+    pub(super) waiting_claims: WaitingClaims,
     pub(super) crons: CronNames,
     pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
@@ -149,7 +148,7 @@ impl Core {
             directory: Directory::new(engine.shard.hash_key()),
             engine,
             effects: Effects::default(),
-            waiting_claims: VecDeque::new(),
+            waiting_claims: WaitingClaims::default(),
             crons: CronNames::default(),
             webhooks,
             sessions: Sessions::default(),

@@ -20,7 +20,7 @@ use corq_shards::command::ClientId;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
 use corq_shards::job::Stored;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The longest text of an event. One that would be longer comes without its data.
 pub const EVENT_BYTES_MAX: usize = 1 << 20;
@@ -74,7 +74,7 @@ pub enum EventMail {
 #[derive(Debug, Default)]
 struct Interest {
     all: Vec<u16>,
-    queues: HashMap<Box<str>, Vec<u16>>,
+    queues: BTreeMap<Box<str>, Vec<u16>>,
 }
 
 impl Interest {

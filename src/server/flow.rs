@@ -28,7 +28,7 @@ use corq_shards::job::State;
 use corq_shards::kin::{NAMED_CHILDREN_MAX, NewKin, Policy};
 use corq_shards::new_job::NewJob;
 use corq_shards::record::{Pushed, Record};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Most bytes that the answer to a flow may be estimated at: it tells of every job.
 const ANSWER_BYTES_MAX: usize = 60 << 20;
@@ -99,7 +99,7 @@ pub enum FlowMail {
 /// Flows that were committed here and are on their way to others: how many have yet to say that their
 /// part has come, and the command that waits for it, if one does.
 #[derive(Debug, Default)]
-pub struct OpenFlows(HashMap<JobId, (usize, Option<Step>)>);
+pub struct OpenFlows(BTreeMap<JobId, (usize, Option<Step>)>);
 
 impl OpenFlows {
     /// How many there are.

@@ -17,13 +17,34 @@ use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{PushedJob, Refusal, Reply};
 use corq_shards::new_job::NewJob;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A push that waits until another one says what came of a name that both want.
 #[derive(Debug)]
 pub struct WaitingClaim {
     step: Step,
     names: Vec<Box<str>>,
+}
+
+/// Pushes that wait for a name, each with the first of its names that another one has claimed: what becomes of
+/// that name concerns no others.
+#[derive(Debug, Default)]
+pub struct WaitingClaims(BTreeMap<Box<str>, VecDeque<WaitingClaim>>);
+
+impl WaitingClaims {
+    fn push(&mut self, name: Box<str>, claim: WaitingClaim) {
+        self.0.entry(name).or_default().push_back(claim);
+    }
+
+    /// The one that has waited for a name for longest.
+    fn pop(&mut self, name: &str) -> Option<WaitingClaim> {
+        let waiting = self.0.get_mut(name)?;
+        let first = waiting.pop_front();
+        if waiting.is_empty() {
+            self.0.remove(name);
+        }
+        first
+    }
 }
 
 pub(super) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
@@ -81,22 +102,19 @@ impl Core {
     /// The directory's part: grants all names or lets the push wait.
     pub(super) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span]) {
         let names = names.iter().map(|name| batch.text(name).into()).collect();
-        let claim = WaitingClaim { step, names };
-        if let Some(claim) = self.grant_or_wait(claim) {
-            self.waiting_claims.push_back(claim);
-        }
+        self.grant_or_wait(WaitingClaim { step, names });
     }
 
-    fn grant_or_wait(&mut self, claim: WaitingClaim) -> Option<WaitingClaim> {
-        if claim.names.iter().any(|name| self.directory.is_claimed(name)) {
-            return Some(claim);
+    fn grant_or_wait(&mut self, claim: WaitingClaim) {
+        if let Some(name) = claim.names.iter().find(|name| self.directory.is_claimed(name)) {
+            self.waiting_claims.push(name.clone(), claim);
+            return;
         }
         let taken =
             claim.names.iter().map(|name| self.is_jobs_id(name) || !self.directory.claim(name));
         let taken = taken.collect();
         let step = claim.step;
         self.post.tell(usize::from(step.shard)).messages.push(Message::Claimed { step, taken });
-        None
     }
 
     /// Whether a name is the id of a job that has it from the server. Such a job would be on this shard.
@@ -104,12 +122,12 @@ impl Core {
         matches!(JobRef::of(name), JobRef::Id(id) if self.engine.shard.find(id).is_some())
     }
 
-    fn retry_claims(&mut self) {
-        for _ in 0..self.waiting_claims.len() {
-            let Some(claim) = self.waiting_claims.pop_front() else { return };
-            if let Some(claim) = self.grant_or_wait(claim) {
-                self.waiting_claims.push_back(claim);
-            }
+    /// It has been said what came of a name: those who wait for it go on until one has claimed it again.
+    fn retry_claims(&mut self, name: &str) {
+        while !self.directory.is_claimed(name)
+            && let Some(claim) = self.waiting_claims.pop(name)
+        {
+            self.grant_or_wait(claim);
         }
     }
 
@@ -311,7 +329,7 @@ impl Core {
 
     pub(super) fn unclaimed(&mut self, name: &str) {
         self.directory.release(name);
-        self.retry_claims();
+        self.retry_claims(name);
     }
 
     pub(super) fn named(&mut self, name: &str, id: corq_shards::id::JobId, known: bool) {
@@ -320,6 +338,6 @@ impl Core {
         } else {
             self.directory.forget(name, id);
         }
-        self.retry_claims();
+        self.retry_claims(name);
     }
 }

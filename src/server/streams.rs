@@ -14,7 +14,7 @@ use super::websocket::Incoming;
 use crate::protocol::{sse, websocket};
 use corq_io::net::{ConnId, Connections};
 use slab::Slab;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Unsent output of a connection beyond which it gets no more events for now.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
@@ -111,7 +111,8 @@ pub struct Streams {
     listeners: Slab<Listener>,
     scopes: Slab<Scope>,
     all: Option<u32>,
-    queues: HashMap<Box<str>, u32>,
+    /// A tree: what clients listen to comes and goes, and none of it moves at once.
+    queues: BTreeMap<Box<str>, u32>,
     /// Scopes with new events.
     dirty: Vec<u32>,
     next_feed_ms: u64,
@@ -133,7 +134,7 @@ impl Default for Streams {
             listeners: Slab::new(),
             scopes: Slab::new(),
             all: None,
-            queues: HashMap::new(),
+            queues: BTreeMap::new(),
             dirty: Vec::new(),
             next_feed_ms: 0,
             times: 0,

@@ -24,7 +24,7 @@ use corq_io::webhook::{Counts, Feed, Hook, Hooks, Target};
 use corq_shards::command::{self, Command};
 use corq_shards::effect::Reply;
 use corq_shards::webhook::{Triggers, Webhook};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -97,7 +97,7 @@ pub struct Webhooks {
     allow_private: bool,
     known: BTreeMap<u128, Known>,
     /// Those that watch one queue of this shard.
-    by_queue: HashMap<Box<str>, Watchers>,
+    by_queue: BTreeMap<Box<str>, Watchers>,
     /// Those that watch all queues.
     of_all: Watchers,
 }
@@ -110,7 +110,7 @@ impl Webhooks {
             outbox: Outbox::default(),
             allow_private,
             known: BTreeMap::new(),
-            by_queue: HashMap::new(),
+            by_queue: BTreeMap::new(),
             of_all: Watchers::default(),
         }
     }

@@ -279,6 +279,27 @@ fn post_gc_gives_memory_back_and_shows_it() {
     assert_eq!(web.get("/gc").refused(404), "Not found");
 }
 
+/// Guards against memory that a peak of jobs leaves behind for good.
+#[test]
+fn what_jobs_took_is_given_back_when_they_are_gone() {
+    const BATCHES: usize = 100;
+    let server = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
+    let (mut tcp, mut web) = (server.client(), server.web());
+    let mut used = || web.post("/gc", json!({})).expect(200)["after"]["heapUsed"].as_f64().unwrap();
+    let before = used();
+    for batch in 0..BATCHES {
+        let jobs: Vec<Value> = (0..1000)
+            .map(|n| json!({"data": n, "uniqueKey": format!("{batch}-{n}"), "delay": 3_600_000}))
+            .collect();
+        tcp.ok("PUSHB", json!({"queue": "q", "jobs": jobs}));
+    }
+    let peak = used() - before;
+    assert!(peak > 20.0, "{peak} MB is no peak");
+    tcp.ok("Obliterate", json!({"queue": "q"}));
+    let left = used() - before;
+    assert!(left < peak / 8.0, "{left} of {peak} MB are left");
+}
+
 #[test]
 fn get_heapstats_counts_what_there_is() {
     let server = Server::start_default();

@@ -4,7 +4,9 @@
 //! has used it up waits at most that much longer than a list of all its requests would tell, and
 //! costs no more than 66 pairs of numbers, however often it comes.
 
-use std::collections::{HashMap, VecDeque};
+use corq_shards::hash_key::HashKey;
+use corq_shards::table::Table;
+use std::collections::VecDeque;
 
 /// Pieces of a window.
 const GRAINS: u64 = 64;
@@ -70,41 +72,58 @@ impl Window {
 }
 
 /// The windows of all clients that one shard keeps. Those that were silent for a whole generation,
-/// which is no shorter than the window, are forgotten with it, all at once and without a search.
-/// Where more come than are remembered, a generation ends early: the silent ones may begin anew.
+/// which is no shorter than the window, are forgotten with it, without a search: what they took is given
+/// back a few at a time, with each request that comes. Where more come than are remembered, a generation
+/// ends early: the silent ones may begin anew.
 #[derive(Debug)]
 pub struct Limiter {
     rule: Rule,
     generation_ms: u64,
     begun_ms: u64,
-    clients: HashMap<Box<[u8]>, Window>,
-    earlier: HashMap<Box<[u8]>, Window>,
+    key: HashKey,
+    clients: Clients,
+    earlier: Clients,
+    /// Those that are forgotten, and still take memory.
+    forgotten: VecDeque<Clients>,
 }
 
+type Clients = Table<(Box<[u8]>, Window)>;
+
 impl Limiter {
-    /// Nobody has come yet. Forgets every `cleanup_ms`, or every window if that is longer.
-    pub fn new(rule: Rule, cleanup_ms: u64) -> Self {
+    /// Nobody has come yet. Forgets every `cleanup_ms`, or every window if that is longer. Clients choose what
+    /// they are called: `key` is the secret of their table.
+    pub fn new(rule: Rule, cleanup_ms: u64, key: HashKey) -> Self {
         Self {
             rule,
             generation_ms: cleanup_ms.max(rule.window_ms + rule.grain_ms()),
             begun_ms: 0,
-            clients: HashMap::new(),
-            earlier: HashMap::new(),
+            key,
+            clients: Table::default(),
+            earlier: Table::default(),
+            forgotten: VecDeque::new(),
         }
     }
 
     /// Counts a request of a client, unless there have been too many.
     pub fn admit(&mut self, now_ms: u64, client: &[u8]) -> Result<(), TooMany> {
         if now_ms >= self.begun_ms + self.generation_ms || self.clients.len() >= CLIENTS_MAX {
-            self.earlier = std::mem::take(&mut self.clients);
+            let earlier = std::mem::replace(&mut self.earlier, std::mem::take(&mut self.clients));
+            self.forgotten.push_back(earlier);
             self.begun_ms = now_ms;
         }
-        if let Some(window) = self.clients.get_mut(client) {
+        if self.forgotten.front_mut().is_some_and(|oldest| !oldest.shed()) {
+            self.forgotten.pop_front();
+        }
+        let (key, hash) = (self.key, self.key.bytes(client));
+        let same = |(name, _): &(Box<[u8]>, Window)| **name == *client;
+        if let Some((_, window)) = self.clients.find_mut(hash, same) {
             return window.admit(now_ms, self.rule);
         }
-        let mut window = self.earlier.remove(client).unwrap_or_default();
+        let hash_of = |(name, _): &(Box<[u8]>, Window)| key.bytes(name);
+        let known = self.earlier.remove(hash, same, hash_of);
+        let mut window = known.map(|(_, window)| window).unwrap_or_default();
         let verdict = window.admit(now_ms, self.rule);
-        self.clients.insert(client.into(), window);
+        self.clients.insert(hash, (client.into(), window), hash_of);
         verdict
     }
 
@@ -119,6 +138,7 @@ impl Limiter {
 mod tests {
     use super::*;
 
+    const KEY: HashKey = HashKey::new(1);
     const RULE: Rule = Rule { window_ms: 6_400, requests_max: 3 };
 
     #[test]
@@ -146,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_limiter_remembers_those_who_come_and_forgets_those_who_do_not() {
-        let mut limiter = Limiter::new(RULE, 1);
+        let mut limiter = Limiter::new(RULE, 1, KEY);
         (0..3).for_each(|_| assert!(limiter.admit(1_000, b"a").is_ok()));
         assert!(limiter.admit(1_000, b"a").is_err() && limiter.admit(1_000, b"b").is_ok());
         // A generation later the client is still within its window.
@@ -159,10 +179,15 @@ mod tests {
 
     #[test]
     fn a_crowd_of_clients_has_a_limit() {
-        let mut limiter = Limiter::new(RULE, 60_000);
+        let mut limiter = Limiter::new(RULE, 60_000, KEY);
         for client in 0..3 * CLIENTS_MAX as u64 {
             assert!(limiter.admit(1_000, &client.to_be_bytes()).is_ok());
             assert!(limiter.len() <= 2 * CLIENTS_MAX);
+            // What is forgotten goes faster than others come, and never at once.
+            let kept: usize = limiter.forgotten.iter().map(Table::len).sum();
+            assert!(kept <= CLIENTS_MAX, "{kept}");
         }
+        (0..CLIENTS_MAX).for_each(|_| limiter.admit(1_000, b"again").unwrap_or_default());
+        assert!(limiter.forgotten.is_empty());
     }
 }

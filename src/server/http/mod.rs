@@ -106,7 +106,9 @@ impl Desk {
     pub fn new(settings: Settings) -> Self {
         Self {
             standing: Standing::new(&settings.cors_origin),
-            limiter: settings.client_rule.map(|rule| Limiter::new(rule, settings.cleanup_ms)),
+            limiter: settings
+                .client_rule
+                .map(|rule| Limiter::new(rule, settings.cleanup_ms, crate::secret::hash_key())),
             counters: HttpCounters::default(),
             bodies: Partials::new(BODIES_BYTES_MAX),
             date: String::new(),
