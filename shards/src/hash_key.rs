@@ -78,6 +78,7 @@ fn folded(one: u64, other: u64) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // To show what it is not good for.
 mod tests {
     use super::*;
     use crate::id::fnv1a;

@@ -5,7 +5,7 @@
 //! numbers; which job has which is not known here.
 
 use crate::hash_key::HashKey;
-use hashbrown::HashTable;
+use crate::table::Table;
 
 /// Names that a queue holds once. Further ones stand with each job.
 pub const NAMES_MAX: usize = 254;
@@ -36,7 +36,7 @@ pub struct JobNames {
     places: Vec<Place>,
     /// Places without a job.
     free: Vec<u8>,
-    by_name: HashTable<u8>,
+    by_name: Table<u8>,
     /// The place that was found last: most jobs follow one of the same name.
     last: u8,
 }
@@ -45,7 +45,7 @@ impl JobNames {
     /// No names.
     pub fn new(key: HashKey) -> Self {
         let (places, free) = (Vec::new(), Vec::new());
-        Self { key, places, free, by_name: HashTable::new(), last: 0 }
+        Self { key, places, free, by_name: Table::default(), last: 0 }
     }
 
     /// A job of this name comes.
@@ -77,9 +77,8 @@ impl JobNames {
         };
         self.places[usize::from(place)].name = name.into();
         let (key, places) = (self.key, &self.places);
-        self.by_name.insert_unique(key.text(name), place, |&other| {
-            key.text(&places[usize::from(other)].name)
-        });
+        self.by_name
+            .insert(key.text(name), place, |&other| key.text(&places[usize::from(other)].name));
         Some(place)
     }
 
@@ -90,11 +89,11 @@ impl JobNames {
         if self.places[place].jobs > 0 {
             return;
         }
-        let text = std::mem::take(&mut self.places[place].name);
-        let hash = self.key.text(&text);
-        if let Ok(entry) = self.by_name.find_entry(hash, |&other| usize::from(other) == place) {
-            entry.remove();
-        }
+        let (key, places) = (self.key, &self.places);
+        let hash_of = |&other: &u8| key.text(&places[usize::from(other)].name);
+        let same = |&other: &u8| usize::from(other) == place;
+        self.by_name.remove(hash_of(&(place as u8)), same, hash_of);
+        self.places[place].name = Box::default();
         self.free.push(place as u8);
     }
 

@@ -9,6 +9,7 @@
 //! Entries are found by a hash that the owner of the table makes with its [`HashKey`]: what is said here of
 //! steps holds for hashes that clients cannot foresee. The order of entries says something of the key and
 //! must decide nothing.
+#![allow(clippy::disallowed_types)] // The parts are small: this is what bounds them.
 
 use crate::chunked::ChunkedVec;
 use crate::command::ClientId;

@@ -20,6 +20,7 @@ impl Trace {
         Self { hash: 0, lines: VecDeque::new(), print }
     }
 
+    #[allow(clippy::disallowed_methods)] // Looks nothing up.
     pub fn note(&mut self, line: Arguments<'_>) {
         let line = line.to_string();
         self.hash = self.hash.rotate_left(5) ^ fnv1a(line.as_bytes());
