@@ -401,8 +401,9 @@ fn write_shown(out: &mut Vec<u8>, records: &Records<'_>, event: &Event) -> Resul
         Step::Pushed | Step::Completed { .. } => {
             let value = records.payload(&shown(event))?;
             out.extend_from_slice(b",\"data\":");
-            // It was checked when it came: only a damaged record is no value.
-            json::from_msgpack(value, out).map_err(|_| Absent::Damaged)?;
+            let room = EVENT_BYTES_MAX.saturating_sub(out.len());
+            // It was checked when it came: only a damaged record is no value, but one may be too long.
+            json::from_msgpack_within(value, out, room).map_err(|_| Absent::Damaged)?;
         }
         _ => {}
     }

@@ -2,9 +2,11 @@
 //! become messages.
 
 use super::core::Core;
+use super::execute::TOO_LARGE;
 use super::session::{CHOKING_BYTES, IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
-use crate::protocol::frame::{Split, split};
-use crate::protocol::json::{self, Fault};
+use crate::protocol::frame::{PREFIX_BYTES, Split, split};
+use crate::protocol::json::{self, Fault, Unshown};
+use crate::protocol::reply;
 use crate::protocol::websocket::{self, Closing, Frame, Head, Kind};
 use corq_io::net::{ConnId, Connections};
 
@@ -166,13 +168,17 @@ impl Core {
         while let Split::Complete { frame, rest } = split(left) {
             left = rest;
             text.clear();
-            // It was written here, and values in it were checked when they came.
-            if json::from_reply(frame, text).is_ok() {
-                out.extend_from_slice(Head::of_text(text.len()).bytes());
-                out.extend_from_slice(text);
-            } else {
-                debug_assert!(false, "a reply is a value");
+            match json::from_reply(frame, text) {
+                Ok(()) => {}
+                Err(Unshown::TooLong) => write_too_large(frame, text),
+                // It was written here, and values in it were checked when they came.
+                Err(Unshown::Malformed(_)) => {
+                    debug_assert!(false, "a reply is a value");
+                    continue;
+                }
             }
+            out.extend_from_slice(Head::of_text(text.len()).bytes());
+            out.extend_from_slice(text);
         }
         text.shrink_to(KEPT_BYTES_MAX);
         frames.clear();
@@ -215,6 +221,18 @@ impl Core {
             && let Some(key) = session.stream.take()
         {
             self.close_stream(key);
+        }
+    }
+}
+
+/// Says that a reply takes more as JSON than a message may, to the same `reqId`. That stands first in a reply, so it
+/// is short enough unless it is what takes so much.
+fn write_too_large(reply: &[u8], text: &mut Vec<u8>) {
+    for req_id in [reply::req_id_of(reply), None] {
+        let mut frame = Vec::new();
+        reply::error(&mut frame, req_id, TOO_LARGE);
+        if json::from_reply(&frame[PREFIX_BYTES..], text).is_ok() {
+            return;
         }
     }
 }

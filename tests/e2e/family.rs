@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::stream::WebSocket;
 use crate::support::{Client, Server, Start, until};
 
 const SHARDS: [u32; 2] = [1, 2];
@@ -82,6 +83,21 @@ fn a_parent_runs_after_its_children_and_has_their_values_whatever_became_of_them
         assert_eq!(about["childrenCompleted"], 6);
         assert_eq!(about["childrenIds"], json!(children));
     });
+}
+
+#[test]
+fn values_of_children_keep_their_kind_of_number_on_every_face() {
+    let server = Start::new().start();
+    let mut client = server.client();
+    let id = client.push_with("part", 1, json!({"jobId": "child"}));
+    client.push_with("whole", 1, json!({"jobId": "p", "dependsOn": [id], "childrenIds": [id]}));
+    let mut websocket = WebSocket::open(server.http, "/ws/queues/none");
+    client.pull("part");
+    let result = json!({"whole": 2, "float": 2.0, "list": [3.0, 3], "time": 1.7e12});
+    websocket.ok("ACK", json!({"id": id, "result": result}));
+    let reply = websocket.ok("GetChildrenValues", json!({"id": "p"}));
+    // Equal only if whole numbers are whole and floats are floats.
+    assert_eq!(reply["data"]["values"]["part:child"].to_string(), result.to_string());
 }
 
 #[test]

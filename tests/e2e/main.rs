@@ -40,6 +40,7 @@ mod moving;
 mod named;
 mod order;
 mod push;
+mod printed;
 mod queries;
 mod queues;
 mod reshard;

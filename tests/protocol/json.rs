@@ -1,7 +1,8 @@
 //! JSON against another library, and against the cases in which JSON readers are known to differ.
 
 use corq::protocol::json::{
-    Fault, JSON_DEPTH_MAX, JsonError, from_msgpack, from_record, from_reply, to_msgpack,
+    EXPANSION_MAX, Fault, JSON_DEPTH_MAX, JsonError, Unshown, from_msgpack, from_msgpack_within,
+    from_record, from_reply, to_msgpack,
 };
 use corq::protocol::msgpack::{Malformed, Reader};
 use corq_shards::id::Chance;
@@ -428,7 +429,7 @@ fn nesting_is_bounded_as_on_the_other_surfaces() {
     let push = bytes(&format!("{{\"cmd\":\"PUSH\",\"queue\":\"q\",\"data\":{deeper}}}"));
     assert!(crate::refused(&push.unwrap()).starts_with("data"));
     let too_deep: Vec<u8> = std::iter::repeat_n(0x91, max + 1).chain([0xc0]).collect();
-    assert_eq!(from_msgpack(&too_deep, &mut Vec::new()), Err(Malformed::Depth));
+    assert_eq!(from_msgpack(&too_deep, &mut Vec::new()), Err(Malformed::Depth.into()));
 }
 
 #[test]
@@ -463,10 +464,106 @@ fn what_json_cannot_say_has_a_face_too() {
         (Value::from(true), r#""true""#),
         (Value::Nil, r#""null""#),
         (Value::Binary(vec![255]), r#""/w==""#),
-        (Value::Array(vec![1.into(), "a\"".into()]), r#""[1,\"a\\\"\"]""#),
+        (Value::from(f64::NAN), r#""null""#),
+        (Value::Ext(-1, vec![0; 4]), r#""1970-01-01T00:00:00Z""#),
+        // Base64 of 92 01 a2 61 22, and of 80.
+        (Value::Array(vec![1.into(), "a\"".into()]), r#""kgGiYSI=""#),
+        (Value::Map(vec![]), r#""gA==""#),
     ];
     for (key, face) in keys {
         assert_eq!(printed(&Value::Map(vec![(key, 0.into())])), format!("{{{face}:0}}"));
+    }
+}
+
+/// The fear: an escape of an escape of an escape, 2^n bytes for n levels.
+#[test]
+fn a_key_within_a_key_is_escaped_once_however_deep() {
+    let mut nested = Value::from("\"");
+    for depth in 0..20 {
+        nested = Value::Map(vec![(nested, depth.into())]);
+        let bytes = pack(&nested).len();
+        for print in [from_msgpack, from_record, from_reply] {
+            let mut out = Vec::new();
+            print(&pack(&nested), &mut out).unwrap();
+            assert!(out.len() <= bytes * EXPANSION_MAX, "{bytes} became {}", out.len());
+        }
+    }
+}
+
+/// A value of any kind, its keys too.
+fn any_packed(chance: &mut Chance, depth: u32) -> Value {
+    match chance.draw() % if depth == 0 { 10 } else { 14 } {
+        0 => Value::Nil,
+        1 => (chance.draw() & 1 == 0).into(),
+        2 => (chance.draw() >> (chance.draw() % 64)).into(),
+        3 => ((chance.draw() as i64) >> (chance.draw() % 64)).into(),
+        4 => Value::F64(f64::from_bits(chance.draw())),
+        5 => Value::F32(f32::from_bits(chance.draw() as u32)),
+        6 => any_text(chance).into(),
+        7 => Value::Binary(vec![1; chance.draw() as usize % 20]),
+        8 => {
+            let length = [1, 2, 4, 8, 12, 16, 5][chance.draw() as usize % 7];
+            Value::Ext(chance.draw() as i8 % 3 - 1, vec![7; length])
+        }
+        9 => "\u{1}".repeat(chance.draw() as usize % 40).into(),
+        10 | 11 => {
+            let items = chance.draw() % 5;
+            Value::Array((0..items).map(|_| any_packed(chance, depth - 1)).collect())
+        }
+        _ => {
+            let entries = chance.draw() % 5;
+            let mut any = || any_packed(chance, depth - 1);
+            Value::Map((0..entries).map(|_| (any(), any())).collect())
+        }
+    }
+}
+
+#[test]
+fn no_value_takes_more_than_eight_times_its_bytes() {
+    let chance = &mut Chance::new(8);
+    let mut most = 0.0_f64;
+    for _ in 0..20_000 {
+        let bytes = pack(&any_packed(chance, 6));
+        for print in [from_msgpack, from_record, from_reply] {
+            let mut out = Vec::new();
+            print(&bytes, &mut out).unwrap();
+            serde_json::from_slice::<Json>(&out).unwrap();
+            assert!(out.len() <= bytes.len() * EXPANSION_MAX, "{bytes:02x?} became {}", out.len());
+            most = most.max(out.len() as f64 / bytes.len() as f64);
+        }
+    }
+    // The worst there is: false as key of false.
+    let worst = Value::Map(vec![(false.into(), false.into()); 1000]);
+    let mut out = Vec::new();
+    from_msgpack(&pack(&worst), &mut out).unwrap();
+    assert_eq!(out.len(), 14_001);
+    assert!(most > 4.0, "large ones have been tried: {most}");
+}
+
+/// The fear: memory for a text that is given up once it is whole.
+#[test]
+fn a_text_has_its_limit_while_it_is_written() {
+    let chance = &mut Chance::new(9);
+    for _ in 0..2000 {
+        let bytes = pack(&any_packed(chance, 4));
+        let mut whole = Vec::new();
+        from_msgpack(&bytes, &mut whole).unwrap();
+        let mut out = b"before".to_vec();
+        from_msgpack_within(&bytes, &mut out, whole.len()).unwrap();
+        assert_eq!(out, [b"before", &whole[..]].concat());
+        let most = chance.draw() as usize % whole.len();
+        let mut out = Vec::with_capacity(6);
+        out.extend_from_slice(b"before");
+        assert_eq!(from_msgpack_within(&bytes, &mut out, most), Err(Unshown::TooLong));
+        assert_eq!(out, b"before");
+    }
+    for large in [Value::from("\u{1}".repeat(1 << 20)), Value::Binary(vec![0; 6 << 20])] {
+        for value in [large.clone(), Value::Map(vec![(large.clone(), 1.into())])] {
+            let mut out = Vec::new();
+            let shown = from_msgpack_within(&pack(&value), &mut out, 1 << 20);
+            assert_eq!(shown, Err(Unshown::TooLong));
+            assert!(out.capacity() < 2 << 20, "{} bytes were taken for it", out.capacity());
+        }
     }
 }
 
@@ -504,11 +601,12 @@ fn integers_of_the_server_are_integers_and_floats_of_clients_floats() {
         ("data", map(&[("time", float(1.7e12))])),
         ("jobs", Value::Array(vec![job])),
         ("result", float(3.0)),
+        ("values", map(&[("q:1", float(2.0))])),
     ]);
     let mut out = Vec::new();
     from_reply(&pack(&reply), &mut out).unwrap();
     let face = format!(
-        r#"{{"ok":true,"reqId":7.0,"data":{{"time":1700000000000}},"jobs":[{face}],"result":3.0}}"#
+        r#"{{"ok":true,"reqId":7.0,"data":{{"time":1700000000000}},"jobs":[{face}],"result":3.0,"values":{{"q:1":2.0}}}}"#
     );
     assert_eq!(String::from_utf8(out).unwrap(), face);
 }

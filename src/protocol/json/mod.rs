@@ -13,7 +13,10 @@ mod print;
 use std::fmt;
 
 pub use parse::to_msgpack;
-pub use print::{from_msgpack, from_record, from_reply, integer, number, string};
+pub use print::{
+    EXPANSION_MAX, TEXT_BYTES_MAX, Unshown, from_msgpack, from_msgpack_within, from_record,
+    from_record_within, from_reply, integer, number, string,
+};
 
 use crate::api::limits::DEPTH_MAX;
 

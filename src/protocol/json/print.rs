@@ -1,11 +1,13 @@
 //! `MessagePack` to JSON text.
 
+use std::fmt;
 use std::io::Write;
 
 use chrono::DateTime;
 use data_encoding::BASE64;
 
 use super::JSON_DEPTH_MAX;
+use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::msgpack::{Malformed, Reader};
 use crate::protocol::step::Step;
 
@@ -15,28 +17,81 @@ const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 /// The extension type that `MessagePack` keeps for points in time.
 const TIMESTAMP: i8 = -1;
 
+/// Most bytes of JSON for a byte of `MessagePack`: `false` as a key, with its quotes and its colon. No value
+/// takes more, however it is nested, since nothing is escaped twice.
+pub const EXPANSION_MAX: usize = 8;
+
+/// Most bytes of one text. A payload, whatever is in it, has room, with all that is said beside it; a list of such
+/// payloads has not.
+pub const TEXT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX as usize * EXPANSION_MAX + (16 << 20);
+
+/// Why a value is not shown as JSON.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unshown {
+    /// It is none.
+    Malformed(Malformed),
+    /// Its text would be longer than it may be.
+    TooLong,
+}
+
+impl From<Malformed> for Unshown {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl fmt::Display for Unshown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(malformed) => malformed.fmt(out),
+            Self::TooLong => out.write_str("its text is too long"),
+        }
+    }
+}
+
 /// Writes the one value that `value` is as JSON behind what `out` holds, on one line. On an error
 /// `out` is as it was.
 ///
 /// Integers are exact. A float shows that it is one (`1.0`), so that it comes back as one; no number
 /// and the infinities are `null`. Bytes become base64 text, points in time RFC 3339 text, an extension
 /// of type 0 (`undefined`) `null`, other extensions the base64 text of their bytes. A key that is no
-/// string becomes the text that it would be as a value.
-pub fn from_msgpack(value: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    print(value, Origin::Client, out)
+/// string becomes the text that it would be as a value; a list or map as a key the base64 text of its
+/// `MessagePack`: as JSON it would be escaped again at each level, and double each time.
+///
+/// The text has at most [`TEXT_BYTES_MAX`], which is looked at while it is written.
+pub fn from_msgpack(value: &[u8], out: &mut Vec<u8>) -> Result<(), Unshown> {
+    print(value, Origin::Client, out, TEXT_BYTES_MAX)
+}
+
+/// As [`from_msgpack`], with at most `bytes_max` of text.
+pub fn from_msgpack_within(
+    value: &[u8],
+    out: &mut Vec<u8>,
+    bytes_max: usize,
+) -> Result<(), Unshown> {
+    print(value, Origin::Client, out, bytes_max)
 }
 
 /// Writes a record of the server, such as a job. Its integers beyond 32 bits come as floats, which is
 /// how they travel to JavaScript clients, and are shown as integers, except within what a client gave:
-/// `data`, `result` and `returnvalue`. All else is as with [`from_msgpack`].
-pub fn from_record(value: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    print(value, Origin::Record, out)
+/// `data`, `result`, `returnvalue` and `values`. All else is as with [`from_msgpack`].
+pub fn from_record(value: &[u8], out: &mut Vec<u8>) -> Result<(), Unshown> {
+    print(value, Origin::Record, out, TEXT_BYTES_MAX)
+}
+
+/// As [`from_record`], with at most `bytes_max` of text.
+pub fn from_record_within(
+    value: &[u8],
+    out: &mut Vec<u8>,
+    bytes_max: usize,
+) -> Result<(), Unshown> {
+    print(value, Origin::Record, out, bytes_max)
 }
 
 /// Writes a reply, the payload of a frame. As [`from_record`], but its own `data` is an envelope, and
 /// `reqId` comes from the client.
-pub fn from_reply(value: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    print(value, Origin::Reply, out)
+pub fn from_reply(value: &[u8], out: &mut Vec<u8>) -> Result<(), Unshown> {
+    print(value, Origin::Reply, out, TEXT_BYTES_MAX)
 }
 
 /// Who made a value.
@@ -52,7 +107,7 @@ impl Origin {
     fn of(self, key: &str) -> Self {
         match (self, key) {
             (Self::Record, "data")
-            | (Self::Record | Self::Reply, "result" | "returnvalue")
+            | (Self::Record | Self::Reply, "result" | "returnvalue" | "values")
             | (Self::Reply, "reqId")
             | (Self::Client, _) => Self::Client,
             (Self::Record | Self::Reply, _) => Self::Record,
@@ -60,12 +115,13 @@ impl Origin {
     }
 }
 
-fn print(value: &[u8], origin: Origin, out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn print(value: &[u8], origin: Origin, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), Unshown> {
     let start = out.len();
-    let mut printer = Printer { reader: Reader::new(value), out };
+    let mut printer =
+        Printer { reader: Reader::new(value), end: start.saturating_add(bytes_max), out };
     let mut printed = printer.value(origin, JSON_DEPTH_MAX);
     if printed.is_ok() && !printer.reader.rest().is_empty() {
-        printed = Err(Malformed::Trailing);
+        printed = Err(Malformed::Trailing.into());
     }
     printed.inspect_err(|_| out.truncate(start))
 }
@@ -73,11 +129,13 @@ fn print(value: &[u8], origin: Origin, out: &mut Vec<u8>) -> Result<(), Malforme
 struct Printer<'v, 'o> {
     reader: Reader<'v>,
     out: &'o mut Vec<u8>,
+    /// Where the text has to end.
+    end: usize,
 }
 
 impl<'v> Printer<'v, '_> {
     /// A value within which `depth` more containers may open.
-    fn value(&mut self, origin: Origin, depth: u32) -> Result<(), Malformed> {
+    fn value(&mut self, origin: Origin, depth: u32) -> Result<(), Unshown> {
         let step = self.reader.step()?;
         match step {
             Step::Array(items) => {
@@ -90,6 +148,7 @@ impl<'v> Printer<'v, '_> {
                     self.value(origin, inside)?;
                 }
                 self.out.push(b']');
+                self.within()
             }
             Step::Map(entries) => {
                 let inside = depth.checked_sub(1).ok_or(Malformed::Depth)?;
@@ -98,37 +157,74 @@ impl<'v> Printer<'v, '_> {
                     if entry > 0 {
                         self.out.push(b',');
                     }
-                    let key = self.key(inside)?;
+                    let key = self.key()?;
                     self.out.push(b':');
                     self.value(origin.of(key), inside)?;
                 }
                 self.out.push(b'}');
+                self.within()
             }
             _ => self.scalar(step, origin),
         }
-        Ok(())
     }
 
     /// Returns the key if it is a string.
-    fn key(&mut self, depth: u32) -> Result<&'v str, Malformed> {
+    fn key(&mut self) -> Result<&'v str, Unshown> {
         let mut ahead = self.reader;
-        if let Step::Text(key) = ahead.step()? {
-            self.reader = ahead;
-            string(self.out, key);
-            return Ok(key);
-        }
-        let start = self.out.len();
-        self.value(Origin::Client, depth)?;
-        if self.out[start] != b'"' {
-            let text = self.out.split_off(start);
-            self.out.push(b'"');
-            escaped(self.out, &text);
-            self.out.push(b'"');
+        match ahead.step()? {
+            Step::Text(key) => {
+                self.reader = ahead;
+                self.text(key)?;
+                return Ok(key);
+            }
+            // A text must not hold the text of another key: its escapes would be escaped.
+            Step::Array(_) | Step::Map(_) => {
+                let bytes = self.reader.skip()?;
+                self.base64(bytes)?;
+            }
+            step => {
+                self.reader = ahead;
+                let start = self.out.len();
+                self.scalar(step, Origin::Client)?;
+                if self.out[start] != b'"' {
+                    // A number or a word, in which nothing needs an escape.
+                    self.out.insert(start, b'"');
+                    self.out.push(b'"');
+                }
+            }
         }
         Ok("")
     }
 
-    fn scalar(&mut self, step: Step<'_>, origin: Origin) {
+    /// Whether what has been written is no more than may be.
+    #[inline]
+    fn within(&self) -> Result<(), Unshown> {
+        if self.out.len() <= self.end { Ok(()) } else { Err(Unshown::TooLong) }
+    }
+
+    /// Whether so many bytes more may be written.
+    #[inline]
+    fn has_room(&self, bytes: usize) -> Result<(), Unshown> {
+        let room = self.end.saturating_sub(self.out.len());
+        if bytes <= room { Ok(()) } else { Err(Unshown::TooLong) }
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Unshown> {
+        // Few texts come near the limit: only those are measured before they are written.
+        if self.has_room(text.len().saturating_mul(ESCAPE_BYTES_MAX) + 2).is_err() {
+            self.has_room(escaped_length(text.as_bytes()) + 2)?;
+        }
+        string(self.out, text);
+        Ok(())
+    }
+
+    fn base64(&mut self, bytes: &[u8]) -> Result<(), Unshown> {
+        self.has_room(BASE64.encode_len(bytes.len()) + 2)?;
+        base64(self.out, bytes);
+        Ok(())
+    }
+
+    fn scalar(&mut self, step: Step<'_>, origin: Origin) -> Result<(), Unshown> {
         let out = &mut *self.out;
         match step {
             Step::Bool(true) => out.extend_from_slice(b"true"),
@@ -136,19 +232,20 @@ impl<'v> Printer<'v, '_> {
             Step::Uint(value) => integer(out, value),
             Step::Int(value) => integer(out, value),
             Step::Float(value) => float(out, value, origin),
-            Step::Text(text) => string(out, text),
-            Step::Binary(bytes) => base64(out, bytes),
+            Step::Text(text) => return self.text(text),
+            Step::Binary(bytes) => return self.base64(bytes),
             Step::Extension(TIMESTAMP, bytes) => match time(bytes) {
                 // Nothing in such a text needs an escape, and a vector takes all that it is given.
                 Some(time) => drop(write!(out, "\"{time:?}\"")),
-                None => base64(out, bytes),
+                None => return self.base64(bytes),
             },
-            Step::Extension(kind, bytes) if kind != 0 => base64(out, bytes),
+            Step::Extension(kind, bytes) if kind != 0 => return self.base64(bytes),
             // Containers are not scalars and do not come here.
             Step::Nil | Step::Extension(..) | Step::Array(_) | Step::Map(_) => {
                 out.extend_from_slice(b"null");
             }
         }
+        self.within()
     }
 }
 
@@ -222,6 +319,19 @@ const ESCAPES: [u8; 256] = {
     table[b'\\' as usize] = b'\\';
     table
 };
+
+/// Most bytes that one byte of a text becomes: `\u00XX`.
+const ESCAPE_BYTES_MAX: usize = 6;
+
+/// How long a text is once it is escaped, without its quotes.
+fn escaped_length(text: &[u8]) -> usize {
+    let length = |byte: &u8| match ESCAPES[usize::from(*byte)] {
+        SELF => 1,
+        UNIT => ESCAPE_BYTES_MAX,
+        _ => 2,
+    };
+    text.iter().map(length).sum()
+}
 
 fn escaped(out: &mut Vec<u8>, mut text: &[u8]) {
     loop {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::http1::answer::{self, Standing};
-use crate::protocol::json;
+use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
 use chrono::{DateTime, Datelike, Timelike};
 
@@ -72,7 +72,8 @@ impl Core {
                         let status = error.map_or(200, |error| status_of(endpoint, error));
                         self.conclude(conns, conn, status, JSON, &text);
                     }
-                    Err(_) => self.conclude_error(conns, conn, 500, DAMAGED),
+                    Err(Unshown::TooLong) => self.conclude_error(conns, conn, 500, TOO_LARGE),
+                    Err(Unshown::Malformed(_)) => self.conclude_error(conns, conn, 500, DAMAGED),
                 }
                 self.http.json = slimmed(text);
             }

@@ -1,10 +1,14 @@
 //! JSON and `MessagePack` into each other, any bytes, with another JSON library as the judge.
 //!
 //! Promises: neither way panics; a text is accepted exactly when the other library accepts it, unless
-//! it nests too deep, and comes back as the same value; what is shown of well-formed bytes is JSON.
+//! it nests too deep, and comes back as the same value; what is shown of well-formed bytes is JSON, of at most eight times
+//! their length, and is given up within a smaller bound.
 #![no_main]
 
-use corq::protocol::json::{Fault, from_msgpack, from_record, from_reply, to_msgpack};
+use corq::protocol::json::{
+    EXPANSION_MAX, Fault, Unshown, from_msgpack, from_msgpack_within, from_record, from_reply,
+    to_msgpack,
+};
 use corq::protocol::msgpack::Reader;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
@@ -39,6 +43,9 @@ fn packed(bytes: &[u8]) {
         match print(bytes, &mut shown) {
             Ok(()) => {
                 serde_json::from_slice::<Value>(&shown).expect("what is shown is JSON");
+                assert!(shown.len() <= bytes.len() * EXPANSION_MAX);
+                let less = from_msgpack_within(bytes, &mut Vec::new(), shown.len() / 2);
+                assert!(less == Ok(()) || less == Err(Unshown::TooLong));
                 to_msgpack(&shown, &mut Vec::new()).expect("and is read again");
             }
             Err(_) => assert!(!whole && shown.is_empty(), "only what is malformed is refused"),
