@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::engine::{Absent, Fetched, Records};
+use super::engine::{Absent, Fetched, Records, parted};
 use super::execute::{DAMAGED, refusal_text, write_data};
 use super::job_map::pushed_of;
 use crate::api::request::{Body, JobRef};
@@ -87,7 +87,10 @@ impl Core {
                 return;
             }
             // Without its payload, which is its end.
-            Ok(record) => Ok(record[..record.len() - stored.payload_bytes as usize].to_vec()),
+            Ok(record) => {
+                let parted = parted(record, &stored).ok_or(Absent::Damaged);
+                parted.map(|(options, _)| options.to_vec())
+            }
             Err(Absent::Damaged) => Err(Absent::Damaged),
         };
         let options = options.as_deref().map_err(|absent| *absent);

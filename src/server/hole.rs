@@ -3,7 +3,7 @@
 //! simply asked again once its records are there.
 
 use super::dispatch::Lookup;
-use super::engine::Fetched;
+use super::engine::{Fetched, parted};
 use super::kin::Link;
 use super::message::{Origin, Step};
 use super::show::Show;
@@ -153,9 +153,31 @@ impl Waiting {
         holes.iter().all(|hole| {
             let found = fetched.iter().find(|one| one.stored.position == hole.stored.position);
             let Some(record) = found.and_then(|one| one.bytes.as_deref()) else { return false };
-            let payload = &record[record.len() - hole.stored.payload_bytes as usize..];
-            frame[hole.at..hole.at + payload.len()].copy_from_slice(payload);
-            true
+            let Some((_, payload)) = parted(record, &hole.stored) else { return false };
+            let place = frame.get_mut(hole.at..).and_then(|behind| behind.get_mut(..payload.len()));
+            place.map(|place| place.copy_from_slice(payload)).is_some()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_not_as_long_as_it_should_be_fills_nothing() {
+        let stored = Stored { position: 8, record_bytes: 6, payload_bytes: 4 };
+        let filled = |at: usize, record: Option<&[u8]>| {
+            let mut frame = *b"....----";
+            let fetched = [Fetched { stored, bytes: record.map(Into::into) }];
+            Waiting::fill(&mut frame, &[Hole { at, stored }], &fetched).then_some(frame)
+        };
+        assert_eq!(filled(4, Some(b"abcdef")), Some(*b"....cdef"));
+        for (at, record) in
+            [(4, Some(&b"abc"[..])), (4, Some(b"")), (4, None), (5, Some(b"abcdef"))]
+        {
+            assert_eq!(filled(at, record), None);
+        }
+        assert_eq!(filled(usize::MAX, Some(b"abcdef")), None);
     }
 }
