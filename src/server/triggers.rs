@@ -199,10 +199,19 @@ fn job_text(event: &Event) -> Box<str> {
 
 fn notice(bytes: usize, told: Told) -> Notice {
     let (trigger, at_ms, job) = (told.trigger, told.at_ms, told.job.clone());
-    Notice::new(bit(trigger), trigger.name(), at_ms, job, bytes, move || told.body())
+    let body_bytes_max = told.body_bytes_max();
+    let render = move || told.body();
+    Notice::new(bit(trigger), trigger.name(), at_ms, job, bytes, body_bytes_max, render)
 }
 
 impl Told {
+    /// What the body may take.
+    fn body_bytes_max(&self) -> usize {
+        let error = if let More::Error(error) = &self.more { error.len() } else { 0 };
+        let value = self.data.len() + error + self.job.len() + self.queue.len() + EVENT_BYTES;
+        value.saturating_mul(json::EXPANSION_MAX).min(json::TEXT_BYTES_MAX)
+    }
+
     /// The body of the post (`interface.md` 6.2).
     fn body(&self) -> Vec<u8> {
         let value = self.value(&self.data);
@@ -213,6 +222,8 @@ impl Told {
             // All else was written right here.
             let _ = json::from_record(&self.value(NIL), &mut text);
         }
+        // It is counted by its memory, and was given room as it grew.
+        text.shrink_to_fit();
         text
     }
 

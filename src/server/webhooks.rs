@@ -249,6 +249,10 @@ impl Core {
         if self.own_reply() == Some(Reply::Count(0)) {
             return Err(NOT_FOUND.into());
         }
+        // All shards share the hook, and one sets it: what waits is given up from here on.
+        if let Some(known) = self.webhooks.known.get(&id) {
+            known.hook.set_enabled(enabled);
+        }
         let mut frame = Vec::new();
         reply::ok(&mut frame, asked.req_id);
         let mail = |step| WebhookMail::Enabled { step, id, enabled };
@@ -262,6 +266,7 @@ impl Core {
         let target = Target::parse(&webhook.url, true).map_err(|refusal| refusal.0)?;
         let secret = webhook.secret.as_ref().map(|secret| &*secret.0);
         let hook = Hook::new(webhook.id, target, secret, wants(webhook.events));
+        hook.set_enabled(webhook.is_enabled());
         let (hook, queue) = (Arc::new(hook), webhook.queue.clone());
         Ok(Known { hook, queue, enabled: webhook.is_enabled() })
     }

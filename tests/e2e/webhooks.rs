@@ -534,3 +534,45 @@ fn a_url_with_control_characters_is_refused() {
         assert_eq!(client.refused("AddWebhook", fields), "url must contain no control characters");
     }
 }
+
+#[test]
+fn a_disabled_webhook_is_told_nothing_of_what_waited_also_after_a_restart() {
+    let mut server = start().env("WEBHOOK_MAX_RETRIES", 100).start();
+    let receiver = Receiver::always(Habit::Status(500));
+    let mut client = server.client();
+    let id = add(&mut client, &receiver.url(), &["job.waiting"]);
+    for n in 0..5 {
+        client.push("q", n);
+    }
+    until("a post", || (!receiver.posts().is_empty()).then_some(()));
+    client.ok("SetWebhookEnabled", json!({"id": id, "enabled": false}));
+    client.push("q", "while it is disabled");
+    until("an empty backlog", || (sample(&mut client, "corq_webhook_backlog ") == 0).then_some(()));
+    let posts = receiver.posts().len();
+    client.ok("SetWebhookEnabled", json!({"id": id, "enabled": true}));
+    let good = Receiver::always(Habit::Status(200));
+    let other = add(&mut client, &good.url(), &["job.waiting"]);
+    client.push("q", "later");
+    until("the other", || (one_listed(&mut client, &other)["successCount"] == 1).then_some(()));
+    until("the new event", || (receiver.posts().len() > posts).then_some(()));
+    let all = receiver.posts();
+    let data: Vec<Value> = all[posts..].iter().map(|post| told(post)["data"].clone()).collect();
+    assert!(data.iter().all(|data| data == "later"), "{data:?}");
+    let queued = all.iter().filter(|post| told(post)["data"].as_i64() > Some(0)).count();
+    assert_eq!(queued, 0, "the first was on its way, the others waited");
+    client.ok("SetWebhookEnabled", json!({"id": id, "enabled": false}));
+    server.kill();
+    server.start();
+    let mut client = server.client();
+    let posts = receiver.posts().len();
+    client.push("q", "after the restart");
+    until("the other", || (one_enabled(&mut client, &other)["successCount"] == 1).then_some(()));
+    assert_eq!(receiver.posts().len(), posts);
+}
+
+/// One of several, of which some may be disabled.
+fn one_enabled(client: &mut Client, id: &str) -> Value {
+    let data = client.ok("ListWebhooks", json!({}))["data"].clone();
+    let webhooks = data["webhooks"].as_array().unwrap().clone();
+    webhooks.into_iter().find(|webhook| webhook["id"] == id).unwrap()
+}

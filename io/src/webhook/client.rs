@@ -66,8 +66,7 @@ impl Client {
     }
 
     /// Posts once. An error says why it counts as failed.
-    pub(super) fn post(&self, hook: &Hook, notice: &Notice) -> Result<(), String> {
-        let body = notice.body();
+    pub(super) fn post(&self, hook: &Hook, notice: &Notice, body: &[u8]) -> Result<(), String> {
         let mut request = self
             .agent
             .post(hook.target().url())

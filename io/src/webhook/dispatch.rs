@@ -29,10 +29,37 @@ struct Work {
     client: Client,
 }
 
+/// What a thread tells of its post.
+enum Told {
+    /// Its body is rendered and takes so much memory.
+    Rendered { hook: u128, bytes: usize },
+    /// It is over.
+    Done(Done),
+}
+
 /// How a post went.
 struct Done {
     hook: u128,
     outcome: Result<(), String>,
+    /// Whether its thread has ended with it.
+    thread_ends: bool,
+}
+
+/// A post under way. However it ends, the dispatcher is told, so that its lane goes on.
+struct Post<'t> {
+    outcomes: &'t Sender<Told>,
+    hook: u128,
+    outcome: Option<Result<(), String>>,
+}
+
+impl Drop for Post<'_> {
+    fn drop(&mut self) {
+        let outcome = self.outcome.take();
+        let thread_ends = outcome.is_none();
+        let outcome = outcome.unwrap_or_else(|| Err("the thread that posted it has failed".into()));
+        // Whoever was told may be gone.
+        let _ = self.outcomes.send(Told::Done(Done { hook: self.hook, outcome, thread_ends }));
+    }
 }
 
 /// See the module.
@@ -41,7 +68,7 @@ pub(super) struct Dispatcher {
     settings: Settings,
     load: Arc<Load>,
     inputs: Receiver<Input>,
-    outcomes: (Sender<Done>, Receiver<Done>),
+    outcomes: (Sender<Told>, Receiver<Told>),
     work: (Sender<Work>, Receiver<Work>),
     lanes: HashMap<u128, Lane>,
     timers: BTreeSet<(Instant, u128)>,
@@ -53,6 +80,8 @@ pub(super) struct Dispatcher {
     busy_shaky: usize,
     backlog: usize,
     bytes: usize,
+    /// Memory of the bodies on their way: those of lanes that are well, and of those that are shaky.
+    bodies: [usize; 2],
     has_roots: bool,
     /// Whether the system has refused the thread that was asked for last.
     lacks_thread: bool,
@@ -84,6 +113,7 @@ impl Dispatcher {
             busy_shaky: 0,
             backlog: 0,
             bytes: 0,
+            bodies: [0; 2],
             has_roots: false,
             lacks_thread: false,
             refused: (0, None),
@@ -113,9 +143,9 @@ impl Dispatcher {
                     // Whoever fed it is gone.
                     Err(_) => self.stop(),
                 },
-                recv(outcomes) -> done => {
-                    if let Ok(done) = done {
-                        self.finish(&done, Instant::now());
+                recv(outcomes) -> told => {
+                    if let Ok(told) = told {
+                        self.hear(&told);
                     }
                 }
                 default(next) => {}
@@ -123,8 +153,8 @@ impl Dispatcher {
             for input in inputs.try_iter().take(INPUTS_PER_ROUND) {
                 self.take_in(input);
             }
-            for done in outcomes.try_iter() {
-                self.finish(&done, Instant::now());
+            for told in outcomes.try_iter() {
+                self.hear(&told);
             }
         }
     }
@@ -143,11 +173,19 @@ impl Dispatcher {
         }
     }
 
+    fn hear(&mut self, told: &Told) {
+        match told {
+            Told::Rendered { hook, bytes } => self.settle_body(*hook, *bytes),
+            Told::Done(done) => self.finish(done, Instant::now()),
+        }
+    }
+
     fn queue(&mut self, hook: &Arc<Hook>, notice: &Arc<Notice>) {
-        if hook.is_removed() {
+        if hook.is_removed() || !hook.is_enabled() {
             return;
         }
         let id = hook.id();
+        self.give_up_stale(id, Instant::now());
         let lane = self.lanes.entry(id).or_insert_with(|| Lane::new(Arc::clone(hook)));
         lane.push(Arc::clone(notice));
         self.backlog += 1;
@@ -157,13 +195,23 @@ impl Dispatcher {
         } else if lane.len() > self.config.backlog_max {
             self.overflow(id);
         }
-        while self.bytes > self.config.backlog_bytes_max {
+        self.make_room();
+    }
+
+    /// Events go until what is left, and the bodies on their way, take no more than they may.
+    fn make_room(&mut self) {
+        while self.held_bytes() > self.config.backlog_bytes_max {
             // The one that has most of what is too much.
             let spare = self.lanes.values().filter(|lane| lane.spare() > 0);
             let Some(fattest) = spare.max_by_key(|lane| lane.bytes()) else { break };
             let fattest = fattest.hook.id();
             self.overflow(fattest);
         }
+    }
+
+    /// Memory of what waits and of the bodies on their way.
+    fn held_bytes(&self) -> usize {
+        self.bytes + self.bodies.iter().sum::<usize>()
     }
 
     /// The oldest event of a lane makes room.
@@ -175,13 +223,30 @@ impl Dispatcher {
         }
         self.backlog -= 1;
         self.bytes -= before - lane.bytes();
-        lane.hook.note_failed();
+        lane.hook.note_failed(1);
         self.load.dropped.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut lane.overflowing, true) {
             (self.config.report)(&Report::Overflow { hook: &lane.hook });
         }
         if lane.len() == 0 {
             self.rest(id, Instant::now());
+        }
+    }
+
+    /// What came before a webhook was disabled is not posted any more, also once it is enabled again.
+    fn give_up_stale(&mut self, id: u128, now: Instant) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let before = lane.bytes();
+        let events = lane.give_up_stale();
+        if events == 0 {
+            return;
+        }
+        self.backlog -= events;
+        self.bytes -= before - lane.bytes();
+        lane.hook.note_failed(events as u64);
+        self.load.dropped.fetch_add(events as u64, Relaxed);
+        if lane.len() == 0 {
+            self.rest(id, now);
         }
     }
 
@@ -234,11 +299,13 @@ impl Dispatcher {
     /// Hands lanes to threads, as long as there are both. Shaky lanes get no more than half of the
     /// threads: however many receivers hang, there is room for those that are known to answer.
     fn serve(&mut self, now: Instant) {
+        let mut may = [true; 2];
         while self.busy < self.config.threads_max {
-            let shaky_may = self.busy_shaky < self.config.threads_max.div_ceil(2);
+            may[1] &= self.busy_shaky < self.config.threads_max.div_ceil(2);
             let [well, shaky] = &mut self.ready;
-            let next = well.pop_front().or_else(|| shaky.pop_front_if(|_| shaky_may));
+            let next = well.pop_front_if(|_| may[0]).or_else(|| shaky.pop_front_if(|_| may[1]));
             let Some(id) = next else { return };
+            self.give_up_stale(id, now);
             // Emptied in the meantime, or gone.
             let Some(lane) = self.lanes.get(&id).filter(|lane| lane.state == State::Ready) else {
                 continue;
@@ -248,12 +315,34 @@ impl Dispatcher {
                 continue;
             }
             let is_shaky = usize::from(lane.shaky);
+            let body_bytes_max = lane.first().map_or(0, |notice| notice.body_bytes_max());
+            if !self.has_room_for_body(is_shaky, body_bytes_max) {
+                // A post that ends makes room.
+                self.ready[is_shaky].push_front(id);
+                may[is_shaky] = false;
+                continue;
+            }
             if self.busy == self.threads && !self.start_thread() {
                 self.ready[is_shaky].push_front(id);
                 return;
             }
             self.start(id, now);
         }
+    }
+
+    /// Whether one more body may be rendered. Of the memory each kind of lanes has a part, so that receivers that hang
+    /// hold up no others; one body is always let through.
+    fn has_room_for_body(&self, is_shaky: usize, bytes: usize) -> bool {
+        let (bodies, part) = (self.bodies[is_shaky], [2, 4][is_shaky]);
+        bodies == 0 || bodies + bytes <= self.config.backlog_bytes_max / part
+    }
+
+    /// The body of a running lane takes so much from now on.
+    fn settle_body(&mut self, id: u128, bytes: usize) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let bodies = &mut self.bodies[usize::from(lane.shaky)];
+        *bodies = *bodies - lane.body_bytes + bytes;
+        lane.body_bytes = bytes;
     }
 
     fn start(&mut self, id: u128, now: Instant) {
@@ -268,9 +357,12 @@ impl Dispatcher {
         }
         let client = lane.client.get_or_insert_with(|| Client::new(&self.settings)).clone();
         let work = Work { hook: Arc::clone(&lane.hook), notice, client };
+        let body_bytes_max = work.notice.body_bytes_max();
         self.busy += 1;
         self.busy_shaky += usize::from(lane.shaky);
         self.set_timer(id, State::Running, now + self.config.timeout + OVERDUE);
+        self.settle_body(id, body_bytes_max);
+        self.make_room();
         // Its receiver is right here.
         let _ = self.work.0.send(work);
     }
@@ -291,11 +383,13 @@ impl Dispatcher {
         let thread = std::thread::Builder::new().name(format!("webhook-{}", self.threads));
         let spawned = thread.spawn(move || {
             for Work { hook, notice, client } in work {
-                let outcome = client.post(&hook, &notice);
-                drop(client);
-                if outcomes.send(Done { hook: hook.id(), outcome }).is_err() {
-                    return;
-                }
+                let mut post = Post { outcomes: &outcomes, hook: hook.id(), outcome: None };
+                let body = notice.body();
+                // Whoever is told may be gone.
+                let rendered = Told::Rendered { hook: hook.id(), bytes: body.capacity() };
+                let _ = outcomes.send(rendered);
+                post.outcome = Some(client.post(&hook, &notice, &body));
+                drop((body, client));
             }
         });
         self.lacks_thread = spawned.is_err();
@@ -309,12 +403,15 @@ impl Dispatcher {
     /// What follows from the outcome of a post.
     fn finish(&mut self, done: &Done, now: Instant) {
         self.busy -= 1;
+        self.threads -= usize::from(done.thread_ends);
         let id = done.hook;
+        self.settle_body(id, 0);
+        self.give_up_stale(id, now);
         // A lane that is running is never dropped.
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         self.busy_shaky -= usize::from(lane.shaky);
         lane.note_outcome(done.outcome.is_ok());
-        let last = lane.attempts >= self.config.attempts_max;
+        let last = lane.attempts >= self.config.attempts_max || lane.is_doomed();
         match &done.outcome {
             Ok(()) => {
                 lane.hook.note_delivered();
@@ -329,7 +426,7 @@ impl Dispatcher {
                         let hook = &lane.hook;
                         (self.config.report)(&Report::Abandoned { hook, notice, attempts, reason });
                     }
-                    lane.hook.note_failed();
+                    lane.hook.note_failed(1);
                     self.load.abandoned.fetch_add(1, Relaxed);
                     self.pop(id);
                 }
@@ -399,7 +496,7 @@ impl Dispatcher {
     /// Shows how it stands, and says so if events have been refused.
     fn note_load(&mut self, now: Instant) {
         self.load.backlog.store(self.backlog as u64, Relaxed);
-        self.load.backlog_bytes.store(self.bytes as u64, Relaxed);
+        self.load.backlog_bytes.store(self.held_bytes() as u64, Relaxed);
         self.load.threads.store(self.threads as u64, Relaxed);
         let refused = self.load.refused.load(Relaxed);
         let quiet = self.refused.1.is_none_or(|at| now.duration_since(at) >= REPORT_PAUSE);
@@ -447,7 +544,7 @@ mod tests {
         let hook = Arc::new(Hook::new(1, Target::parse(&url, true).unwrap(), None, 1));
         let begin = Instant::now();
         for _ in 0..2 {
-            let notice = Notice::new(1, "e", 1, "j".into(), 1, Vec::new);
+            let notice = Notice::new(1, "e", 1, "j".into(), 1, 0, Vec::new);
             let hooks = [Arc::from([Arc::clone(&hook)]), Arc::default()];
             inputs.send(Input::Event { hooks, notice }).unwrap();
             let report = said.recv_timeout(Duration::from_secs(30)).unwrap();

@@ -3,7 +3,6 @@
 use super::target::Target;
 use ring::hmac;
 use std::fmt;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// What is known of a receiver.
@@ -25,6 +24,9 @@ pub struct Hook {
     secret: Option<hmac::Key>,
     wants: u32,
     removed: AtomicBool,
+    enabled: AtomicBool,
+    /// How often it was disabled.
+    pauses: AtomicU64,
     health: AtomicU8,
     triggered_at_ms: AtomicU64,
     delivered: AtomicU64,
@@ -52,6 +54,8 @@ impl Hook {
             secret: secret.map(key),
             wants,
             removed: AtomicBool::new(false),
+            enabled: AtomicBool::new(true),
+            pauses: AtomicU64::new(0),
             health: AtomicU8::new(Health::Unknown as u8),
             triggered_at_ms: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -79,6 +83,14 @@ impl Hook {
         self.removed.store(true, Ordering::Release);
     }
 
+    /// Stops it, or lets it go on. What waits for it when it is stopped is not posted any more, even if it goes on at
+    /// once. To be called by one thread.
+    pub fn set_enabled(&self, enabled: bool) {
+        if self.enabled.swap(enabled, Ordering::AcqRel) && !enabled {
+            self.pauses.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// What became of its events.
     pub fn counts(&self) -> Counts {
         let at_ms = self.triggered_at_ms.load(Ordering::Relaxed);
@@ -91,6 +103,14 @@ impl Hook {
 
     pub(super) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Acquire)
+    }
+
+    pub(super) fn pauses(&self) -> u64 {
+        self.pauses.load(Ordering::Acquire)
     }
 
     pub(super) fn health(&self) -> Health {
@@ -111,8 +131,8 @@ impl Hook {
         self.delivered.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_failed(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn note_failed(&self, events: u64) {
+        self.failed.fetch_add(events, Ordering::Relaxed);
     }
 
     /// The signature of a body: HMAC-SHA256 in lower case hex.
@@ -131,7 +151,7 @@ impl fmt::Debug for Hook {
     }
 }
 
-type Render = Box<dyn FnOnce() -> Vec<u8> + Send>;
+type Render = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 /// One event on its way to webhooks.
 pub struct Notice {
@@ -140,23 +160,24 @@ pub struct Notice {
     at_ms: u64,
     job: Box<str>,
     bytes: usize,
-    body: LazyLock<Vec<u8>, Render>,
+    body_bytes_max: usize,
+    render: Render,
 }
 
 impl Notice {
     /// An event of the kind whose bit is `kind` (see [`Hook::wants`]), called `event`, of `job`, at
-    /// `at_ms`. Its body is rendered by `render` on the thread that first posts it; `bytes` says what
-    /// it takes in memory until then.
+    /// `at_ms`, that takes `bytes` in memory. Its body is rendered by `render` on each thread that posts it, for as long
+    /// as that takes, and has at most `body_bytes_max`: rendered, it may be several times as large.
     pub fn new(
         kind: u32,
         event: &'static str,
         at_ms: u64,
         job: Box<str>,
         bytes: usize,
-        render: impl FnOnce() -> Vec<u8> + Send + 'static,
+        body_bytes_max: usize,
+        render: impl Fn() -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
-        let render: Render = Box::new(render);
-        Self { kind, event, at_ms, job, bytes, body: LazyLock::new(render) }
+        Self { kind, event, at_ms, job, bytes, body_bytes_max, render: Box::new(render) }
     }
 
     /// The name of the event.
@@ -178,13 +199,19 @@ impl Notice {
         self.at_ms
     }
 
-    /// Memory it takes.
+    /// Memory it takes while it waits.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn body(&self) -> &[u8] {
-        &self.body
+    /// Memory that its body takes at most.
+    pub(super) fn body_bytes_max(&self) -> usize {
+        self.body_bytes_max
+    }
+
+    /// Its body, the same each time.
+    pub(super) fn body(&self) -> Vec<u8> {
+        (self.render)()
     }
 }
 

@@ -34,6 +34,12 @@ pub(super) struct Lane {
     /// When [`State`] calls for something.
     pub(super) timer: Option<Instant>,
     pub(super) client: Option<Client>,
+    /// Memory of the body that is on its way.
+    pub(super) body_bytes: usize,
+    /// Whether its first event is not tried again: its webhook was disabled while it was on its way.
+    doomed: bool,
+    /// How often its webhook had been disabled when its events came.
+    pauses: u64,
     backlog: VecDeque<Arc<Notice>>,
     bytes: usize,
 }
@@ -44,10 +50,13 @@ impl Lane {
             state: State::Idle,
             attempts: 0,
             shaky: hook.health() != Health::Well,
+            pauses: hook.pauses(),
             hook,
             overflowing: false,
             timer: None,
             client: None,
+            body_bytes: 0,
+            doomed: false,
             backlog: VecDeque::new(),
             bytes: 0,
         }
@@ -94,7 +103,30 @@ impl Lane {
         let notice = self.backlog.pop_front()?;
         self.bytes -= notice.bytes();
         self.attempts = 0;
+        self.doomed = false;
         Some(notice)
+    }
+
+    /// Gives up what came before its webhook was disabled the last time, but for the one on its way, which is not tried
+    /// again. Returns how many events that were.
+    pub(super) fn give_up_stale(&mut self) -> usize {
+        let pauses = self.hook.pauses();
+        if std::mem::replace(&mut self.pauses, pauses) == pauses {
+            return 0;
+        }
+        let before = self.len();
+        self.doomed = self.state == State::Running;
+        self.backlog.truncate(usize::from(self.doomed));
+        self.bytes = self.backlog.iter().map(|notice| notice.bytes()).sum();
+        if !self.doomed {
+            self.attempts = 0;
+        }
+        before - self.len()
+    }
+
+    /// Whether its first event is not tried again.
+    pub(super) fn is_doomed(&self) -> bool {
+        self.doomed
     }
 
     /// Drops the oldest event that is not on its way.
@@ -118,7 +150,7 @@ mod tests {
         let target = Target::parse("https://example.com", false).unwrap();
         let mut lane = Lane::new(Arc::new(Hook::new(1, target, None, 1)));
         for at_ms in 0..events {
-            lane.push(Arc::new(Notice::new(1, "e", at_ms, "j".into(), 10, Vec::new)));
+            lane.push(Arc::new(Notice::new(1, "e", at_ms, "j".into(), 10, 0, Vec::new)));
         }
         lane
     }
@@ -139,5 +171,22 @@ mod tests {
         assert_eq!((left(&lane), lane.attempts, lane.spare()), (vec![1, 3], 1, 1));
         assert!(lane.drop_oldest() && !lane.drop_oldest());
         assert_eq!((left(&lane), lane.bytes()), (vec![1], 10));
+    }
+
+    #[test]
+    fn what_waited_when_its_webhook_was_disabled_is_given_up_once() {
+        let mut lane = lane(3);
+        assert_eq!(lane.give_up_stale(), 0);
+        lane.hook.set_enabled(false);
+        lane.hook.set_enabled(true);
+        assert_eq!((lane.give_up_stale(), lane.len(), lane.bytes()), (3, 0, 0));
+        lane.push(Arc::new(Notice::new(1, "e", 9, "j".into(), 10, 0, Vec::new)));
+        lane.push(Arc::new(Notice::new(1, "e", 10, "j".into(), 10, 0, Vec::new)));
+        assert_eq!((lane.give_up_stale(), lane.len()), (0, 2), "these came later");
+        lane.state = State::Running;
+        lane.hook.set_enabled(false);
+        assert_eq!((lane.give_up_stale(), lane.bytes(), lane.is_doomed()), (1, 10, true));
+        lane.pop();
+        assert!(!lane.is_doomed());
     }
 }

@@ -28,7 +28,8 @@ pub struct Config {
     pub threads_max: usize,
     /// Events that may wait for one webhook.
     pub backlog_max: usize,
-    /// Memory of all events that wait. The webhook that has most of it loses its oldest.
+    /// Memory of all events that wait and of the bodies that are on their way. The webhook that has most of it loses
+    /// its oldest events. Bodies have at most three quarters of it, or one its own size.
     pub backlog_bytes_max: usize,
     /// Whether webhooks may point into private networks.
     pub allow_private: bool,
@@ -89,7 +90,7 @@ pub struct Load {
     pub refused: AtomicU64,
     /// Events that wait or are on their way.
     pub backlog: AtomicU64,
-    /// Their memory.
+    /// Their memory, and that of the bodies that are on their way.
     pub backlog_bytes: AtomicU64,
     /// Threads that post.
     pub threads: AtomicU64,
@@ -142,7 +143,7 @@ impl Feed {
         for hook in
             hooks.iter().flat_map(|some| some.iter()).filter(|hook| hook.wants() & kind != 0)
         {
-            hook.note_failed();
+            hook.note_failed(1);
             self.load.refused.fetch_add(1, Relaxed);
         }
     }
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     fn event(bytes: usize) -> Notice {
-        Notice::new(1, "e", 1, "j".into(), bytes, Vec::new)
+        Notice::new(1, "e", 1, "j".into(), bytes, 0, Vec::new)
     }
 
     /// The fear: a shard that waits, or memory without end, when events come faster than they go.
