@@ -22,7 +22,7 @@ use super::post::Post;
 use super::reclaim::Reclaim;
 use super::route::Slots;
 use super::session::{
-    CHOKING_BYTES, IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
+    IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
 };
 use super::share::Shares;
 use super::show::Showings;
@@ -305,9 +305,8 @@ impl Core {
         loop {
             let busy = self.is_busy();
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            session.choked = conns.unsent(conn) > CHOKING_BYTES;
-            session.blocked = session.in_flight >= IN_FLIGHT_MAX
-                || session.choked
+            session.blocked = session.note_unread(conns.unsent(conn))
+                || session.in_flight >= IN_FLIGHT_MAX
                 || session.habit.is_leaving()
                 || busy;
             if session.blocked {

@@ -19,6 +19,9 @@ pub const STRANGER_BYTES_MAX: usize = 64 * 1024;
 /// bytes may ask for many megabytes.
 pub const CHOKING_BYTES: usize = 8 << 20;
 
+/// The same of a connection that has not shown its token, or has lost its right: replies that say so are all it gets.
+pub const STRANGER_CHOKING_BYTES: usize = 64 << 10;
+
 /// Unsent replies of one connection on top of which there comes no other: it is closed instead. Only
 /// answers to commands that were under way already can get a connection there.
 pub const UNSENT_BYTES_MAX: usize = 64 << 20;
@@ -135,6 +138,14 @@ pub struct Session {
 }
 
 impl Session {
+    /// Notes whether it has left so much unread that nothing more of it is handled: whatever it sends may make
+    /// output, and what makes output waits until that has been read.
+    pub fn note_unread(&mut self, unsent_bytes: usize) -> bool {
+        let most = if self.trusted { CHOKING_BYTES } else { STRANGER_CHOKING_BYTES };
+        self.choked = unsent_bytes > most;
+        self.choked
+    }
+
     fn new(me: usize, conn: ConnId, speech: Speech, trusted: bool) -> Self {
         Self {
             conn,

@@ -529,7 +529,9 @@ impl Core {
                     self.close_websocket(conns, conn, Some(websocket::Closing::SILENT));
                     return false;
                 }
-                if let Some(out) = conns.output(conn) {
+                if conns.unsent(conn) <= UNSENT_BYTES_MAX
+                    && let Some(out) = conns.output(conn)
+                {
                     websocket::ping(out);
                     self.touch(conn);
                 }

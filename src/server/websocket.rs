@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::execute::TOO_LARGE;
-use super::session::{CHOKING_BYTES, IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
+use super::session::{IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::protocol::json::{self, Fault, Unshown};
 use crate::protocol::reply;
@@ -53,7 +53,7 @@ impl Core {
                 return bytes.len();
             }
             match websocket::split(&bytes[used..], open) {
-                Ok(Some((frame, _))) if !frame.is_control() && self.is_blocked(conns, conn) => {
+                Ok(Some((frame, _))) if self.is_blocked(conns, conn, frame.is_control()) => {
                     return used;
                 }
                 Ok(Some((frame, length))) => {
@@ -76,14 +76,15 @@ impl Core {
         used
     }
 
-    /// Whether the next command of a connection has to wait.
-    fn is_blocked(&mut self, conns: &Connections, conn: ConnId) -> bool {
+    /// Whether the next frame of a connection has to wait. A ping is answered whatever its commands wait for, but not
+    /// before the answers to earlier ones have been read: an answer to a ping is output as any other.
+    fn is_blocked(&mut self, conns: &Connections, conn: ConnId, is_control: bool) -> bool {
         let busy = self.is_busy();
         let Some(session) = self.sessions.get(conn) else { return false };
-        session.choked = conns.unsent(conn) > CHOKING_BYTES;
+        let choked = session.note_unread(conns.unsent(conn));
         // What a message asks for is known only once it is taken, so all wait for a list.
-        let listing = session.lists > 0;
-        session.blocked = session.in_flight >= IN_FLIGHT_MAX || session.choked || listing || busy;
+        let waits = session.in_flight >= IN_FLIGHT_MAX || session.lists > 0 || busy;
+        session.blocked = choked || waits && !is_control;
         session.blocked
     }
 

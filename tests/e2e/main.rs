@@ -60,6 +60,7 @@ mod timing;
 mod tls;
 mod tls_hostile;
 mod upkeep;
+mod unread;
 mod waits;
 mod webhooks;
 mod websocket;

@@ -22,7 +22,7 @@ use super::certificate;
 use super::core::Core;
 use super::message::Question;
 use super::partial::Partials;
-use super::session::{CHOKING_BYTES, Session, Speech};
+use super::session::{Session, Speech};
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::body::{self, Body};
 use crate::protocol::http1::head::{self, Head, Length, Method};
@@ -241,7 +241,7 @@ impl Core {
             // What follows is no HTTP.
             return Progress::Wants;
         }
-        session.choked = conns.unsent(conn) > CHOKING_BYTES;
+        session.note_unread(conns.unsent(conn));
         let Session { dialogue, choked, blocked, habit, .. } = session;
         let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
         let waits = waits || habit.is_leaving();

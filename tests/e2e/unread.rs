@@ -1,0 +1,118 @@
+//! Clients that ask and do not read. The fear: whatever makes output without being a command that is counted, an answer
+//! to a ping, a refusal, takes memory until there is none.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::stream::{PING, PONG, TEXT, UPGRADE, WebSocket, client_frame};
+use crate::support::{Server, Start, encode, frame};
+
+/// More than the server may hold for one connection, and the kernel's buffers on both sides.
+const FLOOD_BYTES: usize = 96 << 20;
+
+/// A connection is held if nothing of it is taken for so long. One that is not held takes the whole flood.
+const HELD: Duration = Duration::from_secs(2);
+
+fn peak_kb(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Sends this over and over without reading. Returns how many whole times it went, or `None` if the server has closed.
+fn flood(mut socket: &TcpStream, request: &[u8]) -> Option<usize> {
+    socket.set_write_timeout(Some(HELD)).unwrap();
+    let piece = request.repeat((64 << 10) / request.len() + 1);
+    let mut sent = 0;
+    while sent < FLOOD_BYTES {
+        match socket.write(&piece[sent % request.len()..]) {
+            Ok(bytes) => sent += bytes,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                // The rest of a request that was cut by this is not sent.
+                return Some(sent / request.len());
+            }
+            Err(_) => return None,
+        }
+    }
+    panic!("the server takes {sent} bytes of a client that does not read");
+}
+
+/// Floods a server over one connection; what it takes for that is bounded.
+fn bounded(server: &Server, socket: &TcpStream, request: &[u8], most_mb: u64) -> Option<usize> {
+    let before = peak_kb(server);
+    let sent = flood(socket, request);
+    let grown = peak_kb(server).saturating_sub(before) >> 10;
+    assert!(grown <= most_mb, "{grown} MB for {:?}", String::from_utf8_lossy(request));
+    sent
+}
+
+#[test]
+fn pings_of_a_client_that_does_not_read_are_held_and_answered_once_it_does() {
+    let server = Server::start_default();
+    let mut websocket = WebSocket::open(server.http, "/ws");
+    let ping = client_frame(true, PING, &[b'x'; 125]);
+    let sent = bounded(&server, websocket.socket.get_ref(), &ping, 40).expect("it is held");
+    server.client().ok("Ping", json!({}));
+    for _ in 0..sent {
+        let pong = websocket.recv_frame().unwrap();
+        assert_eq!((pong.opcode, pong.payload.len()), (PONG, 125));
+    }
+}
+
+#[test]
+fn pings_after_a_wrong_token_are_held_at_a_stranger_s_share() {
+    let server = Start::new().env("AUTH_TOKENS", "secret").start();
+    let headers = format!("{UPGRADE}Authorization: Bearer secret\r\n");
+    let mut websocket = WebSocket::open_with(server.http, "/ws", &headers).unwrap();
+    assert_eq!(websocket.refused("Auth", json!({"token": "wrong"})), "Invalid token");
+    let ping = client_frame(true, PING, &[b'x'; 125]);
+    bounded(&server, websocket.socket.get_ref(), &ping, 16);
+    // What it sends besides is refused, which is output as well.
+    let mut websocket = WebSocket::open_with(server.http, "/ws", &headers).unwrap();
+    websocket.call("Auth", json!({"token": "wrong"}));
+    let refused = client_frame(true, TEXT, b"no JSON");
+    bounded(&server, websocket.socket.get_ref(), &refused, 16);
+}
+
+#[test]
+fn refusals_that_nobody_reads_are_bounded_on_every_face() {
+    let open = Server::start_default();
+    let limited = Start::new().env("TCP_RATE_LIMIT_MAX_REQUESTS", 1).start();
+    let guarded = Start::new().env("AUTH_TOKENS", "secret").start();
+    let tcp = |server: &Server| TcpStream::connect(("127.0.0.1", server.tcp)).unwrap();
+    let web = |server: &Server| TcpStream::connect(("127.0.0.1", server.http)).unwrap();
+    let command = |name: &str| frame(&encode(&json!({"cmd": name, "reqId": "x".repeat(50)})));
+    let host = "HTTP/1.1\r\nHost: localhost\r\n";
+    for (server, socket, request, most_mb) in [
+        (&guarded, tcp(&guarded), command("Ping"), 16),
+        (&guarded, tcp(&guarded), command("Auth"), 16),
+        (&open, tcp(&open), command("MakeCoffee"), 40),
+        (&limited, tcp(&limited), command("Ping"), 40),
+        (&guarded, web(&guarded), format!("GET /stats {host}\r\n").into_bytes(), 40),
+        (&open, web(&open), format!("GET /nowhere {host}\r\n").into_bytes(), 40),
+        (&open, web(&open), format!("GET /stats {host}Origin: null\r\n\r\n").into_bytes(), 40),
+        (&open, web(&open), format!("OPTIONS /x {host}\r\n").into_bytes(), 40),
+        (&open, web(&open), format!("GET /healthz {host}\r\n").into_bytes(), 40),
+        (
+            &open,
+            web(&open),
+            format!("POST /queues/a%20b/jobs {host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{{}}")
+                .into_bytes(),
+            40,
+        ),
+    ] {
+        bounded(server, &socket, &request, most_mb);
+    }
+    for server in [&open, &guarded] {
+        let mut socket = web(server);
+        socket
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("OK"), "{answer}");
+    }
+}
