@@ -134,9 +134,15 @@ pub struct Config {
     #[arg(long, env = "REQUIRE_AUTH_FOR_METRICS", default_value_t = false, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub require_auth_for_metrics: bool,
 
-    /// Whose web pages may read answers over HTTP: one origin, or * for all
-    #[arg(long, env = "CORS_ALLOW_ORIGIN", default_value = "*", value_parser = origin)]
-    pub cors_allow_origin: String,
+    /// Whose web pages may use this server over HTTP: origins separated by commas, or * for all [default: all may read
+    /// answers, but without tokens no page of another origin gets anything done]
+    #[arg(long, env = "CORS_ALLOW_ORIGIN", value_delimiter = ',', value_parser = origin)]
+    pub cors_allow_origin: Vec<String>,
+
+    /// Names, separated by commas, by which clients of HTTP find this server while there are no tokens, beside
+    /// localhost and all IP addresses; * for any. Without ports
+    #[arg(long, env = "ALLOWED_HOSTS", value_delimiter = ',', value_parser = host_name)]
+    pub allowed_hosts: Vec<String>,
 
     /// Longest time that a request over HTTP may take to come, in milliseconds
     #[arg(long, env = "HTTP_REQUEST_TIMEOUT_MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
@@ -236,6 +242,11 @@ impl Config {
         self.auth_tokens.iter().map(|token| token.trim()).filter(|token| !token.is_empty())
     }
 
+    /// The names in `ALLOWED_HOSTS`. An empty setting is none.
+    pub fn allowed_hosts(&self) -> impl Iterator<Item = &str> {
+        self.allowed_hosts.iter().map(|name| &**name).filter(|name| !name.is_empty())
+    }
+
     /// Where the log lies; `None` in memory. `BUNQUEUE_DATA_PATH` is read as well, for those who
     /// come from there.
     pub fn data_path(&self) -> Option<PathBuf> {
@@ -280,6 +291,12 @@ impl Config {
     /// Whether the settings fit each other.
     pub fn check(&self, shards: usize) -> Result<(), String> {
         self.check_sockets()?;
+        if self.cors_allow_origin.len() > ORIGINS_MAX {
+            return Err(format!(
+                "CORS_ALLOW_ORIGIN: it must have at most {ORIGINS_MAX} origins, and has {}",
+                self.cors_allow_origin.len()
+            ));
+        }
         let least = SEGMENTS_MIN * self.segment_mb * shards as u64;
         match self.data_max_mb {
             Some(size) if size < least => Err(format!(
@@ -317,13 +334,34 @@ fn requests_max(text: &str) -> Result<RequestsMax, String> {
     }
 }
 
-/// The value goes into a header as it is.
+/// Most origins that may be listed.
+const ORIGINS_MAX: usize = 64;
+
+/// As browsers write it, in lower case and without the port that its scheme means, since it is compared as it is and goes
+/// into a header.
 fn origin(text: &str) -> Result<String, String> {
-    let fits = (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if fits && !text.contains(',') {
-        Ok(text.to_string())
+    let text = text.trim().to_ascii_lowercase();
+    let is_one = text.split_once("://").is_some_and(|(scheme, host)| {
+        let graphic = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        !scheme.is_empty() && !host.is_empty() && graphic(&text) && !host.contains(['/', '?', '#'])
+    });
+    if text == "*" || is_one && text.len() <= 256 {
+        let port = if text.starts_with("https://") { ":443" } else { ":80" };
+        let usual = text.starts_with("http://") || text.starts_with("https://");
+        Ok(text.strip_suffix(port).filter(|_| usual).unwrap_or(&text).to_string())
     } else {
-        Err("it must be * or one origin, such as https://example.com".into())
+        Err("it must be * or origins without a path, such as https://example.com".into())
+    }
+}
+
+/// In lower case and without the dot that may end it.
+fn host_name(text: &str) -> Result<String, String> {
+    let name = text.trim().trim_end_matches('.').to_ascii_lowercase();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if name == "*" || name.len() <= 253 && name.bytes().all(fits) {
+        Ok(name)
+    } else {
+        Err("it must be * or names of hosts without ports, such as queue.example.com".into())
     }
 }
 

@@ -88,7 +88,7 @@ pub fn refuse_plain(out: &mut Vec<u8>, port: Port, manners: &Manners, date: &str
     if port.speech == Speech::Http {
         let body = format!(r#"{{"ok":false,"error":"{SPEAK_TLS}"}}"#);
         let answer = Answer { status: 400, kind: JSON, extra: "", body: body.as_bytes() };
-        let manner = Manner { bodiless: false, stay: false };
+        let manner = Manner { bodiless: false, stay: false, origin: 0 };
         answer::write(out, manners, date, &answer, manner);
     } else {
         reply::error(out, None, SPEAK_TLS);

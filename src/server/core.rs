@@ -18,6 +18,7 @@ use super::moving::Leaving;
 use super::names::WaitingClaims;
 use super::parked::{CURRENT, Parked};
 use super::partial::{FRAMES_BYTES_MAX, Partials};
+use super::ports::Port;
 use super::post::Post;
 use super::reclaim::Reclaim;
 use super::route::Slots;
@@ -221,10 +222,14 @@ impl Core {
     }
 
     /// A new connection.
-    pub fn accepted(&mut self, conn: ConnId, speech: Speech) {
+    pub fn accepted(&mut self, conn: ConnId, port: Port) {
+        let speech = port.speech;
         // Over HTTP each request shows a token of its own.
         let trusted = speech == Speech::Http || !self.guard.is_on();
         self.sessions.open(self.me, conn, speech, trusted);
+        if let Some(session) = self.sessions.get(conn) {
+            session.through_path = port.seats;
+        }
         if speech == Speech::Http {
             self.await_conn(conn, Phase::Fresh);
         }

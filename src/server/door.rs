@@ -10,7 +10,7 @@
 //! refused, it would have to try again at times of its own.
 
 use super::certificate;
-use super::http::date_of;
+use super::http::{CROSS_ORIGIN, Rules, coded_body, date_of};
 use super::ports::{Entrance, Port};
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::head::{self, Head, Method};
@@ -52,14 +52,13 @@ pub struct Door {
 }
 
 impl Door {
-    /// Answers all who come to `entrances`. `origin` is whose pages may read answers.
-    pub fn open(entrances: Vec<Entrance>, origin: &str) -> io::Result<Self> {
+    /// Answers all who come to `entrances`, as `rules` let them in.
+    pub fn open(entrances: Vec<Entrance>, rules: Rules) -> io::Result<Self> {
         let told = Arc::new(Told::default());
         let keeper = Arc::clone(&told);
-        let standing = Standing::new(origin);
         let (goes, gone) = channel();
         thread::Builder::new().name("corq-door".into()).spawn(move || {
-            let outcome = Keeper::new(keeper, standing).and_then(|it| it.run(entrances, &goes));
+            let outcome = Keeper::new(keeper, rules).and_then(|it| it.run(entrances, &goes));
             // Nobody waits for the end of what follows the leave.
             let _ = goes.send(outcome);
         })?;
@@ -83,17 +82,21 @@ struct Visitor {
     since: Instant,
     said: Vec<u8>,
     seen: usize,
+    /// Whether it came through a unix socket.
+    through_path: bool,
 }
 
 struct Keeper {
     told: Arc<Told>,
+    rules: Rules,
     standing: Standing,
     reactor: Reactor,
     visitors: HashMap<ConnId, Visitor>,
 }
 
 impl Keeper {
-    fn new(told: Arc<Told>, standing: Standing) -> io::Result<Self> {
+    fn new(told: Arc<Told>, rules: Rules) -> io::Result<Self> {
+        let standing = rules.standing();
         let reactor = Reactor::new(net::Config {
             ring_entries: 64,
             connections_max: 1024,
@@ -103,7 +106,7 @@ impl Keeper {
             linger_ms: 200,
             ..net::Config::default()
         })?;
-        Ok(Self { told, standing, reactor, visitors: HashMap::new() })
+        Ok(Self { told, rules, standing, reactor, visitors: HashMap::new() })
     }
 
     fn run(mut self, entrances: Vec<Entrance>, goes: &Sender<io::Result<()>>) -> io::Result<()> {
@@ -163,8 +166,10 @@ impl Keeper {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Accepted { conn, .. } => {
-                let visitor = Visitor { since: Instant::now(), said: Vec::new(), seen: 0 };
+            Event::Accepted { conn, listener } => {
+                let through_path = Port::of(listener).seats;
+                let since = Instant::now();
+                let visitor = Visitor { since, said: Vec::new(), seen: 0, through_path };
                 self.visitors.insert(conn, visitor);
             }
             Event::Received { conn, chunk } => {
@@ -206,12 +211,21 @@ impl Keeper {
 
     /// Answers once the head of the request is there. Its body is not waited for.
     fn hear(&mut self, conn: ConnId) {
-        let Some(Visitor { said, seen, .. }) = self.visitors.get_mut(&conn) else { return };
+        let Some(Visitor { said, seen, through_path, .. }) = self.visitors.get_mut(&conn) else {
+            return;
+        };
         let empty = head::empty_lines(said);
         said.drain(..empty);
         let read = match head::read(said, seen) {
             Ok(None) if said.len() <= HEAD_BYTES_MAX => return,
-            Ok(Some(head)) => Ok(reply_to(&head, &self.told)),
+            Ok(Some(head)) => {
+                let mut reply = match self.rules.judge_early(&head, *through_path) {
+                    Ok(()) => reply_to(&head, &self.told),
+                    Err(text) => refusal(&head, text),
+                };
+                reply.origin = self.rules.place_of(&head);
+                Ok(reply)
+            }
             Ok(None) => Err(Problem { status: 431, text: "The head must be at most 32 KB" }),
             Err(problem) => Err(problem),
         };
@@ -220,6 +234,7 @@ impl Keeper {
             kind: JSON,
             body: format!(r#"{{"ok":false,"error":"{text}"}}"#),
             bodiless: false,
+            origin: 0,
         });
         self.visitors.remove(&conn);
         send(&mut self.reactor.conns, conn, &self.standing, &reply);
@@ -231,6 +246,14 @@ struct Reply {
     kind: &'static str,
     body: String,
     bodiless: bool,
+    /// See [`Manner::origin`].
+    origin: u8,
+}
+
+/// What a page gets that may not ask.
+fn refusal(head: &Head<'_>, text: &str) -> Reply {
+    let body = coded_body(text, CROSS_ORIGIN);
+    Reply { status: 403, kind: JSON, body, bodiless: head.method == Method::Head, origin: 0 }
 }
 
 /// What somebody gets who comes before the shards do.
@@ -255,7 +278,7 @@ fn reply_to(head: &Head<'_>, told: &Told) -> Reply {
         }
         _ => (503, JSON, STARTING.to_string()),
     };
-    Reply { status, kind, body, bodiless }
+    Reply { status, kind, body, bodiless, origin: 0 }
 }
 
 fn date_now() -> String {
@@ -268,7 +291,7 @@ fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Repl
     let extra = if reply.status == 503 { "Retry-After: 1\r\n" } else { "" };
     let body = reply.body.as_bytes();
     let answer = Answer { status: reply.status, kind: reply.kind, extra, body };
-    let manner = Manner { bodiless: reply.bodiless, stay: false };
+    let manner = Manner { bodiless: reply.bodiless, stay: false, origin: reply.origin };
     answer::write(out, standing, &date_now(), &answer, manner);
     conns.allow(conn, conns.appended(conn));
     conns.close(conn);
@@ -296,14 +319,14 @@ mod tests {
     }
 
     fn get(path: &str) -> String {
-        format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
     }
 
     #[test]
     fn it_lives_is_not_ready_and_puts_off_all_else() {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
-        let door = Door::open(vec![entrance(socket)], "*").unwrap();
+        let door = Door::open(vec![entrance(socket)], Rules::default()).unwrap();
         door.tell("5 of 9 MB read".into());
         assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
         assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
@@ -321,14 +344,25 @@ mod tests {
             assert!(ready.contains(part), "{part}: {ready}");
         }
         assert!(ask(address, &get("/health")).contains(r#""status":"starting""#));
-        let push =
-            "POST /queues/q/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n{\"data\":123}";
+        let push = "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{\"data\":123}";
         for request in [push.to_string(), get("/jobs/1"), get("/nowhere")] {
             let answer = ask(address, &request);
             assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
             assert!(answer.ends_with(STARTING) && answer.contains("Retry-After"), "{answer}");
         }
         assert!(ask(address, "GET / HTTP/1.1\nHost: a\n\n").starts_with("HTTP/1.1 400"));
+        for (path, lines) in [
+            ("/ready", "Host: localhost\r\nOrigin: http://evil.example"),
+            ("/healthz", "Host: localhost\r\nSec-Fetch-Site: cross-site"),
+            ("/health", "Host: evil.example"),
+            ("/nowhere", "Host: evil.example\r\nOrigin: http://evil.example"),
+        ] {
+            let answer = ask(address, &format!("GET {path} HTTP/1.1\r\n{lines}\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+            assert!(answer.ends_with(r#","code":"cross-origin"}"#), "{answer}");
+        }
+        let probe = "GET /live HTTP/1.1\r\nHost: any.example\r\n\r\n";
+        assert!(ask(address, probe).starts_with("HTTP/1.1 200"));
         door.leave().unwrap();
     }
 
@@ -338,7 +372,7 @@ mod tests {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
         let next = socket.try_clone().unwrap();
-        let door = Door::open(vec![entrance(socket)], "*").unwrap();
+        let door = Door::open(vec![entrance(socket)], Rules::default()).unwrap();
         let (enough, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let askers: Vec<_> = (0..4)
             .map(|_| {

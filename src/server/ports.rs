@@ -27,7 +27,7 @@ const PORTER: usize = 0;
 pub struct Port {
     /// What is spoken there.
     pub speech: Speech,
-    /// Whether this shard takes in everybody who comes there.
+    /// Whether this shard takes in everybody who comes there, as through a path.
     pub seats: bool,
 }
 

@@ -101,6 +101,8 @@ pub struct Session {
     pub client: ClientId,
     /// What it speaks.
     pub speech: Speech,
+    /// Whether it came through a unix socket.
+    pub through_path: bool,
     /// Received and not yet handled.
     pub pending: Backlog,
     /// What it holds of a frame or message that is not there yet, as it is counted.
@@ -151,6 +153,7 @@ impl Session {
             conn,
             client: client_of(me, conn),
             speech,
+            through_path: false,
             pending: Backlog::default(),
             held_bytes: 0,
             trusted,

@@ -8,7 +8,7 @@ use super::deliveries;
 use super::door::Door;
 use super::ears::Ears;
 use super::engine::Engine;
-use super::http::{Desk, Rule, Settings};
+use super::http::{Desk, Rule, Rules, Settings};
 use super::message::Batch;
 use super::pace::Pace;
 use super::ports::{Entrance, Ports};
@@ -178,7 +178,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
 
 /// Puts somebody at the HTTP port until the shards are there.
 fn open_door(config: &Config, ports: &Ports) -> std::io::Result<Door> {
-    let door = Door::open(ports.https()?, &config.cors_allow_origin)?;
+    let door = Door::open(ports.https()?, rules(config))?;
     door.tell("at the beginning".into());
     Ok(door)
 }
@@ -301,6 +301,19 @@ fn announce(common: &Common, shown: &str) {
             config.listen_host()
         );
     }
+    let rules = rules(config);
+    if rules.lets_all_in() {
+        tracing::warn!(
+            "CORS_ALLOW_ORIGIN is * and there are no AUTH_TOKENS: every web page that is opened where this server can be \
+             reached can read and delete every job"
+        );
+    }
+    if rules.knows_all_hosts() {
+        tracing::warn!(
+            "ALLOWED_HOSTS is * and there are no AUTH_TOKENS: a web page whose name is pointed to this server can read \
+             and delete every job"
+        );
+    }
     let durability = match (config.data_path(), config.durability) {
         (None, _) => "memory".to_string(),
         (Some(_), Durability::Written) => {
@@ -356,11 +369,19 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     Box::pin(turn.run()).await.map_err(|fatal: Fatal| fatal.to_string())
 }
 
+fn rules(config: &Config) -> Rules {
+    Rules {
+        has_tokens: config.tokens().next().is_some(),
+        origins: config.cors_allow_origin.clone(),
+        hosts: config.allowed_hosts().map(Into::into).collect(),
+    }
+}
+
 fn http_settings(config: &Config) -> Settings {
     let window_ms = config.rate_limit_window_ms;
     let rule = |most: RequestsMax| most.0.map(|requests_max| Rule { window_ms, requests_max });
     Settings {
-        cors_origin: config.cors_allow_origin.clone(),
+        rules: rules(config),
         request_timeout_ms: config.http_request_timeout_ms,
         idle_timeout_ms: config.http_idle_timeout_ms,
         client_rule: rule(config.rate_limit_max_requests),

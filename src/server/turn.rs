@@ -242,7 +242,7 @@ impl Turn {
                 }
                 Event::Accepted { conn, listener } => {
                     let port = Port::of(listener);
-                    self.core.accepted(conn, port.speech);
+                    self.core.accepted(conn, port);
                     if port.seats {
                         self.core.seat(conns, conn);
                     }

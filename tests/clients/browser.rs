@@ -94,12 +94,20 @@ impl Pages {
         Some(Self { browser, port, verdicts })
     }
 
+    fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     /// Lets the page do its part against a server.
     fn visit(&self, server: &Server, token: &str, part: &str) {
+        let server = format!("http://127.0.0.1:{}", server.http);
+        self.visit_as(&self.origin(), &server, token, part, || {});
+    }
+
+    /// The same with a page of any origin; once the browser is on its way there is something to do.
+    fn visit_as(&self, page: &str, server: &str, token: &str, part: &str, then: impl FnOnce()) {
         let home = tempfile::tempdir().unwrap();
-        let task = json!({
-            "server": format!("http://127.0.0.1:{}", server.http), "token": token, "part": part
-        });
+        let task = json!({"server": server, "token": token, "part": part, "tell": self.origin()});
         let task = task.to_string().bytes().fold(String::new(), |escaped, byte| {
             let [high, low] =
                 [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
@@ -114,17 +122,19 @@ impl Pages {
                 "--disable-background-networking",
                 "--disable-component-update",
                 "--no-first-run",
-                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+                "--host-resolver-rules=MAP rebound.example 127.0.0.1, MAP localhost 127.0.0.1, \
+                 MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                 // Keeps it running.
                 "--remote-debugging-port=0",
             ])
             .arg(format!("--user-data-dir={}", home.path().display()))
-            .arg(format!("http://127.0.0.1:{}/#{task}", self.port))
+            .arg(format!("{page}/#{task}"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let _running = Running(child);
+        then();
         match self.verdicts.recv_timeout(Duration::from_mins(1)) {
             Ok(verdict) => assert_eq!(verdict, format!("{part}: ok")),
             Err(RecvTimeoutError::Timeout) => panic!("{part}: the page has said nothing"),
@@ -144,9 +154,9 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_page_of_another_origin_opens_a_websocket_and_reads_events() {
+fn a_page_of_a_listed_origin_opens_a_websocket_and_reads_events() {
     let Some(pages) = Pages::start() else { return };
-    let server = Server::start_default();
+    let server = Start::new().env("CORS_ALLOW_ORIGIN", pages.origin()).start();
     for part in ["websocket", "fetched", "source"] {
         pages.visit(&server, "", part);
     }
@@ -163,9 +173,65 @@ fn a_page_of_another_origin_shows_a_token_and_gets_nothing_without_one() {
 #[test]
 fn a_page_of_an_origin_that_is_not_named_reads_nothing() {
     let Some(pages) = Pages::start() else { return };
-    let named = format!("http://127.0.0.1:{}", pages.port);
+    let named = format!("https://example.com,{}", pages.origin());
     let open = Start::new().env("CORS_ALLOW_ORIGIN", named).start();
     pages.visit(&open, "", "fetched");
     let closed = Start::new().env("CORS_ALLOW_ORIGIN", "https://example.com").start();
     pages.visit(&closed, "", "refused");
+}
+
+fn with_a_job(start: Start) -> Server {
+    let server = start.start();
+    server.client().push_with("q", 1, json!({"jobId": "kept"}));
+    server
+}
+
+fn assert_untouched(server: &Server, refused_min: u64) {
+    let mut client = server.client();
+    let counts = client.ok("GetJobCounts", json!({"queue": "q"}))["counts"].clone();
+    assert_eq!((&counts["waiting"], &counts["active"]), (&json!(1), &json!(0)), "{counts}");
+    assert_eq!(client.state("kept"), "waiting");
+    let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
+    let refused = text.as_str().unwrap().lines().find_map(|line| {
+        line.strip_prefix("corq_http_cross_origin_refused_total ")?.parse::<u64>().ok()
+    });
+    assert!(refused >= Some(refused_min), "{refused:?}: the page has tried");
+}
+
+/// By the address of the page, from which it is another origin of the same site, and by a name, from which it is
+/// another site.
+#[test]
+fn a_page_of_another_origin_gets_nothing_done() {
+    let Some(pages) = Pages::start() else { return };
+    let server = with_a_job(Start::new());
+    for host in ["127.0.0.1", "localhost", "rebound.example"] {
+        let address = format!("http://{host}:{}", server.http);
+        pages.visit_as(&pages.origin(), &address, "", "attack", || {});
+        assert_untouched(&server, 10);
+    }
+}
+
+/// The page is loaded from where its name leads first, and then its name leads to the server.
+#[test]
+fn a_page_whose_own_name_is_pointed_to_the_server_gets_nothing_done() {
+    let Some(pages) = Pages::start() else { return };
+    let mut server = with_a_job(Start::new());
+    assert!(server.terminate().success());
+    let listener = TcpListener::bind(("127.0.0.1", server.http)).unwrap();
+    let page = format!("http://rebound.example:{}", server.http);
+    pages.visit_as(&page, &page, "", "rebound", || {
+        let (sender, _verdicts) = channel();
+        // The page, and then what it asks for to see where it is.
+        let mut asked = 0;
+        while asked < 2 {
+            let (socket, _) = listener.accept().unwrap();
+            let mut head = [0; 4096];
+            let bytes = socket.peek(&mut head).unwrap_or(0);
+            asked += usize::from(bytes > 0 && !head.starts_with(b"GET /favicon.ico"));
+            answer_page(socket, &sender);
+        }
+        drop(listener);
+        server.start();
+    });
+    assert_untouched(&server, 10);
 }

@@ -115,12 +115,13 @@ fn the_text_for_prometheus_is_guarded_if_the_setting_says_so() {
 fn a_stranger_cannot_upload_a_body() {
     let server = Start::new().env("AUTH_TOKENS", "secret").start();
     let mut web = server.web();
-    let head = "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 12000000\r\n\r\n";
+    let head =
+        "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12000000\r\n\r\n";
     web.raw(head.as_bytes()).unwrap();
     assert_eq!(web.recv(false).unwrap().refused(401), "Unauthorized");
     assert!(web.is_closed_by_server());
     let mut web = server.web();
-    let expects = "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n";
+    let expects = "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n";
     web.raw(format!("{expects}Content-Length: 5\r\n\r\n").as_bytes()).unwrap();
     assert_eq!(web.recv(false).unwrap().status, 401, "and is not told to go on");
 }

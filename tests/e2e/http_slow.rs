@@ -48,9 +48,9 @@ fn a_request_that_does_not_come_in_time_is_cut_off() {
     let server = impatient();
     for part in [
         "GET /hea",
-        "GET /healthz HTTP/1.1\r\nHost: h\r\n",
-        "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{\"data\"",
-        "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\n",
+        "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"data\"",
+        "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
     ] {
         let mut web = server.web();
         assert_eq!(web.get("/healthz").status, 200);
@@ -70,7 +70,7 @@ fn a_client_that_sends_a_byte_now_and_then_gets_no_more_time() {
     let server = impatient();
     let mut web = server.web();
     let start = Instant::now();
-    web.raw(b"GET /healthz HTTP/1.1\r\nHost: h\r\n").unwrap();
+    web.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n").unwrap();
     // Fails once the server has had enough.
     while web.raw(b"a: b\r\n").is_ok() && start.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(50));
@@ -144,9 +144,9 @@ fn slow_and_half_open_connections_by_the_thousand_leave_the_server_serving() {
     for (number, socket) in sockets.iter_mut().enumerate() {
         let part: &[u8] = match number % 4 {
             0 => b"",
-            1 => b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: ",
-            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n{",
-            _ => b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\nGET",
+            1 => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ",
+            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n{",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET",
         };
         socket.write_all(part).unwrap();
     }
@@ -167,8 +167,11 @@ fn a_head_of_a_megabyte_and_garbage_are_refused_and_forgotten() {
         let bytes: Vec<u8> = match round % 3 {
             0 => [b"GET /healthz HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat(),
             1 => (0..20_000).map(|_| dice.roll(256) as u8).collect(),
-            _ => [b"GET /healthz HTTP/1.1\r\nHost: h\r\n".as_slice(), &b"a: b\r\n".repeat(200_000)]
-                .concat(),
+            _ => [
+                b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n".as_slice(),
+                &b"a: b\r\n".repeat(200_000),
+            ]
+            .concat(),
         };
         // The server may have closed long before all of it is sent.
         let _ = web.raw(&bytes);
@@ -188,7 +191,8 @@ fn clients_that_leave_in_the_middle_of_a_body_leave_no_memory_behind() {
     let before = open_files(&server);
     for _ in 0..40 {
         let mut web = server.web();
-        let head = "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 12000000\r\n\r\n";
+        let head =
+            "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12000000\r\n\r\n";
         web.raw(head.as_bytes()).unwrap();
         web.raw(&part).unwrap();
     }
@@ -233,10 +237,13 @@ fn bodies_that_are_too_large_together_give_way_the_largest_first() {
     let server = Start::new().env("SHARDS", 1).start();
     serves(&server);
     let part = vec![b'x'; 9 << 20];
-    let head = "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 12000000\r\n\r\n";
+    let head =
+        "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12000000\r\n\r\n";
     let mut large: Vec<Http> = Vec::new();
     let mut small = server.web();
-    small.raw(b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 70000\r\n\r\n").unwrap();
+    small
+        .raw(b"POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n")
+        .unwrap();
     small.raw(&[b" ".repeat(40_000), b"{\"data\"".to_vec()].concat()).unwrap();
     for _ in 0..20 {
         let mut web = server.web();

@@ -62,7 +62,7 @@ fn a_request_may_come_in_any_pieces() {
     let queue = queue("pieces");
     let body = json!({"data": "x".repeat(50)}).to_string();
     let request = format!(
-        "POST /queues/{queue}/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /queues/{queue}/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     let mut web = web();
@@ -84,7 +84,7 @@ fn a_chunked_body_is_put_together() {
     let queue = queue("chunks");
     let mut web = web();
     let head = format!(
-        "POST /queues/{queue}/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "POST /queues/{queue}/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     );
     let mut request = head.clone().into_bytes();
     for byte in "{\"data\":\"chunked\"}".bytes() {
@@ -107,7 +107,7 @@ fn a_client_that_expects_it_is_told_to_continue() {
     let body = "{\"data\":1}";
     let head = |more: &str| {
         format!(
-            "POST /queues/{queue}/jobs HTTP/1.1\r\nHost: h\r\n{more}Content-Length: {}\r\n\r\n",
+            "POST /queues/{queue}/jobs HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: {}\r\n\r\n",
             body.len()
         )
     };
@@ -126,11 +126,11 @@ fn a_client_that_expects_it_is_told_to_continue() {
 #[test]
 fn connections_end_as_the_client_wants() {
     for (request, stays) in [
-        ("GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", false),
+        ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", false),
         ("GET /healthz HTTP/1.0\r\n\r\n", false),
         ("GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true),
-        ("GET /health HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", false),
-        ("GET http://h:1/healthz HTTP/1.1\r\nHost: h\r\n\r\n", true),
+        ("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", false),
+        ("GET http://h:1/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", true),
     ] {
         let mut web = web();
         web.raw(request.as_bytes()).unwrap();
@@ -186,20 +186,23 @@ fn a_body_that_nobody_asked_for_is_passed_over() {
 fn garbled_requests_are_answered_once_and_their_connection_closed() {
     for (request, status) in [
         ("GET /healthz HTTP/1.1\r\n\r\n", 400),
-        ("GET /healthz HTTP/3.0\r\nHost: h\r\n\r\n", 505),
+        ("GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
         ("\u{16}\u{3}\u{1}", 400),
         (
-            "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             400,
         ),
-        ("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
-        ("GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", 400),
+        (
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+            400,
+        ),
+        ("GET / HTTP/1.1\r\nHost: localhost\r\nA: b\r\n c\r\n\r\n", 400),
         ("GET / HTTP/1.1\nHost: h\n\n", 400),
-        ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        ("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
     ] {
         let mut web = web();
         web.raw(request.as_bytes()).unwrap();
-        web.raw(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n").unwrap_or_default();
+        web.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap_or_default();
         web.recv(false).unwrap().refused(status);
         assert!(web.is_closed_by_server(), "{request:?}");
     }
@@ -221,8 +224,10 @@ fn a_body_of_12_mb_is_taken_and_a_larger_one_is_413() {
     let whole = format!("{{\"data\":1}}{pad}");
     assert_eq!(whole.len(), 12 << 20);
     web.call("POST", &path, &[], whole.as_bytes()).expect(200);
-    let head =
-        format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", (12 << 20) + 1);
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        (12 << 20) + 1
+    );
     web.raw(head.as_bytes()).unwrap();
     assert_eq!(web.recv(false).unwrap().refused(413), "The body must be at most 12 MB");
     assert!(web.is_closed_by_server());
@@ -232,9 +237,12 @@ fn a_body_of_12_mb_is_taken_and_a_larger_one_is_413() {
 #[test]
 fn a_head_that_is_too_large_is_431() {
     for head in [
-        format!("GET /healthz HTTP/1.1\r\nHost: h\r\nPad: {}\r\n\r\n", "x".repeat(33 << 10)),
-        format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(33 << 10)),
-        format!("GET /healthz HTTP/1.1\r\nHost: h\r\n{}\r\n", "a: b\r\n".repeat(101)),
+        format!(
+            "GET /healthz HTTP/1.1\r\nHost: localhost\r\nPad: {}\r\n\r\n",
+            "x".repeat(33 << 10)
+        ),
+        format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(33 << 10)),
+        format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "a: b\r\n".repeat(101)),
     ] {
         let mut web = web();
         // The server may have answered and closed before all of it is sent.

@@ -352,7 +352,8 @@ fn a_command_may_come_together_with_the_request_to_upgrade() {
     use std::io::{Read, Write};
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", shared().http)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let mut bytes = format!("GET /ws/queues/q HTTP/1.1\r\nHost: x\r\n{UPGRADE}\r\n").into_bytes();
+    let mut bytes =
+        format!("GET /ws/queues/q HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n").into_bytes();
     bytes.extend(client_frame(true, TEXT, br#"{"cmd":"Ping","reqId":"early"}"#));
     bytes.extend(client_frame(true, CLOSE, &1000_u16.to_be_bytes()));
     socket.write_all(&bytes).unwrap();

@@ -114,9 +114,9 @@ fn hold_open(server: &Server, count: usize) -> Vec<TcpStream> {
         let mut socket = TcpStream::connect(("127.0.0.1", server.http)).unwrap();
         let part: &[u8] = match number % 4 {
             0 => b"",
-            1 => b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: ",
-            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n{",
-            _ => b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\nGET",
+            1 => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ",
+            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n{",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET",
         };
         socket.write_all(part).unwrap();
         sockets.push(socket);
@@ -133,10 +133,10 @@ fn harass(port: u16, over: &AtomicBool, seed: u64) -> u64 {
         let bytes: Vec<u8> = match dice.roll(4) {
             0 => (0..20_000).map(|_| dice.roll(256) as u8).collect(),
             1 => [b"GET /healthz HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat(),
-            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 13000000\r\n\r\n{"
+            2 => b"POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13000000\r\n\r\n{"
                 .into(),
             _ => {
-                let head = b"POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+                let head = b"POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
                 [head.as_slice(), b"d00000\r\n", &vec![b'x'; 13 << 20]].concat()
             }
         };
@@ -182,7 +182,7 @@ fn hostile_clients_by_the_thousand_leave_speed_and_memory_as_they_were() {
             let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
             socket.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
             let head =
-                "POST /queues/q/jobs HTTP/1.1\r\nHost: h\r\nContent-Length: 12000000\r\n\r\n";
+                "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12000000\r\n\r\n";
             // Those for which there is no room are closed.
             let _ = socket.write_all(head.as_bytes());
             let _ = socket.write_all(&vec![b' '; 11 << 20]);
@@ -230,7 +230,9 @@ fn visit(server: &Server, kind: u64) {
         rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
     }
     let bytes = match kind {
-        0..4 => format!("GET {} HTTP/1.1\r\nHost: h\r\n\r\n", web[kind as usize]).into_bytes(),
+        0..4 => {
+            format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", web[kind as usize]).into_bytes()
+        }
         4 => frame(&encode(&json!({"cmd": "PULL", "queue": "q", "timeout": 30_000, "owner": "w"}))),
         5 => frame(&encode(&json!({"cmd": "RegisterWorker", "name": "w", "queues": ["q"]}))),
         6 => vec![0, 0, 16, 0, 1, 2, 3],

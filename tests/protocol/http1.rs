@@ -307,9 +307,9 @@ fn paths_and_queries_are_decoded_and_bad_escapes_refused() {
 
 #[test]
 fn answers_have_their_length_and_what_every_answer_has() {
-    let standing = Standing::new("https://a.example");
+    let standing = Standing::new(&["https://b.example".into(), "https://a.example".into()]);
     let answer = Answer { status: 200, kind: JSON, extra: "X-Own: 1\r\n", body: b"{\"ok\":true}" };
-    let manner = Manner { bodiless: false, stay: true };
+    let manner = Manner { bodiless: false, stay: true, origin: 1 };
     let mut out = Vec::new();
     answer::write(&mut out, &standing, "Thu, 01 Jan 1970 00:00:00 GMT", &answer, manner);
     let text = String::from_utf8(out).unwrap();
@@ -332,8 +332,8 @@ fn answers_have_their_length_and_what_every_answer_has() {
     }
     assert_eq!(body, "{\"ok\":true}");
     let mut out = Vec::new();
-    let manner = Manner { bodiless: true, stay: false };
-    answer::write(&mut out, &Standing::new("*"), "", &answer, manner);
+    let manner = Manner { bodiless: true, stay: false, origin: 0 };
+    answer::write(&mut out, &Standing::new(&["*".into()]), "", &answer, manner);
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("Content-Length: 11\r\n") && text.contains("Connection: close\r\n"));
     assert!(text.ends_with("\r\n\r\n") && !text.contains("Vary"));

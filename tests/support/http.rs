@@ -103,7 +103,7 @@ impl Http {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> std::io::Result<()> {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
         let token = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let own = token.as_ref().map(|token| ("Authorization", token.as_str()));
         for (name, value) in headers.iter().copied().chain(own) {

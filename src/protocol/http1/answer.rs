@@ -32,30 +32,38 @@ pub struct Manner {
     pub bodiless: bool,
     /// Whether the connection goes on.
     pub stay: bool,
+    /// Which of the origins that may read answers it is for, by its place; the first if it is for none of them.
+    pub origin: u8,
 }
 
 /// The headers that every answer has.
 #[derive(Debug)]
 pub struct Standing {
-    lines: Box<str>,
+    /// For each of the origins.
+    lines: Box<[Box<str>]>,
 }
 
 impl Standing {
-    /// With answers open to the pages of `origin`, which is one origin or `*`.
-    pub fn new(origin: &str) -> Self {
-        let vary = if origin == "*" { "" } else { "Vary: Origin\r\n" };
-        let lines = format!(
-            "Access-Control-Allow-Origin: {origin}\r\n{vary}\
-             X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
-             Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\n\
-             Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
-        );
-        Self { lines: lines.into() }
+    /// With answers open to the pages of `origins`, of which there is at least one, or to all with `*` among them. One
+    /// answer can name but one of several: the one that asks.
+    pub fn new(origins: &[String]) -> Self {
+        let all = origins.iter().any(|origin| origin == "*");
+        let lines = |origin: &String| {
+            let (origin, vary) = if all { ("*", "") } else { (&**origin, "Vary: Origin\r\n") };
+            let lines = format!(
+                "Access-Control-Allow-Origin: {origin}\r\n{vary}\
+                 X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
+                 Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\n\
+                 Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
+            );
+            lines.into()
+        };
+        Self { lines: origins.iter().map(lines).collect() }
     }
 
-    /// Their lines.
-    pub fn lines(&self) -> &str {
-        &self.lines
+    /// Their lines, for the origin at a place.
+    pub fn lines(&self, origin: u8) -> &str {
+        self.lines.get(usize::from(origin)).map_or("", |lines| lines)
     }
 }
 
@@ -69,7 +77,8 @@ pub fn write(
 ) {
     let Answer { status, kind, extra, body } = *answer;
     let body_bytes = if manner.bodiless { 0 } else { body.len() };
-    out.reserve(512 + standing.lines.len() + extra.len() + body_bytes);
+    let standing = standing.lines(manner.origin);
+    out.reserve(512 + standing.len() + extra.len() + body_bytes);
     begin(out, status);
     if status != 204 {
         put(out, &["Content-Type: ", kind, "\r\nContent-Length: "]);
@@ -83,7 +92,7 @@ pub fn write(
         (_, true) => "keep-alive",
         (_, false) => "close",
     };
-    put(out, &[&standing.lines, extra, "Date: ", date, "\r\nConnection: ", connection, "\r\n\r\n"]);
+    put(out, &[standing, extra, "Date: ", date, "\r\nConnection: ", connection, "\r\n\r\n"]);
     if !manner.bodiless {
         out.extend_from_slice(body);
     }
@@ -108,6 +117,7 @@ fn reason(status: u16) -> &'static str {
         204 => "No Content",
         400 => "Bad Request",
         401 => "Unauthorized",
+        403 => "Forbidden",
         404 => "Not Found",
         408 => "Request Timeout",
         413 => "Content Too Large",

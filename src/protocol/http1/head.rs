@@ -49,6 +49,14 @@ pub struct Head<'a> {
     pub expects: Option<bool>,
     /// Who it says it is.
     pub authorization: Option<&'a [u8]>,
+    /// By which name or address the server was found.
+    pub host: Option<&'a [u8]>,
+    /// Of which origin the page is that a browser asks for. Given twice it is empty, which is that of no page.
+    pub origin: Option<&'a [u8]>,
+    /// How the page stands to the server, as a browser says.
+    pub fetch_site: Option<&'a [u8]>,
+    /// Which program it says it is.
+    pub user_agent: Option<&'a [u8]>,
     /// On whose behalf it comes, as proxies tell.
     pub forwarded_for: Option<&'a [u8]>,
     /// The same, as other proxies tell.
@@ -131,7 +139,10 @@ fn find_end(bytes: &[u8], seen: &mut usize) -> Result<Option<usize>, Problem> {
 struct Headers<'a> {
     length: Option<u64>,
     coding: Option<&'a [u8]>,
-    host: bool,
+    host: Option<&'a [u8]>,
+    origin: Option<&'a [u8]>,
+    fetch_site: Option<&'a [u8]>,
+    user_agent: Option<&'a [u8]>,
     close: bool,
     keep_alive: bool,
     expects: Option<bool>,
@@ -149,7 +160,7 @@ fn understand<'a>(raw: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<
     for header in request.headers.iter() {
         headers.note(header.name, header.value.trim_ascii())?;
     }
-    if minor == 1 && !headers.host {
+    if minor == 1 && headers.host.is_none() {
         return Err(HOST);
     }
     let length = match (headers.length, headers.coding) {
@@ -176,6 +187,10 @@ fn understand<'a>(raw: &'a [u8], request: &httparse::Request<'_, 'a>) -> Result<
         // A client of HTTP/1.0 cannot expect anything.
         expects: headers.expects.filter(|_| minor == 1),
         authorization: headers.authorization,
+        host: headers.host,
+        origin: headers.origin,
+        fetch_site: headers.fetch_site,
+        user_agent: headers.user_agent,
         forwarded_for: headers.forwarded_for,
         real_ip: headers.real_ip,
     })
@@ -186,14 +201,19 @@ impl<'a> Headers<'a> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.len() {
             4 if is("host") => {
-                let again = std::mem::replace(&mut self.host, true);
+                let again = self.host.replace(value).is_some();
                 return if again || !is_host(value) { Err(HOST) } else { Ok(()) };
+            }
+            6 if is("origin") => {
+                let twice = self.origin.is_some();
+                self.origin = Some(if twice { b"" } else { value });
             }
             6 if is("expect") => {
                 let known = value.eq_ignore_ascii_case(b"100-continue");
                 self.expects = Some(known && self.expects != Some(false));
             }
             9 if is("x-real-ip") => self.real_ip = Some(value),
+            10 if is("user-agent") => self.user_agent = Some(value),
             10 if is("connection") => {
                 for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
@@ -204,6 +224,11 @@ impl<'a> Headers<'a> {
                 // Which of two counts is not for the server to guess: neither fits any token.
                 let twice = self.authorization.is_some();
                 self.authorization = Some(if twice { b"" } else { value });
+            }
+            // No browser says it twice, and which of two counts is not for the server to guess.
+            14 if is("sec-fetch-site") => {
+                let twice = self.fetch_site.is_some();
+                self.fetch_site = Some(if twice { b"cross-site" } else { value });
             }
             14 if is("content-length") => {
                 let digits =

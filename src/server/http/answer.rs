@@ -139,8 +139,11 @@ impl Core {
         objection: &Objection,
         manner: Manner,
     ) {
-        let Objection { status, text, extra } = objection;
-        let body = error_body(text);
+        let Objection { status, text, code, extra } = objection;
+        let body = match code {
+            Some(code) => coded_body(text, code),
+            None => error_body(text),
+        };
         let answer = Answer { status: *status, kind: JSON, extra, body: body.as_bytes() };
         self.write_answer(conns, conn, &answer, manner);
     }
@@ -232,6 +235,11 @@ pub fn megabytes(bytes: u64) -> f64 {
 /// `text` is one of the server's own, with nothing in it to be escaped.
 fn error_body(text: &str) -> String {
     format!(r#"{{"ok":false,"error":"{text}"}}"#)
+}
+
+/// The same with a code for programs.
+pub fn coded_body(text: &str, code: &str) -> String {
+    format!(r#"{{"ok":false,"error":"{text}","code":"{code}"}}"#)
 }
 
 fn status_of(endpoint: Endpoint, error: &str) -> u16 {

@@ -28,8 +28,9 @@ impl Core {
                 session.dialogue.reading = None;
             }
             let extra = "Retry-After: 1\r\n".to_owned();
-            let objection = Objection { status: 503, text: NO_ROOM, extra };
-            self.object(conns, largest, &objection, Manner { bodiless: false, stay: false });
+            let objection = Objection { extra, ..Objection::new(503, NO_ROOM) };
+            let manner = Manner { bodiless: false, stay: false, origin: 0 };
+            self.object(conns, largest, &objection, manner);
         }
     }
 

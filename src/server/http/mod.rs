@@ -5,7 +5,7 @@
 //! ```text
 //! endpoint  method and path to meaning      ask     requests to frames    answer  replies to answers
 //! patience  who is waited for how long      limit   windows of requests   toll    the keeper of a client
-//! bodies    what bodies on their way take in memory
+//! bodies    what bodies on their way take in memory       gate    what web pages may ask for
 //! ```
 //!
 //! One request of a connection is under way at a time: the next is read once the answer is written.
@@ -14,6 +14,7 @@ mod answer;
 mod ask;
 mod bodies;
 mod endpoint;
+mod gate;
 mod limit;
 mod patience;
 mod toll;
@@ -31,11 +32,12 @@ use crate::protocol::http1::{Problem, answer::EXPOSITION};
 use crate::protocol::value::is_queue_name;
 use crate::protocol::websocket;
 use answer::Stage;
-pub use answer::{date_of, megabytes};
+pub use answer::{coded_body, date_of, megabytes};
 use bodies::BODIES_BYTES_MAX;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use endpoint::{Endpoint, Miss};
+pub use gate::{CODE as CROSS_ORIGIN, Rules};
 pub use limit::{Limiter, Rule, TooMany, Window};
 pub use patience::Phase;
 use patience::{Alarms, Patience};
@@ -51,8 +53,8 @@ const SCRATCH_BYTES_MAX: usize = 256 * 1024;
 /// What a shard is told about HTTP.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whose pages may read answers.
-    pub cors_origin: String,
+    /// Whose pages may ask and read answers.
+    pub rules: Rules,
     /// Longest time a request may take to come.
     pub request_timeout_ms: u64,
     /// Longest time between requests.
@@ -76,6 +78,8 @@ pub struct HttpCounters {
     pub timeouts: u64,
     /// Requests and frames refused because there were too many.
     pub limited: u64,
+    /// Requests refused because a web page that may not ask seems to have made them.
+    pub cross_origin: u64,
     /// Handshakes of TLS where it is not spoken, also at the port for frames.
     pub handshakes: u64,
     /// Bodies that gave way because all together were too large.
@@ -105,7 +109,7 @@ impl Desk {
     /// Before the first connection.
     pub fn new(settings: Settings) -> Self {
         Self {
-            standing: Standing::new(&settings.cors_origin),
+            standing: settings.rules.standing(),
             limiter: settings
                 .client_rule
                 .map(|rule| Limiter::new(rule, settings.cleanup_ms, crate::secret::hash_key())),
@@ -192,12 +196,14 @@ impl Plan<'_> {
 struct Objection {
     status: u16,
     text: &'static str,
+    /// What programs tell it by.
+    code: Option<&'static str>,
     extra: String,
 }
 
 impl Objection {
     fn new(status: u16, text: &'static str) -> Self {
-        Self { status, text, extra: String::new() }
+        Self { status, text, code: None, extra: String::new() }
     }
 }
 
@@ -279,7 +285,7 @@ impl Core {
     /// Answers that what came is no request, and ends the connection.
     fn give_up(&mut self, conns: &mut Connections, conn: ConnId, problem: Problem) -> Progress {
         let Problem { status, text } = problem;
-        let manner = Manner { bodiless: false, stay: false };
+        let manner = Manner { bodiless: false, stay: false, origin: 0 };
         self.object(conns, conn, &Objection::new(status, text), manner);
         Progress::Over
     }
@@ -302,17 +308,26 @@ impl Core {
             }
             return Progress::Wants;
         }
+        let endpoint = found.as_ref().ok().map(|(endpoint, _)| *endpoint);
+        let through_path = self.sessions.get(conn).is_some_and(|session| session.through_path);
+        let let_in = self.http.settings.rules.judge(head, endpoint, through_path);
         let limited = found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_limited());
-        let passed = if limited { self.pay_toll(conn, head) } else { Ok(true) };
+        // A page that may not ask does not use up what others may.
+        let passed = if limited && let_in.is_ok() { self.pay_toll(conn, head) } else { Ok(true) };
         if passed == Ok(false) {
             return Progress::Wants;
         }
         self.http.counters.requests += 1;
+        self.http.counters.cross_origin += u64::from(let_in.is_err());
         let mut manner = Manner {
             bodiless: head.method == Method::Head,
             stay: head.keep_alive && !self.stopping,
+            origin: self.http.settings.rules.place_of(head),
         };
-        let plan = self.plan(head, target, found, passed, manner);
+        let plan = match let_in {
+            Ok(()) => self.plan(head, target, found, passed, manner),
+            Err(text) => Err(Objection { code: Some(gate::CODE), ..Objection::new(403, text) }),
+        };
         let whole = match head.length {
             Length::Bytes(bytes) if bytes <= behind.len() as u64 => Some(bytes as usize),
             _ => None,
@@ -354,14 +369,14 @@ impl Core {
     ) -> Result<Plan<'a>, Objection> {
         if let Err(TooMany { wait_ms }) = passed {
             let extra = format!("Retry-After: {}\r\n", wait_ms.div_ceil(1000).max(1));
-            return Err(Objection { status: 429, text: "Rate limit exceeded", extra });
+            return Err(Objection { extra, ..Objection::new(429, "Rate limit exceeded") });
         }
         let metrics_are_guarded = self.http.settings.metrics_are_guarded;
         let guarded =
             found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_guarded(metrics_are_guarded));
         if guarded && !self.accepts(head.authorization) {
             let extra = "WWW-Authenticate: Bearer\r\n".to_string();
-            return Err(Objection { status: 401, text: "Unauthorized", extra });
+            return Err(Objection { extra, ..Objection::new(401, "Unauthorized") });
         }
         let (endpoint, name) = found.map_err(|miss| match miss {
             Miss::Unknown => Objection::new(404, "Not found"),
@@ -422,7 +437,8 @@ impl Core {
             }
             Ok(accept) => {
                 self.await_conn(conn, Phase::Answering);
-                let standing = self.http.standing_at(self.now_ms).0.lines().to_string();
+                let (standing, _) = self.http.standing_at(self.now_ms);
+                let standing = standing.lines(manner.origin).to_string();
                 match accept {
                     Some(accept) => self.begin_websocket(conns, conn, queue, &accept, &standing),
                     None => self.begin_events(conns, conn, queue, &standing),
