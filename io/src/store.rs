@@ -90,6 +90,12 @@ impl Disk for Store {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         both!(self, disk => disk.truncate(segment, bytes))
     }
+    fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
+        both!(self, disk => disk.rewrite(segment, from, to))
+    }
+    fn secret(&mut self) -> io::Result<[u64; 2]> {
+        both!(self, disk => disk.secret())
+    }
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         both!(self, disk => disk.erase(segment, offset, bytes))
     }

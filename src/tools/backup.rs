@@ -19,7 +19,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    About, Damage, DataDir, Inspection, Position, Seen, Subject, inspect, segment_file,
+    About, Damage, DataDir, Inspection, Position, Seen, Subject, forget_claims, inspect,
+    segment_file,
 };
 
 use super::place::{Fault, Place, at, sync};
@@ -303,6 +304,8 @@ impl<'a> Making<'a> {
                 copy_file(&pin, &copy, bytes)?;
                 if is_last {
                     lengthen(&copy, inspection.segment_bytes)?;
+                    // The server has gone on, and said so there.
+                    forget_claims(&copy).map_err(at(&copy))?;
                 }
                 fs::rename(&copy, &place).map_err(at(&place))?;
                 if pin != place {

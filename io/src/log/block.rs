@@ -5,10 +5,11 @@
 //! Recipe for a change of these bytes, or of a segment's header: bytes that are zero now can be given a
 //! meaning, if zero goes on meaning what it did and older builds may overlook it. Anything else is a new
 //! [`FORMAT_VERSION`]; the headers of older ones are still decoded, into the same structs, with what they
-//! do not say filled in. Both end on the page, and in a log for `tests/compat` that has it. For what
+//! do not say filled in, and a segment is written in one version from its beginning to its end. Both end on the page, and in a log for `tests/compat` that has it. For what
 //! records say, see `shards/src/record.rs`.
 
 use super::position::Position;
+use super::salt::Salt;
 use std::fmt;
 
 /// Bytes of the header in front of every block.
@@ -16,7 +17,7 @@ pub const BLOCK_HEADER_BYTES: usize = 64;
 /// Bytes of the header in front of every record's body.
 pub const RECORD_HEADER_BYTES: usize = 8;
 /// The version of the format this build writes, and the newest it reads.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 
 const BLOCK_MAGIC: [u8; 4] = *b"CQBK";
 /// The magic and the checksum sit here in every version, so that a newer version can be told from
@@ -28,10 +29,16 @@ pub(super) const FLAG_SYNC: u32 = 1;
 /// The last block of a clean shutdown.
 pub(super) const FLAG_CLOSED: u32 = 2;
 
+/// In what a block says how far before it something lies.
+const SYNCED_UNIT_BYTES: u64 = 64;
+const OLDEST_UNIT_BYTES: u64 = 4096;
+
 /// What the 64 bytes in front of a block say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     pub(super) shard: u16,
+    /// That of the segment it was written to; a header with another one is stale, or none of the log's.
+    pub(super) salt: Salt,
     /// Where the block claims to be; a header read elsewhere is stale.
     pub(super) position: Position,
     /// Rises by one from block to block.
@@ -76,12 +83,18 @@ impl BlockHeader {
     pub(super) fn encode(&self, out: &mut [u8]) -> u32 {
         let mut put = Put { out: &mut out[..BLOCK_HEADER_BYTES], at: 0 };
         put.bytes(&BLOCK_MAGIC);
-        put.bytes(&FORMAT_VERSION.to_le_bytes());
+        put.bytes(&self.salt.version().to_le_bytes());
         put.bytes(&self.shard.to_le_bytes());
         put.bytes(&self.position.0.to_le_bytes());
         put.bytes(&self.sequence.to_le_bytes());
-        put.bytes(&self.synced.0.to_le_bytes());
-        put.bytes(&self.oldest.0.to_le_bytes());
+        if let Some(salt) = self.salt.0 {
+            put.bytes(&salt.to_le_bytes());
+            put.bytes(&units_back(self.position, self.synced, SYNCED_UNIT_BYTES).to_le_bytes());
+            put.bytes(&units_back(self.position, self.oldest, OLDEST_UNIT_BYTES).to_le_bytes());
+        } else {
+            put.bytes(&self.synced.0.to_le_bytes());
+            put.bytes(&self.oldest.0.to_le_bytes());
+        }
         put.bytes(&self.body_bytes.to_le_bytes());
         put.bytes(&self.block_bytes.to_le_bytes());
         put.bytes(&self.records.to_le_bytes());
@@ -92,13 +105,23 @@ impl BlockHeader {
 
     /// The header in the first bytes of `bytes`, and its checksum.
     pub(super) fn decode(bytes: &[u8]) -> Result<(Self, u32), HeaderFault> {
-        let bytes = checked_header(bytes, BLOCK_MAGIC)?;
+        let (bytes, version) = checked_header(bytes, BLOCK_MAGIC)?;
+        let position = Position(u64_at(bytes, 8));
+        let (salt, synced, oldest) = match version {
+            1 => (Salt::NONE, Position(u64_at(bytes, 24)), Position(u64_at(bytes, 32))),
+            _ => (
+                Salt(Some(u64_at(bytes, 24))),
+                before(position, u32_at(bytes, 32), SYNCED_UNIT_BYTES),
+                before(position, u32_at(bytes, 36), OLDEST_UNIT_BYTES),
+            ),
+        };
         let header = Self {
             shard: u16_at(bytes, 6),
-            position: Position(u64_at(bytes, 8)),
+            salt,
+            position,
             sequence: u64_at(bytes, 16),
-            synced: Position(u64_at(bytes, 24)),
-            oldest: Position(u64_at(bytes, 32)),
+            synced,
+            oldest,
             body_bytes: u32_at(bytes, 40),
             block_bytes: u32_at(bytes, 44),
             records: u32_at(bytes, 48),
@@ -109,7 +132,19 @@ impl BlockHeader {
     }
 }
 
-/// Fills a 64 byte header from left to right.
+/// How far before the block at `position` something lies. What is further away than can be said is not said.
+fn units_back(position: Position, there: Position, unit_bytes: u64) -> u32 {
+    let units = (position.0 & !(unit_bytes - 1)).saturating_sub(there.0) / unit_bytes;
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
+/// What `units_back` has said. Nothing, or what cannot be, is the beginning of all addresses.
+fn before(position: Position, units: u32, unit_bytes: u64) -> Position {
+    let there = (position.0 & !(unit_bytes - 1)).checked_sub(u64::from(units) * unit_bytes);
+    Position(there.filter(|_| units < u32::MAX).unwrap_or(0))
+}
+
+/// Fills a header from left to right.
 pub(super) struct Put<'a> {
     pub(super) out: &'a mut [u8],
     pub(super) at: usize,
@@ -124,14 +159,15 @@ impl Put<'_> {
     /// Zeroes what is left, puts the checksum into the last four bytes and returns it.
     pub(super) fn checksum(self) -> u32 {
         self.out[self.at..].fill(0);
-        let crc = crc32c::crc32c(&self.out[..CRC_AT]);
-        self.out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        let crc_at = self.out.len() - 4;
+        let crc = crc32c::crc32c(&self.out[..crc_at]);
+        self.out[crc_at..].copy_from_slice(&crc.to_le_bytes());
         crc
     }
 }
 
-/// The 64 bytes of an intact header with this magic and a version that this build reads.
-pub(super) fn checked_header(bytes: &[u8], magic: [u8; 4]) -> Result<&[u8], HeaderFault> {
+/// The 64 bytes of an intact header with this magic and a version that this build reads, and that version.
+pub(super) fn checked_header(bytes: &[u8], magic: [u8; 4]) -> Result<(&[u8], u16), HeaderFault> {
     let bytes = bytes.get(..BLOCK_HEADER_BYTES).ok_or(HeaderFault::Short)?;
     if bytes[..4] != magic {
         return Err(HeaderFault::NoMagic);
@@ -140,7 +176,7 @@ pub(super) fn checked_header(bytes: &[u8], magic: [u8; 4]) -> Result<&[u8], Head
         return Err(HeaderFault::Checksum);
     }
     match u16_at(bytes, 4) {
-        FORMAT_VERSION => Ok(bytes),
+        version @ 1..=FORMAT_VERSION => Ok((bytes, version)),
         version => Err(HeaderFault::Version(version)),
     }
 }
@@ -157,20 +193,22 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// The checksum of a record: seeded with its position, so that the same bytes verify at no other
-/// place; over its length and its body.
-fn record_crc(position: Position, record: &[u8]) -> u32 {
-    let mut seed = [0; 12];
-    seed[..8].copy_from_slice(&position.0.to_le_bytes());
-    seed[8..].copy_from_slice(&record[..4]);
-    crc32c::crc32c_append(crc32c::crc32c(&seed), &record[RECORD_HEADER_BYTES..])
+/// The checksum of a record: seeded with its segment's salt and its position, so that the same bytes verify
+/// at no other place, and none that a client has chosen; over its length and its body.
+fn record_crc(salt: Salt, position: Position, record: &[u8]) -> u32 {
+    let mut seed = [0; 20];
+    seed[..8].copy_from_slice(&salt.0.unwrap_or_default().to_le_bytes());
+    seed[8..16].copy_from_slice(&position.0.to_le_bytes());
+    seed[16..].copy_from_slice(&record[..4]);
+    let seed = if salt == Salt::NONE { &seed[8..] } else { &seed[..] };
+    crc32c::crc32c_append(crc32c::crc32c(seed), &record[RECORD_HEADER_BYTES..])
 }
 
 /// Whether `record` (header and body) is exactly the record written at `position`.
-pub(super) fn record_is_intact(position: Position, record: &[u8]) -> bool {
+pub(super) fn record_is_intact(salt: Salt, position: Position, record: &[u8]) -> bool {
     record.len() >= RECORD_HEADER_BYTES
         && u32_at(record, 0) as usize == record.len()
-        && u32_at(record, 4) == record_crc(position, record)
+        && u32_at(record, 4) == record_crc(salt, position, record)
 }
 
 /// What the next block's `prev` must be: the header's checksum and those of all records in one, so
@@ -181,12 +219,12 @@ const fn link(chained: u32, record_crc: u32) -> u32 {
 
 /// Puts the checksum into every record of a body whose lengths are in place. Takes the header's
 /// checksum and returns the next block's `prev`.
-pub(super) fn seal_records(start: Position, body: &mut [u8], header_crc: u32) -> u32 {
+pub(super) fn seal_records(salt: Salt, start: Position, body: &mut [u8], header_crc: u32) -> u32 {
     let mut chained = header_crc;
     let mut at = 0;
     while at < body.len() {
         let end = at + u32_at(body, at) as usize;
-        let crc = record_crc(start.plus(at as u64), &body[at..end]);
+        let crc = record_crc(salt, start.plus(at as u64), &body[at..end]);
         body[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
         chained = link(chained, crc);
         at = end;
@@ -197,6 +235,7 @@ pub(super) fn seal_records(start: Position, body: &mut [u8], header_crc: u32) ->
 /// Checks that `body` is exactly `count` intact records end to end. Takes the header's checksum and
 /// returns the next block's `prev`.
 pub(super) fn check_records(
+    salt: Salt,
     start: Position,
     body: &[u8],
     count: u32,
@@ -211,7 +250,7 @@ pub(super) fn check_records(
         if !(RECORD_HEADER_BYTES..=rest.len()).contains(&bytes) {
             return Err(format!("record {found} of the block has an impossible length"));
         }
-        if !record_is_intact(start.plus(at as u64), &rest[..bytes]) {
+        if !record_is_intact(salt, start.plus(at as u64), &rest[..bytes]) {
             return Err(format!("record {found} of the block has a wrong checksum"));
         }
         chained = link(chained, u32_at(rest, 4));
@@ -243,13 +282,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn header() -> BlockHeader {
+    fn header(salt: Salt) -> BlockHeader {
         BlockHeader {
             shard: 3,
+            salt,
             position: Position(0x1_0000_1000),
             sequence: 9,
             synced: Position(0x1_0000_0800),
-            oldest: Position(0x1000),
+            oldest: Position(0x2000),
             body_bytes: 100,
             block_bytes: 192,
             records: 2,
@@ -260,33 +300,64 @@ mod tests {
 
     #[test]
     fn header_comes_back_as_it_went() {
-        let mut bytes = [0xff; BLOCK_HEADER_BYTES];
-        let crc = header().encode(&mut bytes);
-        assert_eq!(BlockHeader::decode(&bytes), Ok((header(), crc)));
-    }
-
-    #[test]
-    fn every_flipped_bit_of_a_header_is_seen() {
-        let mut bytes = [0; BLOCK_HEADER_BYTES];
-        header().encode(&mut bytes);
-        for bit in 0..BLOCK_HEADER_BYTES * 8 {
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(BlockHeader::decode(&bytes).is_err(), "bit {bit}");
-            bytes[bit / 8] ^= 1 << (bit % 8);
+        for salt in [Salt::NONE, Salt(Some(0)), Salt(Some(0x0123_4567_89ab_cdef))] {
+            for (synced, oldest) in
+                [(0x1_0000_0800, 0x2000), (0x1_0000_1000, 0), (0, 0x1_0000_0000)]
+            {
+                let (synced, oldest) = (Position(synced), Position(oldest));
+                let header = BlockHeader { synced, oldest, ..header(salt) };
+                let mut bytes = [0xff; BLOCK_HEADER_BYTES];
+                let crc = header.encode(&mut bytes);
+                assert_eq!(BlockHeader::decode(&bytes), Ok((header, crc)));
+                assert_eq!(bytes[4], salt.version() as u8);
+            }
         }
     }
 
     #[test]
-    fn a_record_verifies_at_its_own_position_only() {
+    fn what_is_too_far_away_to_be_said_is_claimed_too_low_and_never_too_high() {
+        let position = Position(1 << 60);
+        for there in [0, 1 << 20, (1 << 60) - (1 << 45), (1 << 60) - (1 << 39), 1 << 60] {
+            for unit in [SYNCED_UNIT_BYTES, OLDEST_UNIT_BYTES] {
+                let there = Position(there);
+                let said = before(position, units_back(position, there, unit), unit);
+                assert!(said == there || said == Position(0), "{there} {said}");
+            }
+        }
+        assert_eq!(before(Position(64), 7, 64), Position(0));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_is_seen() {
+        for salt in [Salt::NONE, Salt(Some(7))] {
+            let mut bytes = [0; BLOCK_HEADER_BYTES];
+            header(salt).encode(&mut bytes);
+            for bit in 0..BLOCK_HEADER_BYTES * 8 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert!(BlockHeader::decode(&bytes).is_err(), "bit {bit}");
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_verifies_at_its_own_position_and_with_its_own_salt_only() {
         let mut body = vec![0; 28];
         body[0] = 8; // an empty record
         body[8] = 20;
         body[16..].fill(0x5a);
-        let chained = seal_records(Position(4096), &mut body, 5);
-        assert_eq!(check_records(Position(4096), &body, 2, 5), Ok(chained));
-        assert!(check_records(Position(4096), &body, 1, 5).is_err());
-        for other in [0, 4095, 4097, 4096 + (1 << 26), 4096 + (1 << 32)] {
-            assert!(check_records(Position(other), &body, 2, 5).is_err(), "{other}");
+        let salts = [Salt::NONE, Salt(Some(0)), Salt(Some(1))];
+        for salt in salts {
+            let here = Position(4096);
+            let chained = seal_records(salt, here, &mut body, 5);
+            assert_eq!(check_records(salt, here, &body, 2, 5), Ok(chained));
+            assert!(check_records(salt, here, &body, 1, 5).is_err());
+            for other in [0, 4095, 4097, 4096 + (1 << 26), 4096 + (1 << 32)] {
+                assert!(check_records(salt, Position(other), &body, 2, 5).is_err(), "{other}");
+            }
+            for other in salts.into_iter().filter(|&other| other != salt) {
+                assert!(check_records(other, here, &body, 2, 5).is_err());
+            }
         }
         let found: Vec<_> = records(Position(4096), &body).collect();
         assert_eq!(found, [(Position(4096), &[][..]), (Position(4104), &[0x5a; 12][..])]);
@@ -297,8 +368,8 @@ mod tests {
         for length in [0_u32, 1, 7, 9, 17, u32::MAX] {
             let mut body = vec![0; 16];
             body[..4].copy_from_slice(&length.to_le_bytes());
-            assert!(check_records(Position(0), &body, 1, 5).is_err());
+            assert!(check_records(Salt::NONE, Position(0), &body, 1, 5).is_err());
         }
-        assert!(check_records(Position(0), &[1, 2, 3], 1, 5).is_err());
+        assert!(check_records(Salt::NONE, Position(0), &[1, 2, 3], 1, 5).is_err());
     }
 }

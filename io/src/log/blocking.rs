@@ -62,6 +62,12 @@ impl Disk for BlockingDisk {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         self.0.truncate(segment, bytes)
     }
+    fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
+        self.0.rewrite(segment, from, to)
+    }
+    fn secret(&mut self) -> io::Result<[u64; 2]> {
+        self.0.secret()
+    }
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         self.0.erase(segment, offset, bytes)
     }

@@ -7,7 +7,9 @@ use super::block::{RECORD_HEADER_BYTES, record_is_intact};
 use super::disk::{Disk, Started};
 use super::position::{Geometry, Position};
 use super::preparation::{RETRIES_MAX, is_passing};
+use super::salt::Salts;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::{error, fmt, io};
 
 /// The low byte of a read's tag; the slot is above it.
@@ -72,6 +74,7 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct ColdReads {
     geometry: Geometry,
+    salts: Arc<Salts>,
     slots_max: usize,
     slots: Vec<Slot>,
     free: Vec<usize>,
@@ -80,9 +83,10 @@ pub(super) struct ColdReads {
 }
 
 impl ColdReads {
-    pub(super) fn new(geometry: Geometry, slots_max: usize) -> Self {
+    pub(super) fn new(geometry: Geometry, salts: Arc<Salts>, slots_max: usize) -> Self {
         Self {
             geometry,
+            salts,
             slots_max,
             slots: Vec::new(),
             free: Vec::new(),
@@ -137,9 +141,10 @@ impl ColdReads {
         let index = self.finished.pop_front()?;
         self.free.push(index);
         let slot = &self.slots[index];
+        let salt = self.salts.of(self.geometry.segment_of(slot.request.position));
         let body = match slot.error {
             Some(error) => Err(error),
-            None if record_is_intact(slot.request.position, &slot.buffer) => {
+            None if record_is_intact(salt, slot.request.position, &slot.buffer) => {
                 Ok(&slot.buffer[RECORD_HEADER_BYTES..])
             }
             None => Err(ReadError::Damaged(slot.request.position)),

@@ -66,6 +66,13 @@ pub trait Disk {
     /// Makes a segment `bytes` long, durably: cuts it, or puts zeros behind it that take no room.
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()>;
 
+    /// Writes the bytes from `from` to `to` again as they are, so that the next `settle` has to bring them to the disk:
+    /// whether an earlier sync did is not known.
+    fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()>;
+
+    /// Bytes that nobody can guess and that were never given before. For the start.
+    fn secret(&mut self) -> io::Result<[u64; 2]>;
+
     /// Writes zeros over some bytes of a segment, durably.
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()>;
 

@@ -60,10 +60,24 @@ struct Content {
     was: Option<u64>,
 }
 
+impl Content {
+    /// Brings what a sync would bring to the disk. What a failed one has given up is not among it.
+    fn settle(&mut self) {
+        for sector in std::mem::take(&mut self.dirty) {
+            let end = ((sector + 1) * SECTOR_BYTES).min(self.now.len());
+            if let Some(kept) = self.kept.get_mut(sector * SECTOR_BYTES..end) {
+                kept.copy_from_slice(&self.now[sector * SECTOR_BYTES..end]);
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Pending {
     tag: u64,
     result: i32,
+    /// The segment that it is a sync of.
+    syncs: Option<u64>,
     began: u64,
     /// What is on the disk once this is done.
     keeps: Sectors,
@@ -114,6 +128,12 @@ impl FaultyDisk {
     /// Operations in flight.
     pub fn in_flight(&self) -> usize {
         self.pending.len()
+    }
+
+    /// How many syncs of one segment are in flight, at most.
+    pub fn syncs_at_once(&self) -> usize {
+        let of = |segment: u64| self.pending.iter().filter(|it| it.syncs == Some(segment)).count();
+        self.segments.keys().map(|&segment| of(segment)).max().unwrap_or(0)
     }
 
     /// The process ends: what has been written stays, what was in flight may or may not.
@@ -253,6 +273,21 @@ impl FaultyDisk {
         self.segments.keys().copied().chain(leaving).collect()
     }
 
+    /// What the kernel does when it cannot write the pages of a file: it says so once, and counts them as clean. They
+    /// can still be read, some of them have reached the disk, and no later sync tries again.
+    fn give_up(&mut self, segment: u64) {
+        let Some(content) = self.segments.get_mut(&segment) else { return };
+        let dirty = std::mem::take(&mut content.dirty);
+        for sector in dirty {
+            if self.one_in(4)
+                && let Some(content) = self.segments.get_mut(&segment)
+            {
+                let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+                content.kept[range.clone()].copy_from_slice(&content.now[range]);
+            }
+        }
+    }
+
     fn countdown(counter: &mut u32) -> bool {
         let due = *counter == 1;
         *counter = counter.saturating_sub(1);
@@ -345,10 +380,20 @@ impl Disk for FaultyDisk {
         Ok(bytes)
     }
 
+    fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
+        let Some(content) = self.segments.get_mut(&segment) else { return Self::missing() };
+        let to = content.now.len().min(to as usize);
+        content.dirty.extend(from as usize / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES));
+        Ok(())
+    }
+
+    fn secret(&mut self) -> io::Result<[u64; 2]> {
+        Ok([self.next(), self.next()])
+    }
+
     fn settle(&mut self, segment: u64) -> io::Result<()> {
         if let Some(content) = self.segments.get_mut(&segment) {
-            content.kept.clone_from(&content.now);
-            content.dirty.clear();
+            content.settle();
         }
         self.keep(Sectors::new(), &self.names(), self.begun);
         Ok(())
@@ -357,17 +402,17 @@ impl Disk for FaultyDisk {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         let Some(content) = self.segments.get_mut(&segment) else { return Self::missing() };
         content.now.resize(bytes as usize, 0);
-        // Whole sectors below, so that no later sync reaches behind the end.
-        content.kept.clone_from(&content.now);
-        content.dirty.clear();
+        content.kept.resize(bytes as usize, 0);
+        content.settle();
         Ok(())
     }
 
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         let Some(content) = self.segments.get_mut(&segment) else { return Self::missing() };
-        content.now[offset as usize..offset as usize + bytes].fill(0);
-        content.kept.clone_from(&content.now);
-        content.dirty.clear();
+        let end = offset as usize + bytes;
+        content.now[offset as usize..end].fill(0);
+        content.dirty.extend(offset as usize / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+        content.settle();
         Ok(())
     }
 
@@ -409,15 +454,21 @@ impl Disk for FaultyDisk {
         } else {
             Sectors::new()
         };
-        self.end(late, Pending { tag, result, began: 0, keeps, names: Vec::new() })
+        let (syncs, names) = (None, Vec::new());
+        self.end(late, Pending { tag, result, syncs, began: 0, keeps, names })
     }
 
     fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
         let failed = Self::countdown(&mut self.faults.fail_sync);
         let result = if failed { -self.faults.errno } else { 0 };
         let (keeps, names) = (Sectors::new(), Vec::new());
-        let mut pending = Pending { tag, result, began: 0, keeps, names };
+        let syncs = match target {
+            SyncTarget::Segment(segment) => Some(segment),
+            SyncTarget::Directory => None,
+        };
+        let mut pending = Pending { tag, result, syncs, began: 0, keeps, names };
         match target {
+            SyncTarget::Segment(segment) if failed => self.give_up(segment),
             _ if failed || self.faults.lying => {}
             SyncTarget::Directory => pending.names = self.names(),
             SyncTarget::Segment(segment) => {
@@ -442,7 +493,7 @@ impl Disk for FaultyDisk {
             read.map_or(-libc::EIO, |bytes| bytes as i32)
         };
         let (keeps, names) = (Sectors::new(), Vec::new());
-        self.end(self.faults.late, Pending { tag, result, began: 0, keeps, names })
+        self.end(self.faults.late, Pending { tag, result, syncs: None, began: 0, keeps, names })
     }
 
     fn seal(&mut self, _segment: u64) {}

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // fallocate and fstatvfs have no wrapper in std.
 
 use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
+use super::lock::new_id;
 use super::segment::file_name;
 use super::{DataDir, Mode};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// How files that are set aside are named, behind a number.
 pub(super) const SPARE: &str = ".spare";
+/// Read and written at once where bytes are written again.
+const REWRITE_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 struct SegmentFile {
@@ -281,6 +284,25 @@ impl Disk for FileDisk {
         let file = self.file(segment)?;
         file.buffered.set_len(bytes)?;
         file.buffered.sync_all()
+    }
+
+    fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
+        let mut buffer = vec![0; REWRITE_BYTES.min((to - from) as usize)];
+        let mut at = from;
+        while at < to {
+            let wanted = buffer.len().min((to - at) as usize);
+            let read = self.read_at(segment, at, &mut buffer[..wanted])?;
+            if read == 0 {
+                return Ok(());
+            }
+            self.file(segment)?.buffered.write_all_at(&buffer[..read], at)?;
+            at += read as u64;
+        }
+        Ok(())
+    }
+
+    fn secret(&mut self) -> io::Result<[u64; 2]> {
+        Ok([new_id()?, new_id()?])
     }
 
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {

@@ -7,9 +7,11 @@ use super::block::{BLOCK_HEADER_BYTES, HeaderFault};
 use super::error::OpenError;
 use super::files::SPARE;
 use super::inspect::{Damage, InspectError, Inspection, Kind, Subject};
-use super::onward::{Found, ONWARD_BYTES, Onward};
-use super::reading::Source;
+use super::onward::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
+use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::reading::{BLOCK_ALIGN_BYTES, Source};
 use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use super::slots;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -102,7 +104,7 @@ pub(super) fn find(
     }
     let mut segments = Vec::with_capacity(found.len());
     for (number, file_bytes) in found {
-        let mut page = [0; BLOCK_HEADER_BYTES];
+        let mut page = [0; SEGMENT_HEADER_BYTES as usize];
         let file = file_name(number);
         let read = match files.read_at(number, 0, &mut page) {
             Ok(read) => read,
@@ -122,15 +124,27 @@ pub(super) fn find(
             Ok(header) if header.segment != number => Err(HeaderFault::NoMagic),
             header => header,
         };
+        let mut claim = Position(0);
         if let Ok(header) = &header {
             if let Some(error) = stranger(header, &file, subject, out.segment_bytes) {
                 out.damages.push(foreign(file, error, subject));
                 continue;
             }
             out.segment_bytes = header.segment_bytes;
+            let data_start = geometry(out).data_start_of(number);
+            claim = slots::claim(&page[..read], header).max(header.synced.min(data_start));
         }
-        segments.push(Found { number, file_bytes, header, next: None });
+        let salt = header.ok().map(|header| header.salt);
+        segments.push(Found { number, file_bytes, header, salt, claim, next: None });
     }
+    for segment in segments.iter_mut().filter(|segment| segment.salt.is_none()) {
+        let mut bytes = [0; BLOCK_HEADER_BYTES];
+        // Found out by whoever reads the blocks, if it cannot be read.
+        let read = files.read_at(segment.number, SEGMENT_HEADER_BYTES, &mut bytes).unwrap_or(0);
+        let place = geometry(out).data_start_of(segment.number);
+        segment.salt = Found::salt_of_first_block(&bytes[..read], subject.shard, place);
+    }
+    learn_salts(&mut segments);
     let at = out.segment_bytes.saturating_sub(ONWARD_BYTES as u64);
     for segment in &mut segments {
         let mut bytes = [0; ONWARD_BYTES];
@@ -141,9 +155,16 @@ pub(super) fn find(
             Err(source) => return Err(failed(Path::new(&file_name(segment.number)), source)),
         };
         let Subject { shard, log_id, .. } = subject;
-        segment.next = Onward::next_of(&bytes[..read], shard, log_id, segment.number);
+        let own = Own { shard, segment: segment.number, log_id, salt: segment.salt };
+        segment.next = Onward::next_of(&bytes[..read], &own);
     }
     Ok(segments)
+}
+
+/// How the segments cut the address space, once one of them has said it.
+pub(super) fn geometry(out: &Inspection) -> Geometry {
+    let segment_bytes = out.segment_bytes.max(SEGMENT_HEADER_BYTES);
+    Geometry { segment_bytes, align_bytes: BLOCK_ALIGN_BYTES }
 }
 
 fn nothing(reason: &str) -> Damage {

@@ -8,8 +8,10 @@ use super::block::{BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, check_r
 use super::disk::{Disk, Started};
 use super::position::{Geometry, Position};
 use super::preparation::{RETRIES_MAX, is_passing};
+use super::salt::Salts;
 use super::segment::file_name;
 use super::stock::InUse;
+use std::sync::Arc;
 use std::{error, fmt};
 
 pub(super) const TAG: u64 = 5;
@@ -56,6 +58,7 @@ impl error::Error for ScanError {}
 #[derive(Debug)]
 pub(super) struct Scanner {
     geometry: Geometry,
+    salts: Arc<Salts>,
     shard: u16,
     segment: Option<InUse>,
     /// What `buffer` holds: `filled` bytes from `start` on.
@@ -75,10 +78,11 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    pub(super) fn new(geometry: Geometry, shard: u16) -> Self {
+    pub(super) fn new(geometry: Geometry, salts: Arc<Salts>, shard: u16) -> Self {
         let nowhere = Position(0);
         Self {
             geometry,
+            salts,
             shard,
             segment: None,
             buffer: Vec::new(),
@@ -150,7 +154,8 @@ impl Scanner {
             Ok(decoded) => decoded,
             Err(fault) => return self.fail(at, fault.to_string()),
         };
-        if header.position != at || header.shard != self.shard {
+        let salt = self.salts.of(self.geometry.segment_of(at));
+        if header.position != at || header.shard != self.shard || header.salt != salt {
             return self.fail(at, "the block there belongs somewhere else".into());
         }
         let all = BLOCK_HEADER_BYTES + header.body_bytes as usize;
@@ -165,8 +170,8 @@ impl Scanner {
             return;
         };
         let start = at.plus(BLOCK_HEADER_BYTES as u64);
-        if let Err(fault) = check_records(start, &bytes[BLOCK_HEADER_BYTES..], header.records, crc)
-        {
+        let body = &bytes[BLOCK_HEADER_BYTES..];
+        if let Err(fault) = check_records(salt, start, body, header.records, crc) {
             return self.fail(at, fault);
         }
         self.record = start;

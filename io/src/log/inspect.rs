@@ -7,11 +7,12 @@
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
 use super::error::OpenError;
-use super::finding::{Files, find};
+use super::finding::{Files, find, geometry};
 use super::onward::{Found, Missed, missed};
-use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::position::{Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
 use super::recovery::Dropped;
+use super::salt::Salt;
 use super::segment::file_name;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -117,8 +118,8 @@ pub(super) enum Kind {
     Gap(Gap),
     /// The end of the log is missing.
     End { end: Position, segment: u64 },
-    /// The header of a segment.
-    Header { number: u64, predecessor: Option<u64> },
+    /// The header of a segment, whose blocks bear this salt, if that is known.
+    Header { number: u64, predecessor: Option<u64>, salt: Option<Salt> },
     /// A whole file.
     Missing { number: u64, predecessor: Option<u64> },
     /// All of the log.
@@ -232,10 +233,7 @@ pub fn inspect(
     let mut files = Files::of(subject.directory);
     let mut out = Inspection::default();
     let found = find(subject, &mut files, &mut out)?;
-    let geometry = Geometry {
-        segment_bytes: out.segment_bytes.max(SEGMENT_HEADER_BYTES),
-        align_bytes: BLOCK_ALIGN_BYTES,
-    };
+    let geometry = geometry(&out);
     let Some(first) = found.first() else { return Ok(out) };
     let start = geometry.data_start_of(first.number);
     // What the first block of a log follows may have been given up.
@@ -324,13 +322,10 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         let number = self.found[index].number;
         let mark = self.mark;
         let start = self.reader.geometry.start_of(number);
-        let block = match self.reader.block(&mut self.files, number, at, mark) {
-            Ok(Ok(block)) => block,
-            Ok(Err(fault)) => return Ok(Some(fault)),
-            Err(error @ (OpenError::Version { .. } | OpenError::WrongShard { .. })) => {
-                return Ok(Some(Fault { reason: error.to_string(), empty: false }));
-            }
-            Err(error) => return Err(error.into()),
+        let salt = self.found[index].salt;
+        let block = match self.reader.block(&mut self.files, number, at, salt, mark)? {
+            Ok(block) => block,
+            Err(fault) => return Ok(Some(fault)),
         };
         let (header, after) = (block.header, block.after);
         let mut going = (self.visit)(Seen::Block(u64::from(header.block_bytes)));
@@ -366,7 +361,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
 
     /// The log goes on in this segment.
     fn enter(&mut self, index: usize) -> Result<(), InspectError> {
-        let Found { number, file_bytes, header, .. } = &self.found[index];
+        let Found { number, file_bytes, header, salt, .. } = &self.found[index];
         let known = self.out.segments.last().map(|segment| segment.number);
         if known == Some(*number) {
             return Ok(());
@@ -380,7 +375,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
                 offset: 0,
                 reason: format!("segment header: {fault}"),
                 blocks: None,
-                kind: Kind::Header { number: *number, predecessor: known },
+                kind: Kind::Header { number: *number, predecessor: known, salt: *salt },
             }),
             Ok(header) => {
                 self.out.oldest = self.out.oldest.max(header.oldest);
@@ -392,7 +387,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
                         offset: 0,
                         reason: format!("it follows {}, which is missing", file_name(before)),
                         blocks: None,
-                        kind: Kind::Header { number: *number, predecessor: known },
+                        kind: Kind::Header { number: *number, predecessor: known, salt: *salt },
                     }),
                     None => None,
                 }
@@ -488,16 +483,18 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
 
     /// The highest position that is said to be synced from here on, and how much was written.
     fn survey(&mut self) -> Result<(Position, u64), InspectError> {
-        let (mut claim, mut bytes) = (Position(0), 0);
+        let said = self.found.iter().map(|segment| segment.claim).max();
+        let (mut claim, mut bytes) = (said.unwrap_or(Position(0)), 0);
         let geometry = self.reader.geometry;
         for (place, segment) in self.found[self.index..].iter().enumerate() {
-            if let Ok(header) = &segment.header {
-                claim = claim.max(header.synced.min(geometry.data_start_of(segment.number)));
+            // Nothing was written behind a clean end; what lies there in version 1 may be anything.
+            if self.out.clean && segment.salt == Some(Salt::NONE) {
+                continue;
             }
             let start = geometry.start_of(segment.number);
             let from = if place == 0 { self.at.0 - start.0 } else { SEGMENT_HEADER_BYTES };
-            let (to, stale) = (segment.data_bytes(geometry), segment.is_stale());
-            let behind = self.reader.survey(&mut self.files, segment.number, from, to, stale)?;
+            let stretch = segment.stretch(from, geometry, self.mark);
+            let behind = self.reader.survey(&mut self.files, stretch)?;
             claim = claim.max(behind.claim);
             bytes += behind.bytes;
         }
@@ -508,30 +505,15 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
     fn search(&mut self) -> Result<Option<(usize, Position, BlockHeader)>, InspectError> {
         let geometry = self.reader.geometry;
         for index in self.index..self.found.len() {
-            let number = self.found[index].number;
-            let start = geometry.start_of(number);
-            let first = if index == self.index {
-                self.at.plus(BLOCK_ALIGN_BYTES)
+            let start = geometry.start_of(self.found[index].number);
+            let from = if index == self.index {
+                self.at.0 - start.0 + BLOCK_ALIGN_BYTES
             } else {
-                geometry.data_start_of(number)
+                SEGMENT_HEADER_BYTES
             };
-            let mut at = first.0 - start.0;
-            while at < geometry.segment_bytes {
-                let header = self.reader.bytes(&mut self.files, number, at, BLOCK_HEADER_BYTES)?;
-                if header.is_empty() {
-                    break;
-                }
-                let here = start.plus(at);
-                at += BLOCK_ALIGN_BYTES;
-                if BlockHeader::decode(header).is_err() {
-                    continue;
-                }
-                let block = self.reader.block(&mut self.files, number, here, None);
-                if let Ok(Ok(block)) = block
-                    && self.mark.is_none_or(|mark| block.header.sequence > mark.sequence)
-                {
-                    return Ok(Some((index, here, block.header)));
-                }
+            let stretch = self.found[index].stretch(from, geometry, self.mark);
+            if let Some(header) = self.reader.search(&mut self.files, stretch)? {
+                return Ok(Some((index, header.position, header)));
             }
         }
         Ok(None)

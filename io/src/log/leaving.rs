@@ -60,7 +60,7 @@ impl Writer {
         let Some(leaving) = self.leaving else { return Ok(()) };
         let InUse { number, file_bytes, .. } = leaving.segment;
         let due = leaving.retired.is_none() && leaving.until <= self.synced;
-        if !due || self.is_closing() || is_read(number) {
+        if !due || self.is_closing() || is_read(number) || self.slots.is_at(number) {
             return Ok(());
         }
         let room_max = self.reserve_bytes + self.geometry.segment_bytes;

@@ -3,6 +3,7 @@
 //! Knows bytes only. The log above it is the same code as with files.
 
 use super::disk::{Disk, Started, SyncTarget};
+use super::lock::new_id;
 use super::segment::file_name;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -81,6 +82,14 @@ impl Disk for MemoryDisk {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         self.segment(segment)?.resize(bytes as usize, 0);
         Ok(())
+    }
+
+    fn rewrite(&mut self, _segment: u64, _from: u64, _to: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn secret(&mut self) -> io::Result<[u64; 2]> {
+        Ok([new_id()?, new_id()?])
     }
 
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {

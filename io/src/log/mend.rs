@@ -4,15 +4,18 @@
 //! A bridge is made of blocks without records in the place of those that are lost, as many of them, so
 //! that the numbers go on. The last one must have the checksum that the next whole block names as its
 //! predecessor's; its flags, which mean nothing in a block without records, are chosen so. The
-//! result is a log of the same format version, for this release and all others.
+//! result is a log of the same format version: a bridge bears what the blocks around it bear.
 //!
 //! Every byte that is cut or written over is copied first. What lost records told is lost.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use super::inspect::{Damage, Gap, Inspection, Kind, Subject};
+use super::lock::new_id;
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BLOCK_ALIGN_BYTES, Mark};
+use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
+use super::slots;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -47,8 +50,11 @@ pub fn mend(
     for damage in &inspection.damages {
         match &damage.kind {
             Kind::Foreign => return Err(hopeless(damage)),
-            Kind::Header { number, predecessor } | Kind::Missing { number, predecessor } => {
-                mender.write_segment_header(*number, *predecessor)?;
+            Kind::Header { number, predecessor, salt } => {
+                mender.write_segment_header(*number, *predecessor, *salt)?;
+            }
+            Kind::Missing { number, predecessor } => {
+                mender.write_segment_header(*number, *predecessor, None)?;
             }
             Kind::Gap(gap) => mender.bridge(gap, damage)?,
             Kind::End { end, segment } => mender.cut(*end, *segment)?,
@@ -132,17 +138,35 @@ impl Mender<'_> {
         self.done.push(Mended { file: file_name(segment), offset, what, copy });
     }
 
+    /// The header page of a segment as it is, and what it says, if it is that segment's.
+    fn header(&self, file: &File, number: u64) -> io::Result<Option<(Vec<u8>, SegmentHeader)>> {
+        let mut page = vec![0; SEGMENT_HEADER_BYTES as usize];
+        match file.read_exact_at(&mut page, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let header = SegmentHeader::decode(&page).ok().filter(|header| header.segment == number);
+        Ok(header.map(|header| (page, header)))
+    }
+
     /// A header that claims nothing, or what it has claimed before. Without a known predecessor it is
-    /// the first of a log whose beginning has gone.
-    fn write_segment_header(&mut self, number: u64, predecessor: Option<u64>) -> io::Result<()> {
+    /// the first of a log whose beginning has gone. Its blocks bear `salt`; if nobody knows that, none of those there
+    /// is one of the log's, and those to come get a fresh one.
+    fn write_segment_header(
+        &mut self,
+        number: u64,
+        predecessor: Option<u64>,
+        salt: Option<Salt>,
+    ) -> io::Result<()> {
         let made = !self.path(number).exists();
         let file = self.open(number)?;
-        let mut page = [0; BLOCK_HEADER_BYTES];
-        let before = file.read_exact_at(&mut page, 0).ok();
-        let before = before.and_then(|()| SegmentHeader::decode(&page).ok());
-        let header = SegmentHeader {
-            predecessor: predecessor.or(Some(number.saturating_sub(1))),
-            ..before.filter(|before| before.segment == number).unwrap_or(SegmentHeader {
+        let known = self.header(&file, number)?;
+        let salt = match salt {
+            Some(salt) => salt,
+            None => Salt(Some(new_id()?)),
+        };
+        let header = known.map_or(
+            SegmentHeader {
                 shard: self.subject.shard,
                 segment: number,
                 segment_bytes: self.geometry.segment_bytes,
@@ -152,14 +176,28 @@ impl Mender<'_> {
                 recycled: true,
                 keeps_length: false,
                 log_id: self.subject.log_id,
-            })
-        };
+                salt,
+                before: None,
+            },
+            |(_, header)| header,
+        );
+        let predecessor = predecessor.or(Some(number.saturating_sub(1)));
+        let header = SegmentHeader { predecessor, ..header };
         let copy = self.keep(&file, number, 0, SEGMENT_HEADER_BYTES)?;
         file.write_all_at(&header.encode(), 0)?;
         file.sync_all()?;
         let what = if made { "made the missing file" } else { "wrote its header again" };
         self.note(number, 0, what.to_owned(), copy);
         Ok(())
+    }
+
+    /// What the blocks of a segment bear. One without a header gets one.
+    fn salt(&mut self, file: &File, number: u64, before: Option<u64>) -> io::Result<Salt> {
+        if self.header(file, number)?.is_none() {
+            self.write_segment_header(number, before, None)?;
+        }
+        let header = self.header(file, number)?;
+        header.map(|(_, header)| header.salt).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Bridges missing blocks.
@@ -176,9 +214,12 @@ impl Mender<'_> {
             sequence: gap.next.sequence - blocks,
             prev: 0,
         });
+        let mut segment_before = None;
         for stretch in stretches.iter().filter(|stretch| stretch.blocks > 0) {
             let start = self.geometry.start_of(stretch.segment);
             let file = self.open(stretch.segment)?;
+            let salt = self.salt(&file, stretch.segment, segment_before)?;
+            segment_before = Some(stretch.segment);
             let copy = self.keep(&file, stretch.segment, stretch.from, stretch.to)?;
             let mut at = stretch.from;
             for left in (0..stretch.blocks).rev() {
@@ -186,6 +227,7 @@ impl Mender<'_> {
                 let block_bytes = if whole { stretch.to - at } else { HEADER };
                 let header = BlockHeader {
                     shard: self.subject.shard,
+                    salt,
                     position: start.plus(at),
                     sequence: mark.sequence,
                     synced: Position(0),
@@ -285,6 +327,21 @@ impl Mender<'_> {
         file.set_len(self.geometry.segment_bytes)?;
         file.sync_all()?;
         self.note(segment, at, "cut the log here: nothing behind is whole".to_owned(), copy);
+        self.take_claims_back(&file, segment, end)
+    }
+
+    /// Zeroes the slots of a header page that say of something behind `end` that it had been synced. Those of the
+    /// segments before say nothing about this one.
+    fn take_claims_back(&mut self, file: &File, number: u64, end: Position) -> io::Result<()> {
+        let Some((mut page, header)) = self.header(file, number)? else { return Ok(()) };
+        if slots::claim(&page, &header) <= end {
+            return Ok(());
+        }
+        let copy = self.keep(file, number, 0, SEGMENT_HEADER_BYTES)?;
+        slots::clear(&mut page);
+        file.write_all_at(&page, 0)?;
+        file.sync_all()?;
+        self.note(number, 0, "took back what it said had been synced".to_owned(), copy);
         Ok(())
     }
 }
@@ -346,6 +403,7 @@ mod tests {
         for (at, wanted) in [0, 1, 0xdead_beef, u32::MAX, 0x8000_0000].into_iter().enumerate() {
             let header = BlockHeader {
                 shard: at as u16,
+                salt: if at % 2 == 0 { Salt::NONE } else { Salt(Some(at as u64)) },
                 position: Position(0x1_0000_1040 + at as u64),
                 sequence: 77,
                 synced: Position(0),

@@ -18,6 +18,8 @@
 //! | `stock` | the files there are, and how much room they leave |
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
 //! | `onward` | what a file says about those behind it: none goes missing unnoticed |
+//! | `salt` | what tells the blocks of a segment from all that its file held before |
+//! | `slots` | what had been synced, said in a second place |
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
@@ -54,7 +56,9 @@ mod position;
 mod preparation;
 mod reading;
 mod recovery;
+mod salt;
 mod segment;
+mod slots;
 mod stock;
 mod succession;
 mod tail;
@@ -75,6 +79,7 @@ pub use mend::{Mended, mend};
 pub use position::{Position, SEGMENT_HEADER_BYTES};
 pub use recovery::{Dropped, Recovery};
 pub use segment::file_name as segment_file;
+pub use slots::forget_claims;
 pub use succession::{Moving, Next};
 
 use cold::ColdReads;
@@ -82,9 +87,11 @@ use forget::Scanner;
 use position::Geometry;
 use reading::BLOCK_ALIGN_BYTES;
 use recovery::Recoverer;
+use salt::Salts;
 use segment::{FileName, SegmentHeader, parse_file_name};
 use std::fmt::Display;
 use std::io;
+use std::sync::Arc;
 use stock::{InUse, Stock};
 use tail::{Chain, Tail};
 use writer::{Writer, WriterStart};
@@ -251,6 +258,9 @@ impl<D: Disk> Log<D> {
         let recoverer = Recoverer::new(config, &mut disk, replay);
         let (from, recovery) = recoverer.run(config.first_segment)?;
         let oldest = geometry.start_of(from.oldest.unwrap_or(from.fresh));
+        let key = disk.secret();
+        let key = key.map_err(|source| OpenError::Io { what: "drawing a salt".into(), source })?;
+        let salts = Arc::new(Salts::new(key, from.fresh, from.salts));
         let header = SegmentHeader {
             shard: config.shard,
             segment: from.fresh,
@@ -262,6 +272,8 @@ impl<D: Disk> Log<D> {
             recycled: false,
             keeps_length: true,
             log_id: config.log_id,
+            salt: salts.of(from.fresh),
+            before: from.last.map(|last| salts.of(last)),
         };
         let making = |source: std::io::Error| match source.raw_os_error() {
             Some(errno) if stock::is_full(errno) => {
@@ -287,6 +299,7 @@ impl<D: Disk> Log<D> {
 
         let chain = Chain {
             shard: config.shard,
+            salts: Arc::clone(&salts),
             sequence: from.sequence,
             prev: from.prev,
             synced: from.end,
@@ -296,20 +309,18 @@ impl<D: Disk> Log<D> {
         let chunk_bytes = config.block_bytes;
         let start = WriterStart {
             end: from.end,
-            segment: from.fresh,
+            header,
+            salts: Arc::clone(&salts),
             mode: config.mode,
-            shard: config.shard,
-            oldest,
             fsync_interval_ms: config.fsync_interval_ms,
             reserve_bytes: config.reserve_bytes,
-            log_id: config.log_id,
         };
         let log = Self {
             record_bytes_max: config.record_bytes_max,
             tail: Tail::new(geometry, chunk_bytes, config.cache_bytes, from.end, next, chain),
             writer: Writer::new(geometry, start, stock),
-            scanner: Scanner::new(geometry, config.shard),
-            cold: ColdReads::new(geometry, config.cold_reads_max),
+            scanner: Scanner::new(geometry, Arc::clone(&salts), config.shard),
+            cold: ColdReads::new(geometry, salts, config.cold_reads_max),
             disk,
             counters: Counters {
                 segments: 1,

@@ -6,9 +6,11 @@
 //!
 //! Knows headers, marks and lengths; not the blocks.
 
-use super::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, HeaderFault, Put, checked_header};
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, HeaderFault, Put, checked_header};
 use super::block::{u16_at, u64_at};
 use super::position::{Geometry, Position};
+use super::reading::{Mark, Stretch};
+use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
 
 pub(super) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
@@ -22,6 +24,8 @@ pub(super) struct Onward {
     pub(super) segment: u64,
     pub(super) next: u64,
     pub(super) log_id: u64,
+    /// That of the segment it ends.
+    pub(super) salt: Salt,
 }
 
 impl Onward {
@@ -29,32 +33,46 @@ impl Onward {
         let mut bytes = [0; ONWARD_BYTES];
         let mut put = Put { out: &mut bytes, at: 0 };
         put.bytes(&ONWARD_MAGIC);
-        put.bytes(&FORMAT_VERSION.to_le_bytes());
+        put.bytes(&self.salt.version().to_le_bytes());
         put.bytes(&self.shard.to_le_bytes());
         put.bytes(&self.segment.to_le_bytes());
         put.bytes(&self.next.to_le_bytes());
         put.bytes(&self.log_id.to_le_bytes());
+        put.bytes(&self.salt.0.unwrap_or_default().to_le_bytes());
         put.checksum();
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
-        let bytes = checked_header(bytes, ONWARD_MAGIC)?;
+        let (bytes, version) = checked_header(bytes, ONWARD_MAGIC)?;
         Ok(Self {
             shard: u16_at(bytes, 6),
             segment: u64_at(bytes, 8),
             next: u64_at(bytes, 16),
             log_id: u64_at(bytes, 24),
+            salt: if version == 1 { Salt::NONE } else { Salt(Some(u64_at(bytes, 32))) },
         })
     }
 
-    /// The segment that follows `segment`, if these bytes are its mark: a file that was another segment
-    /// before may still have that one's.
-    pub(super) fn next_of(bytes: &[u8], shard: u16, log_id: u64, segment: u64) -> Option<u64> {
+    /// The segment that follows the one that `own` is of, if these bytes are its mark: a file that was another
+    /// segment before may still have that one's.
+    pub(super) fn next_of(bytes: &[u8], own: &Own) -> Option<u64> {
         let mark = Self::decode(bytes).ok()?;
+        let Own { shard, segment, log_id, salt } = *own;
+        // Without a header to tell its salt by, the number of the directory has to do.
+        let salt = salt.unwrap_or(mark.salt);
         let Self { next, .. } = mark;
-        (mark == Self { shard, segment, next, log_id }).then_some(next)
+        (mark == Self { shard, segment, next, log_id, salt }).then_some(next)
     }
+}
+
+/// What a mark must say to be a segment's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    pub(super) shard: u16,
+    pub(super) segment: u64,
+    pub(super) log_id: u64,
+    pub(super) salt: Option<Salt>,
 }
 
 /// The file of a segment as it lies there.
@@ -63,6 +81,10 @@ pub(super) struct Found {
     pub(super) number: u64,
     pub(super) file_bytes: u64,
     pub(super) header: Result<SegmentHeader, HeaderFault>,
+    /// What its blocks bear: as its header says, or what is left of it; none if nobody knows.
+    pub(super) salt: Option<Salt>,
+    /// Everything below had been synced, as its header page says.
+    pub(super) claim: Position,
     /// What its mark says.
     pub(super) next: Option<u64>,
 }
@@ -86,15 +108,41 @@ impl Found {
         self.is_short(geometry) && header.keeps_length && !told
     }
 
+    /// The salt that the bytes where its first block lies give away, should its header be lost. In every life of a
+    /// file a block's header has stood there, and never what a client has chosen.
+    pub(super) fn salt_of_first_block(bytes: &[u8], shard: u16, place: Position) -> Option<Salt> {
+        let (header, _) = BlockHeader::decode(bytes).ok()?;
+        (header.position == place && header.shard == shard).then_some(header.salt)
+    }
+
     /// Whether what was another segment before may lie behind its blocks.
     pub(super) fn is_stale(&self) -> bool {
         self.header.map_or(true, |header| header.recycled)
+    }
+
+    /// What lies in it from an offset on, to be looked at.
+    pub(super) fn stretch(&self, from: u64, geometry: Geometry, after: Option<Mark>) -> Stretch {
+        let Self { number, salt, .. } = *self;
+        let (to, stale) = (self.data_bytes(geometry), self.is_stale());
+        Stretch { number, from, to, salt, stale, after }
     }
 
     /// Where in the file its blocks end at the latest.
     pub(super) fn data_bytes(&self, geometry: Geometry) -> u64 {
         let mark = if self.keeps_length() { ONWARD_BYTES as u64 } else { 0 };
         geometry.segment_bytes - mark
+    }
+}
+
+/// Takes the salts of segments that have lost their headers from the headers of those behind them.
+pub(super) fn learn_salts(found: &mut [Found]) {
+    for index in 1..found.len() {
+        let (before, next) = (found[index - 1], found[index]);
+        if let (None, Ok(header)) = (before.salt, next.header)
+            && header.predecessor == Some(before.number)
+        {
+            found[index - 1].salt = header.before;
+        }
     }
 }
 
@@ -169,22 +217,30 @@ mod tests {
             recycled: false,
             keeps_length: true,
             log_id: 9,
+            salt: Salt(Some(5)),
+            before: None,
         };
-        Found { number, file_bytes: 1 << 16, header: Ok(header), next: None }
+        let (salt, claim) = (Some(header.salt), Position(0));
+        Found { number, file_bytes: 1 << 16, header: Ok(header), salt, claim, next: None }
     }
 
     #[test]
     fn a_mark_is_that_of_its_own_segment_only() {
-        let mark = Onward { shard: 1, segment: 5, next: 6, log_id: 9 };
-        let bytes = mark.encode();
-        assert_eq!(Onward::next_of(&bytes, 1, 9, 5), Some(6));
-        assert_eq!(Onward::next_of(&bytes, 2, 9, 5), None);
-        assert_eq!(Onward::next_of(&bytes, 1, 8, 5), None);
-        assert_eq!(Onward::next_of(&bytes, 1, 9, 4), None);
-        for at in 0..ONWARD_BYTES {
-            let mut bytes = bytes;
-            bytes[at] ^= 1;
-            assert_eq!(Onward::next_of(&bytes, 1, 9, 5), None, "byte {at}");
+        for salt in [Salt::NONE, Salt(Some(0)), Salt(Some(77))] {
+            let mark = Onward { shard: 1, segment: 5, next: 6, log_id: 9, salt };
+            let bytes = mark.encode();
+            let own = Own { shard: 1, segment: 5, log_id: 9, salt: Some(salt) };
+            assert_eq!(Onward::next_of(&bytes, &own), Some(6));
+            assert_eq!(Onward::next_of(&bytes, &Own { salt: None, ..own }), Some(6));
+            assert_eq!(Onward::next_of(&bytes, &Own { shard: 2, ..own }), None);
+            assert_eq!(Onward::next_of(&bytes, &Own { log_id: 8, ..own }), None);
+            assert_eq!(Onward::next_of(&bytes, &Own { segment: 4, ..own }), None);
+            assert_eq!(Onward::next_of(&bytes, &Own { salt: Some(Salt(Some(78))), ..own }), None);
+            for at in 0..ONWARD_BYTES {
+                let mut bytes = bytes;
+                bytes[at] ^= 1;
+                assert_eq!(Onward::next_of(&bytes, &own), None, "byte {at}");
+            }
         }
     }
 

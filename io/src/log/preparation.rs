@@ -97,9 +97,18 @@ impl Preparation {
         self.hurried = true;
     }
 
-    /// Starts steps until one is pending or all are done.
-    pub(super) fn drive(&mut self, disk: &mut impl Disk) -> Result<(), LogError> {
+    /// Whether a sync of the segment before is under way.
+    pub(super) fn is_syncing_mark(&self) -> bool {
+        self.in_flight && self.step == Step::SyncingMark
+    }
+
+    /// Starts steps until one is pending or all are done. Of two syncs of one file at a time only one would be told of
+    /// a failure: that of the mark waits while blocks beside it are being synced.
+    pub(super) fn drive(&mut self, disk: &mut impl Disk, syncs: bool) -> Result<(), LogError> {
         while !self.in_flight {
+            if self.step == Step::SyncingMark && syncs {
+                return Ok(());
+            }
             if self.hurried && matches!(self.step, Step::Zeroing(_)) {
                 self.step = Step::SyncingFile;
             }
@@ -127,11 +136,16 @@ impl Preparation {
     }
 
     /// The pending step is over.
-    pub(super) fn complete(&mut self, result: i32, disk: &mut impl Disk) -> Result<(), LogError> {
+    pub(super) fn complete(
+        &mut self,
+        result: i32,
+        disk: &mut impl Disk,
+        syncs: bool,
+    ) -> Result<(), LogError> {
         assert!(self.in_flight, "a completion that nobody waits for");
         self.in_flight = false;
         self.step_done(result)?;
-        self.drive(disk)
+        self.drive(disk, syncs)
     }
 
     fn step_done(&mut self, result: i32) -> Result<(), LogError> {

@@ -4,11 +4,12 @@
 //! Knows the format and how to read ahead. What it means that a block is not there is for others to
 //! judge. No content of any file makes it panic.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, HeaderFault, check_records};
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, check_records};
 use super::disk::Disk;
 use super::error::OpenError;
 use super::onward::ONWARD_MAGIC;
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::salt::Salt;
 use super::segment::file_name;
 use std::io;
 
@@ -36,6 +37,30 @@ pub(super) struct Mark {
     pub(super) end: Position,
     pub(super) sequence: u64,
     pub(super) prev: u32,
+}
+
+impl Mark {
+    /// Whether a block with this header can come after it, with others between. Each of them has its header.
+    pub(super) fn can_precede(&self, header: &BlockHeader) -> bool {
+        let bytes = header.position.0.saturating_sub(self.end.0);
+        let between = header.sequence.checked_sub(self.sequence);
+        between.is_some_and(|between| between <= bytes / BLOCK_HEADER_BYTES as u64)
+    }
+}
+
+/// A stretch of a segment behind the end of a log, or behind a gap in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub(super) number: u64,
+    /// Offsets in the file.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// What the segment's blocks bear. Where nobody knows, none of them is believed.
+    pub(super) salt: Option<Salt>,
+    /// Only blocks tell what was written: all else may have been there before.
+    pub(super) stale: bool,
+    /// What they come after, if that is known.
+    pub(super) after: Option<Mark>,
 }
 
 /// A block that is whole.
@@ -100,20 +125,19 @@ impl BlockReader {
         self.window.filled = 0;
     }
 
-    /// Looks at everything in segment `number` from offset `from` to offset `to`. With `stale` only intact blocks
-    /// tell what was written: all else may have been there before.
+    /// Looks at everything in a stretch. In a segment with a salt a header that bears it is believed, since nobody else
+    /// could write it; in one without, a whole block, as far as that tells it from what a client has chosen.
     pub(super) fn survey(
         &mut self,
         source: &mut impl Source,
-        number: u64,
-        from: u64,
-        to: u64,
-        stale: bool,
+        stretch: Stretch,
     ) -> Result<Survey, OpenError> {
+        let Stretch { number, from, to, salt, stale, .. } = stretch;
         let start = self.geometry.start_of(number);
         let mut claim = Position(0);
         let mut used = from;
         let mut at = from;
+        let mut doubt = Doubt::new(self.geometry);
         while at < to {
             let bytes = self.window.bytes(source, number, at, BLOCK_ALIGN_BYTES as usize)?;
             if bytes.is_empty() {
@@ -126,24 +150,71 @@ impl BlockReader {
             }
             let last = bytes.iter().rposition(|&byte| byte != 0).filter(|_| !stale);
             used = last.map_or(used, |last| here + last as u64 + 1);
-            if let Ok((header, _)) = BlockHeader::decode(bytes)
-                && header.position == start.plus(here)
-                && header.shard == self.shard
-            {
-                claim = claim.max(header.synced.min(header.position));
-                used = used.max(here + u64::from(header.block_bytes));
+            let place = start.plus(here);
+            let Some(header) = Self::candidate(self.shard, bytes, place, stretch) else { continue };
+            if salt == Some(Salt::NONE) {
+                if !doubt.permits(&header)
+                    || self.block(source, number, place, salt, None)?.is_err()
+                {
+                    continue;
+                }
+                at = here + u64::from(header.block_bytes);
             }
+            claim = claim.max(header.synced.min(header.position));
+            used = used.max(here + u64::from(header.block_bytes));
         }
-        Ok(Survey { claim, bytes: used - from })
+        Ok(Survey { claim, bytes: used.min(to.max(from)) - from })
     }
 
-    /// The block at `at` in segment `number`, or why there is none. It must continue `mark`, if one is
-    /// given.
+    /// The first whole block in a stretch that can come after what it comes after.
+    pub(super) fn search(
+        &mut self,
+        source: &mut impl Source,
+        stretch: Stretch,
+    ) -> Result<Option<BlockHeader>, OpenError> {
+        let Stretch { number, from, to, salt, .. } = stretch;
+        let start = self.geometry.start_of(number);
+        let mut doubt = Doubt::new(self.geometry);
+        for at in (from..to).step_by(BLOCK_ALIGN_BYTES as usize) {
+            let bytes = self.window.bytes(source, number, at, BLOCK_HEADER_BYTES)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let place = start.plus(at);
+            let Some(header) = Self::candidate(self.shard, bytes, place, stretch) else { continue };
+            if stretch.after.is_some_and(|mark| header.sequence == mark.sequence) {
+                continue; // nothing is missing before it, and it does not continue what is there
+            }
+            let doubted = salt == Some(Salt::NONE) && !doubt.permits(&header);
+            if !doubted && self.block(source, number, place, salt, None)?.is_ok() {
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The header in `bytes`, if it names its place and bears what it must.
+    fn candidate(
+        shard: u16,
+        bytes: &[u8],
+        place: Position,
+        stretch: Stretch,
+    ) -> Option<BlockHeader> {
+        let (header, _) = BlockHeader::decode(bytes).ok()?;
+        let own =
+            header.position == place && header.shard == shard && Some(header.salt) == stretch.salt;
+        let later = stretch.after.is_none_or(|mark| mark.can_precede(&header));
+        (own && later).then_some(header)
+    }
+
+    /// The block at `at` in segment `number`, or why there is none. It must bear the salt of the segment, and
+    /// continue `mark`, if one is given.
     pub(super) fn block(
         &mut self,
         source: &mut impl Source,
         number: u64,
         at: Position,
+        salt: Option<Salt>,
         mark: Option<Mark>,
     ) -> Result<Result<Block<'_>, Fault>, OpenError> {
         let offset = at.0 - self.geometry.start_of(number).0;
@@ -158,18 +229,15 @@ impl BlockReader {
         let empty = bytes.iter().all(|&byte| byte == 0);
         let (header, crc) = match BlockHeader::decode(bytes) {
             Ok(decoded) => decoded,
-            Err(HeaderFault::Version(found)) => {
-                return Err(OpenError::Version { file: file_name(number), found });
-            }
+            // Of another version, too: a segment is written in that of its header, which has been looked at.
             Err(fault) => return Ok(Err(Fault::new(fault.to_string(), empty))),
         };
         if header.position != at {
             let reason = format!("a stale block, written for {}", header.position);
             return Ok(Err(Fault::new(reason, true)));
         }
-        if header.shard != self.shard {
-            let (found, expected) = (header.shard, self.shard);
-            return Err(OpenError::WrongShard { file: file_name(number), found, expected });
+        if header.shard != self.shard || Some(header.salt) != salt {
+            return Ok(Err(Fault::new("a block that was not written for this segment", true)));
         }
         if mark.is_some_and(|mark| (header.sequence, header.prev) != (mark.sequence, mark.prev)) {
             return Ok(Err(Fault::new("the block does not continue the one before it", false)));
@@ -183,7 +251,7 @@ impl BlockReader {
             return Ok(Err(Fault::new("the file ends inside the block", false)));
         };
         let start = at.plus(BLOCK_HEADER_BYTES as u64);
-        match check_records(start, body, header.records, crc) {
+        match check_records(header.salt, start, body, header.records, crc) {
             Ok(prev) => {
                 let end = at.plus(u64::from(header.block_bytes));
                 let after = Mark { end, sequence: header.sequence + 1, prev };
@@ -191,6 +259,24 @@ impl BlockReader {
             }
             Err(reason) => Ok(Err(Fault::new(reason, false))),
         }
+    }
+}
+
+/// Bounds what is read again and again for headers that come without a block: a client who knows the format
+/// of version 1 can write very many of them.
+struct Doubt {
+    bytes_left: u64,
+}
+
+impl Doubt {
+    fn new(geometry: Geometry) -> Self {
+        Self { bytes_left: 4 * geometry.segment_bytes }
+    }
+
+    fn permits(&mut self, header: &BlockHeader) -> bool {
+        let left = self.bytes_left.checked_sub(u64::from(header.body_bytes));
+        self.bytes_left = left.unwrap_or(self.bytes_left);
+        left.is_some()
     }
 }
 

@@ -7,12 +7,14 @@ use super::LogConfig;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
 use super::disk::Disk;
 use super::error::OpenError;
-use super::onward::{Found, Missed, ONWARD_BYTES, Onward, missed};
+use super::onward::{Found, Missed, ONWARD_BYTES, Onward, Own, learn_salts, missed};
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BlockReader, Fault, Mark};
+use super::salt::Salt;
 use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use super::slots;
 use super::stock::InUse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::io;
 
@@ -60,6 +62,8 @@ pub(super) struct Continuation {
     pub(super) fresh: u64,
     /// The segments that are kept.
     pub(super) segments: VecDeque<InUse>,
+    /// Their salts.
+    pub(super) salts: BTreeMap<u64, Salt>,
     /// What is left to be done once the fresh segment is on the disk.
     pub(super) rest: Rest,
 }
@@ -153,9 +157,12 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
     fn read(&mut self) -> Result<(Vec<Found>, Vec<Walked>), OpenError> {
         let found = self.find_segments()?;
         let walked = self.walk(&found)?;
+        for segment in &found {
+            self.claim = self.claim.max(segment.claim);
+        }
         if let Some(last) = walked.last() {
             let rest = &found[walked.len() - 1..];
-            let dropped_bytes = self.survey(rest, last.after.end)?;
+            let dropped_bytes = self.survey(rest, last.after)?;
             self.judge(last, rest, dropped_bytes)?;
         }
         if self.is_begun {
@@ -184,27 +191,43 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         numbers.sort_unstable();
         let mut found = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let header = self.read_header(number)?;
+            let (header, claim) = self.read_header(number)?;
             let file_bytes =
                 self.disk.len(number).map_err(|error| failed(&file_name(number), error))?;
-            let next = self.read_mark(number)?;
-            found.push(Found { number, file_bytes, header, next });
+            let salt = match &header {
+                Ok(header) => Some(header.salt),
+                Err(_) => {
+                    let place = self.geometry.data_start_of(number);
+                    let shard = self.shard;
+                    let bytes = self.bytes(number, SEGMENT_HEADER_BYTES, BLOCK_HEADER_BYTES)?;
+                    Found::salt_of_first_block(bytes, shard, place)
+                }
+            };
+            found.push(Found { number, file_bytes, header, salt, claim, next: None });
+        }
+        learn_salts(&mut found);
+        for segment in &mut found {
+            segment.next = self.read_mark(segment)?;
         }
         Ok(found)
     }
 
+    /// The header of a segment, and the highest position that its page says is synced.
     fn read_header(
         &mut self,
         number: u64,
-    ) -> Result<Result<SegmentHeader, HeaderFault>, OpenError> {
-        let bytes = self.bytes(number, 0, BLOCK_HEADER_BYTES)?;
-        let header = match SegmentHeader::decode(bytes) {
+    ) -> Result<(Result<SegmentHeader, HeaderFault>, Position), OpenError> {
+        let data_start = self.geometry.data_start_of(number);
+        let page = self.bytes(number, 0, SEGMENT_HEADER_BYTES as usize)?;
+        let nothing = Position(0);
+        let header = match SegmentHeader::decode(page) {
             Ok(header) => header,
             Err(HeaderFault::Version(found)) => {
                 return Err(OpenError::Version { file: file_name(number), found });
             }
-            Err(fault) => return Ok(Err(fault)),
+            Err(fault) => return Ok((Err(fault), nothing)),
         };
+        let claim = slots::claim(page, &header).max(header.synced.min(data_start));
         let file = file_name(number);
         if header.shard != self.shard {
             let (found, expected) = (header.shard, self.shard);
@@ -218,14 +241,18 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             return Err(OpenError::WrongLog { file });
         }
         // A recycled file whose new header never reached the disk holds nothing of this number.
-        Ok(if header.segment == number { Ok(header) } else { Err(HeaderFault::NoMagic) })
+        if header.segment != number {
+            return Ok((Err(HeaderFault::NoMagic), nothing));
+        }
+        Ok((Ok(header), claim))
     }
 
-    fn read_mark(&mut self, number: u64) -> Result<Option<u64>, OpenError> {
-        let (shard, log_id) = (self.shard, self.log_id);
+    fn read_mark(&mut self, segment: &Found) -> Result<Option<u64>, OpenError> {
+        let Found { number, salt, .. } = *segment;
+        let own = Own { shard: self.shard, segment: number, log_id: self.log_id, salt };
         let offset = self.geometry.segment_bytes - ONWARD_BYTES as u64;
         let bytes = self.bytes(number, offset, ONWARD_BYTES)?;
-        Ok(Onward::next_of(bytes, shard, log_id, number))
+        Ok(Onward::next_of(bytes, &own))
     }
 
     /// Replays block after block, segment after segment, until one does not continue the last.
@@ -245,12 +272,11 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
                 }
             };
             self.oldest = self.oldest.max(header.oldest);
-            self.claim = self.claim.max(header.synced.min(data_start));
             let Some(last) = walked.last() else {
                 let before = Mark { end: data_start, sequence: 0, prev: 0 };
                 // What the first block of a log follows may have been reclaimed.
                 let anchor = header.predecessor.is_some();
-                walked.push(self.walk_segment(number, before, anchor)?);
+                walked.push(self.walk_segment(number, header.salt, before, anchor)?);
                 continue;
             };
             if header.predecessor != Some(last.number) {
@@ -259,7 +285,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
                 return Err(OpenError::MissingSegment { file: file_name(missing) });
             }
             let before = last.after;
-            let segment = self.walk_segment(number, before, false)?;
+            let segment = self.walk_segment(number, header.salt, before, false)?;
             if segment.after.sequence == before.sequence {
                 break; // no block of it continues the log, which ended in the segment before
             }
@@ -271,6 +297,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
     fn walk_segment(
         &mut self,
         number: u64,
+        salt: Salt,
         before: Mark,
         mut anchor: bool,
     ) -> Result<Walked, OpenError> {
@@ -278,7 +305,8 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         let mut mark = before;
         let mut records = 0;
         loop {
-            let header = match self.next_block(number, at, (!anchor).then_some(mark))? {
+            let follows = (!anchor).then_some(mark);
+            let header = match self.next_block(number, at, Some(salt), follows)? {
                 Ok((header, after)) => {
                     mark = after;
                     header
@@ -304,9 +332,10 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         &mut self,
         number: u64,
         at: Position,
+        salt: Option<Salt>,
         mark: Option<Mark>,
     ) -> Result<Result<(BlockHeader, Mark), Fault>, OpenError> {
-        let block = match self.reader.block(self.disk, number, at, mark)? {
+        let block = match self.reader.block(self.disk, number, at, salt, mark)? {
             Ok(block) => block,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -319,17 +348,17 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
 
     /// Looks at everything behind the end for what it claims; returns how many bytes were written
     /// there.
-    fn survey(&mut self, rest: &[Found], end: Position) -> Result<u64, OpenError> {
+    fn survey(&mut self, rest: &[Found], after: Mark) -> Result<u64, OpenError> {
         let mut dropped_bytes = 0;
         for (index, segment) in rest.iter().enumerate() {
-            if let Ok(header) = &segment.header {
-                let data_start = self.geometry.data_start_of(segment.number);
-                self.claim = self.claim.max(header.synced.min(data_start));
+            // Nothing was written behind a clean end; what lies there in version 1 may be anything.
+            if self.summary.clean && segment.salt == Some(Salt::NONE) {
+                continue;
             }
             let start = self.geometry.start_of(segment.number);
-            let from = if index == 0 { end.0 - start.0 } else { SEGMENT_HEADER_BYTES };
-            let (to, stale) = (segment.data_bytes(self.geometry), segment.is_stale());
-            let behind = self.reader.survey(self.disk, segment.number, from, to, stale)?;
+            let from = if index == 0 { after.end.0 - start.0 } else { SEGMENT_HEADER_BYTES };
+            let stretch = segment.stretch(from, self.geometry, Some(after));
+            let behind = self.reader.survey(self.disk, stretch)?;
             self.claim = self.claim.max(behind.claim);
             dropped_bytes += behind.bytes;
         }
@@ -349,7 +378,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             Some(next) if last.ends_empty => match &next.header {
                 Ok(_) => {
                     let at = self.geometry.data_start_of(next.number);
-                    let fault = self.next_block(next.number, at, Some(last.after))?;
+                    let fault = self.next_block(next.number, at, next.salt, Some(last.after))?;
                     let reason = fault.err().map_or_else(String::new, |fault| fault.reason);
                     (next.number, SEGMENT_HEADER_BYTES, reason)
                 }
@@ -413,12 +442,12 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
                 bytes = segment.after.end.0 - self.geometry.start_of(segment.number).0;
                 rest = Rest::Cut(segment.number, bytes);
             }
-            if index + 1 == kept || segment.after.end > self.claim {
-                self.disk.settle(segment.number).map_err(|e| failed(&name, e))?;
-            }
+            self.make_durable(&found[index], segment).map_err(|e| failed(&name, e))?;
             let (number, end) = (segment.number, segment.after.end);
             segments.push_back(InUse { number, file_bytes: bytes, end });
         }
+        let salts = found.iter().filter_map(|segment| Some((segment.number, segment.salt?)));
+        let salts = salts.collect();
         self.summary.segments = kept as u64;
         self.summary.end = mark.end;
         let (oldest, last) = match walked[..kept] {
@@ -426,7 +455,34 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             [ref first, ..] => (Some(first.number), Some(walked[kept - 1].number)),
         };
         let Mark { end, sequence, prev } = mark;
-        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments, rest })
+        Ok(Continuation { end, sequence, prev, oldest, last, fresh, segments, salts, rest })
+    }
+
+    /// Writes again what no claim says is on the disk, and syncs it. That it can be read proves nothing: a page whose
+    /// write has failed counts as clean for the kernel, and stays as it was meant to be until the power goes.
+    fn make_durable(&mut self, found: &Found, segment: &Walked) -> io::Result<()> {
+        let Geometry { segment_bytes, .. } = self.geometry;
+        let start = self.geometry.start_of(segment.number);
+        let data_start = self.geometry.data_start_of(segment.number);
+        let end = segment.after.end;
+        let mut stretches = Vec::new();
+        if self.claim <= data_start {
+            stretches.push((0, SEGMENT_HEADER_BYTES));
+        }
+        if self.claim < end {
+            stretches.push((self.claim.max(data_start).0 - start.0, end.0 - start.0));
+        }
+        // A block of the next segment is synced only once the mark is.
+        if found.next.is_some_and(|next| self.claim <= self.geometry.data_start_of(next)) {
+            stretches.push((segment_bytes - ONWARD_BYTES as u64, segment_bytes));
+        }
+        if stretches.is_empty() {
+            return Ok(());
+        }
+        for (from, to) in stretches {
+            self.disk.rewrite(segment.number, from, to)?;
+        }
+        self.disk.settle(segment.number)
     }
 
     /// Nothing says any more that another segment followed this one.

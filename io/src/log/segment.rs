@@ -1,11 +1,19 @@
 //! Segments as files: their names and their headers.
 //!
-//! Knows names and 64 bytes; what a segment holds is the blocks' business.
+//! Knows names and 128 bytes; what a segment holds is the blocks' business.
 
-use super::block::{FORMAT_VERSION, HeaderFault, Put, checked_header, u16_at, u64_at};
+use super::block::{HeaderFault, Put, checked_header, u16_at, u32_at, u64_at};
 use super::position::{Position, SEGMENT_HEADER_BYTES};
+use super::salt::Salt;
 
 const SEGMENT_MAGIC: [u8; 4] = *b"CQSG";
+/// Since version 2: the first 64 bytes are what they were, with a checksum of their own, so that an older build
+/// sees the version.
+const LONG_HEADER_BYTES: usize = 128;
+const LONG_CRC_AT: usize = LONG_HEADER_BYTES - 4;
+const RECYCLED: u8 = 1;
+const KEEPS_LENGTH: u8 = 2;
+const BEFORE_IS_SALTED: u8 = 4;
 pub(super) const EXTENSION: &str = ".seg";
 
 /// The name of a segment's file: `0000000000000003.seg`.
@@ -52,6 +60,10 @@ pub(super) struct SegmentHeader {
     pub(super) keeps_length: bool,
     /// The data directory that it was made for.
     pub(super) log_id: u64,
+    /// What its blocks bear.
+    pub(super) salt: Salt,
+    /// What those of the segment before it bear, should its header be lost; none if that is not said.
+    pub(super) before: Option<Salt>,
 }
 
 impl SegmentHeader {
@@ -59,21 +71,33 @@ impl SegmentHeader {
         let mut page = [0; SEGMENT_HEADER_BYTES as usize];
         let mut put = Put { out: &mut page[..64], at: 0 };
         put.bytes(&SEGMENT_MAGIC);
-        put.bytes(&FORMAT_VERSION.to_le_bytes());
+        put.bytes(&self.salt.version().to_le_bytes());
         put.bytes(&self.shard.to_le_bytes());
         put.bytes(&self.segment.to_le_bytes());
         put.bytes(&self.segment_bytes.to_le_bytes());
         put.bytes(&self.predecessor.unwrap_or(u64::MAX).to_le_bytes());
         put.bytes(&self.synced.0.to_le_bytes());
         put.bytes(&self.oldest.0.to_le_bytes());
-        put.bytes(&[u8::from(self.recycled) | u8::from(self.keeps_length) << 1, 0, 0, 0]);
+        let before = self.before.and_then(|before| before.0);
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(self.recycled, RECYCLED)
+            | flag(self.keeps_length, KEEPS_LENGTH)
+            | flag(before.is_some(), BEFORE_IS_SALTED);
+        put.bytes(&[flags, 0, 0, 0]);
         put.bytes(&self.log_id.to_le_bytes());
         put.checksum();
+        if let Some(salt) = self.salt.0 {
+            let mut put = Put { out: &mut page[..LONG_HEADER_BYTES], at: 64 };
+            put.bytes(&salt.to_le_bytes());
+            put.bytes(&before.unwrap_or_default().to_le_bytes());
+            put.checksum();
+        }
         page
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
-        let bytes = checked_header(bytes, SEGMENT_MAGIC)?;
+    pub(super) fn decode(page: &[u8]) -> Result<Self, HeaderFault> {
+        let (bytes, version) = checked_header(page, SEGMENT_MAGIC)?;
+        let (salt, before) = if version == 1 { (Salt::NONE, None) } else { salts(page)? };
         Ok(Self {
             shard: u16_at(bytes, 6),
             segment: u64_at(bytes, 8),
@@ -81,11 +105,23 @@ impl SegmentHeader {
             predecessor: Some(u64_at(bytes, 24)).filter(|&segment| segment != u64::MAX),
             synced: Position(u64_at(bytes, 32)),
             oldest: Position(u64_at(bytes, 40)),
-            recycled: bytes[48] & 1 != 0,
-            keeps_length: bytes[48] & 2 != 0,
+            recycled: bytes[48] & RECYCLED != 0,
+            keeps_length: bytes[48] & KEEPS_LENGTH != 0,
             log_id: u64_at(bytes, 52),
+            salt,
+            before,
         })
     }
+}
+
+/// The salts in the second part of a header: its own, and that of the segment before.
+fn salts(page: &[u8]) -> Result<(Salt, Option<Salt>), HeaderFault> {
+    let bytes = page.get(..LONG_HEADER_BYTES).ok_or(HeaderFault::Short)?;
+    if crc32c::crc32c(&bytes[..LONG_CRC_AT]) != u32_at(bytes, LONG_CRC_AT) {
+        return Err(HeaderFault::Checksum);
+    }
+    let before = (bytes[48] & BEFORE_IS_SALTED != 0).then(|| u64_at(bytes, 72));
+    Ok((Salt(Some(u64_at(bytes, 64))), Some(Salt(before))))
 }
 
 #[cfg(test)]
@@ -106,18 +142,31 @@ mod tests {
     #[test]
     fn header_comes_back_as_it_went() {
         for predecessor in [None, Some(0), Some(6)] {
-            let header = SegmentHeader {
-                shard: 2,
-                segment: 7,
-                segment_bytes: 1 << 26,
-                predecessor,
-                synced: Position(12345),
-                oldest: Position(678),
-                recycled: predecessor.is_some(),
-                keeps_length: predecessor != Some(0),
-                log_id: 0x0123_4567_89ab_cdef,
-            };
-            assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+            for salt in [Salt::NONE, Salt(Some(0)), Salt(Some(u64::MAX))] {
+                let before = predecessor.and_then(|_| salt.0);
+                let header = SegmentHeader {
+                    shard: 2,
+                    segment: 7,
+                    segment_bytes: 1 << 26,
+                    predecessor,
+                    synced: Position(12345),
+                    oldest: Position(678),
+                    recycled: predecessor.is_some(),
+                    keeps_length: predecessor != Some(0),
+                    log_id: 0x0123_4567_89ab_cdef,
+                    salt,
+                    before: salt.0.map(|_| Salt(before)),
+                };
+                let mut page = header.encode();
+                assert_eq!(SegmentHeader::decode(&page), Ok(header));
+                let bytes = if salt == Salt::NONE { 64 } else { LONG_HEADER_BYTES };
+                assert!(SegmentHeader::decode(&page[..bytes - 1]).is_err());
+                for at in 0..bytes {
+                    page[at] ^= 1;
+                    assert!(SegmentHeader::decode(&page).is_err(), "byte {at}");
+                    page[at] ^= 1;
+                }
+            }
         }
     }
 }

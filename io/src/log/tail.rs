@@ -9,7 +9,9 @@ use super::block::{
 };
 use super::buffer::{Buffer, PAGE_BYTES};
 use super::position::{Geometry, Position};
+use super::salt::Salts;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// An image of the log from `start` on; `used` bytes of it are blocks.
 #[derive(Debug)]
@@ -26,9 +28,10 @@ impl Chunk {
 }
 
 /// What the next block's header takes from the blocks before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Chain {
     pub(super) shard: u16,
+    pub(super) salts: Arc<Salts>,
     pub(super) sequence: u64,
     pub(super) prev: u32,
     pub(super) synced: Position,
@@ -334,8 +337,10 @@ impl Tail {
         let end = self.block + block_bytes as usize;
         // The buffer may have held another stretch of the log before.
         self.open.buffer[self.fill..end].fill(0);
+        let salt = self.chain.salts.of(self.geometry.segment_of(start));
         let header = BlockHeader {
             shard: self.chain.shard,
+            salt,
             position: start,
             sequence: self.chain.sequence,
             synced: self.chain.synced,
@@ -348,7 +353,7 @@ impl Tail {
         };
         let crc = header.encode(&mut self.open.buffer[self.block..body]);
         let records = &mut self.open.buffer[body..self.fill];
-        self.chain.prev = seal_records(start.plus(BLOCK_HEADER_BYTES as u64), records, crc);
+        self.chain.prev = seal_records(salt, start.plus(BLOCK_HEADER_BYTES as u64), records, crc);
         self.chain.sequence += 1;
         self.end = start.plus(block_bytes);
         self.next = self.end;
@@ -387,8 +392,9 @@ mod tests {
 
     fn tail(cache_chunks: usize) -> Tail {
         let geometry = Geometry { segment_bytes: 1 << 16, align_bytes: 64 };
-        let chain =
-            Chain { shard: 0, sequence: 0, prev: 0, synced: Position(0), oldest: Position(0) };
+        let salts = Arc::new(Salts::new([1, 2], 0, std::collections::BTreeMap::new()));
+        let (synced, oldest) = (Position(0), Position(0));
+        let chain = Chain { shard: 0, salts, sequence: 0, prev: 0, synced, oldest };
         Tail::new(geometry, 8192, 8192 * cache_chunks, Position(0), Position(4096), chain)
     }
 

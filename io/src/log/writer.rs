@@ -10,11 +10,14 @@ use super::leaving::Leaving;
 use super::onward::Onward;
 use super::position::{Geometry, Position};
 use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
+use super::salt::Salts;
 use super::segment::{SegmentHeader, file_name};
+use super::slots::{self, Slots};
 use super::stock::{Stock, is_full};
 use super::tail::{Batch, Tail};
 use super::{Counters, Mode};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 pub(super) const TAG_WRITE: u64 = 1;
 pub(super) const TAG_SYNC: u64 = 2;
@@ -50,31 +53,29 @@ enum Closing {
     No,
     /// Write and sync what there is.
     Draining,
-    /// The closing block has been queued.
+    /// The closing block has been queued. It is synced, and then the slots say so.
     Last,
 }
 
 /// What the writer continues from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WriterStart {
     /// The end of the log.
     pub(super) end: Position,
     /// The fresh segment that the next block goes to; durable already.
-    pub(super) segment: u64,
+    pub(super) header: SegmentHeader,
+    pub(super) salts: Arc<Salts>,
     pub(super) mode: Mode,
-    pub(super) shard: u16,
-    pub(super) oldest: Position,
     pub(super) fsync_interval_ms: u64,
     pub(super) reserve_bytes: u64,
-    pub(super) log_id: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) geometry: Geometry,
     mode: Mode,
-    shard: u16,
     pub(super) log_id: u64,
+    salts: Arc<Salts>,
     pub(super) oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
@@ -84,9 +85,12 @@ pub(super) struct Writer {
     claimed: Position,
     /// The end of the last written block that has records.
     records_end: Position,
-    /// The segment that blocks go to.
+    /// The segment that blocks go to, its header, and that of the one that is made ready.
     segment: u64,
+    header: SegmentHeader,
+    next_header: SegmentHeader,
     next: Option<Preparation>,
+    pub(super) slots: Slots,
     /// The newest segment that is on the disk with its name, and told of in the one before it.
     named: u64,
     pub(super) stock: Stock,
@@ -110,17 +114,20 @@ impl Writer {
         Self {
             geometry,
             mode: start.mode,
-            shard: start.shard,
-            log_id: start.log_id,
-            oldest: start.oldest,
+            log_id: start.header.log_id,
+            salts: start.salts,
+            oldest: start.header.oldest,
             fsync_interval_ms: start.fsync_interval_ms,
             written: start.end,
             synced: start.end,
             claimed: start.end,
             records_end: start.end,
-            segment: start.segment,
+            segment: start.header.segment,
+            header: start.header,
+            next_header: start.header,
             next: None,
-            named: start.segment,
+            slots: Slots::new(start.mode, start.end),
+            named: start.header.segment,
             stock,
             reserve_bytes: start.reserve_bytes,
             leaving: None,
@@ -164,11 +171,12 @@ impl Writer {
         }
         let retry = self.stock.full.then_some(self.stock.retry_ms);
         let sync = self.dirty_since_ms.map(|since| since + self.fsync_interval_ms);
-        if sync.is_some() && self.awaits_name() {
+        if sync.is_some() && (self.awaits_name() || self.is_mark_syncing()) {
             return retry;
         }
         let note = || self.wants_note(head).then_some(self.last_write_ms + NOTE_IDLE_MS);
-        sync.or_else(note).into_iter().chain(retry).min()
+        let slots = self.slots.due_ms().filter(|_| self.segment <= self.named);
+        sync.or_else(note).into_iter().chain(slots).chain(retry).min()
     }
 
     /// One turn's worth: write what has been appended, sync what is due.
@@ -186,7 +194,13 @@ impl Writer {
         let mut turn = || {
             self.write_blocks(tail, disk, counters)?;
             self.prepare_next(disk, counters)?;
+            self.write_slots(tail, disk)?;
             self.sync_due(tail, disk, counters)?;
+            if self.is_closing() {
+                // At once, where all is done at once: no completion comes that would go on with it.
+                self.write_slots(tail, disk)?;
+                self.sync_due(tail, disk, counters)?;
+            }
             self.retire_due(disk, counters, is_read)?;
             if self.reserve_bytes > 0 && self.closing == Closing::No {
                 self.stock.make_room(tail.head(), self.reserve_bytes, disk, counters);
@@ -227,8 +241,21 @@ impl Writer {
             tail.note(FLAG_CLOSED);
             self.flush(tail, disk, counters, now_ms, is_read)?;
         }
-        let written = self.written == tail.head();
-        Ok(self.closing == Closing::Last && written && self.is_still())
+        let told = self.slots.tell_end(tail.head());
+        Ok(self.closing == Closing::Last && told && self.is_still())
+    }
+
+    /// Says in the header page what has been synced, when that is due. Nothing waits for it but the end.
+    fn write_slots(&mut self, tail: &Tail, disk: &mut impl Disk) -> Result<(), LogError> {
+        if self.slots.is_in_flight() || self.segment > self.named {
+            return Ok(());
+        }
+        let end = self.synced == tail.head() && self.closing == Closing::Last;
+        let due = self.slots.due_ms().is_some_and(|due| due <= self.now_ms);
+        if end && !self.slots.has_end(self.synced) || due && !end {
+            self.slots.write(&self.header, self.synced, end, disk)?;
+        }
+        Ok(())
     }
 
     /// Whether the end has begun: nothing is started that need not be.
@@ -239,7 +266,8 @@ impl Writer {
     fn is_still(&self) -> bool {
         let preparing = self.next.as_ref().is_some_and(Preparation::is_in_flight);
         let retiring = self.leaving.is_some_and(|leaving| leaving.retired.is_some());
-        self.write.is_none() && self.sync.is_none() && !preparing && !retiring
+        let telling = self.slots.is_in_flight();
+        self.write.is_none() && self.sync.is_none() && !preparing && !retiring && !telling
     }
 
     /// An operation is over.
@@ -256,7 +284,8 @@ impl Writer {
             (TAG_WRITE, _) => self.write_done(result, tail, disk, counters),
             (TAG_SYNC, _) => self.sync_done(result, tail, disk),
             (TAG_RETIRED, _) => self.retired(result),
-            (preparation::TAG, Some(next)) => next.complete(result, disk),
+            (slots::TAG, _) => self.slots.written(result),
+            (preparation::TAG, Some(next)) => next.complete(result, disk, self.sync.is_some()),
             _ => panic!("a completion with tag {tag} that nobody waits for"),
         };
         outcome.or_else(|error| self.fail(error))
@@ -385,11 +414,12 @@ impl Writer {
         if next.segment == segment {
             next.hurry();
         }
-        next.drive(disk)?;
+        next.drive(disk, self.sync.is_some())?;
         if next.segment != segment || !next.is_writable() {
             return Ok(false);
         }
         let left = std::mem::replace(&mut self.segment, segment);
+        self.header = self.next_header;
         self.stock.entered(segment, self.written);
         if self.synced < self.written {
             self.left.push_back(Left { segment: left, end: self.written });
@@ -425,7 +455,7 @@ impl Writer {
             self.create_next(disk, counters)?;
         }
         let Some(next) = &mut self.next else { return Ok(()) };
-        next.drive(disk)?;
+        next.drive(disk, self.sync.is_some())?;
         self.forget_prepared();
         Ok(())
     }
@@ -443,15 +473,14 @@ impl Writer {
         }
         let segment = self.segment + 1;
         let header = SegmentHeader {
-            shard: self.shard,
             segment,
-            segment_bytes: self.geometry.segment_bytes,
             predecessor: Some(self.segment),
             synced: self.synced,
             oldest: self.oldest,
             recycled: spare,
-            keeps_length: true,
-            log_id: self.log_id,
+            salt: self.salts.of(segment),
+            before: Some(self.header.salt),
+            ..self.header
         };
         let bytes = self.geometry.segment_bytes;
         let permitted = if spare { Ok(()) } else { self.stock.permit(counters) };
@@ -470,8 +499,9 @@ impl Writer {
         counters.segments += 1;
         counters.recycled += u64::from(spare);
         self.stock.prepared = Some(segment);
-        let mark =
-            Onward { shard: self.shard, segment: self.segment, next: segment, log_id: self.log_id };
+        self.next_header = header;
+        let SegmentHeader { shard, salt, log_id, .. } = self.header;
+        let mark = Onward { shard, segment: self.segment, next: segment, log_id, salt };
         self.next = Some(Preparation::new(mark, bytes, self.mode, spare));
         Ok(true)
     }
@@ -489,6 +519,7 @@ impl Writer {
             if covers == self.written {
                 self.dirty_since_ms = None;
             }
+            self.slots.syncing(segment);
             counters.syncs += 1;
             if let Started::Done(result) = disk.sync(SyncTarget::Segment(segment), TAG_SYNC) {
                 self.sync_done(result, tail, disk)?;
@@ -509,14 +540,24 @@ impl Writer {
         self.unsynced().segment > self.named
     }
 
+    fn is_mark_syncing(&self) -> bool {
+        self.next.as_ref().is_some_and(Preparation::is_syncing_mark)
+    }
+
     fn wants_sync(&self) -> bool {
-        if self.mode == Mode::Synced || self.synced == self.written || self.awaits_name() {
+        if self.mode == Mode::Synced || self.awaits_name() || self.is_mark_syncing() {
+            return false;
+        }
+        if self.slots.wants_sync(self.unsynced().segment) {
+            return true;
+        }
+        if self.synced == self.written {
             return false;
         }
         let barrier = !self.barriers.is_empty();
         let since = self.dirty_since_ms;
         let due = since.is_some_and(|since| self.now_ms >= since + self.fsync_interval_ms);
-        let draining = self.closing == Closing::Draining;
+        let draining = self.closing != Closing::No;
         let leaving = self.leaving.is_some_and(|it| it.synced_is_wanted(self.synced, self.written));
         barrier || due || draining || leaving
     }
@@ -544,6 +585,7 @@ impl Writer {
     fn set_synced(&mut self, synced: Position, tail: &mut Tail) {
         assert!(self.synced <= synced && synced <= self.written, "synced only rises");
         self.synced = synced;
+        self.slots.synced(synced.min(self.records_end), self.now_ms);
         tail.chain.synced = synced;
         while self.barriers.front().is_some_and(|&(_, end)| end <= synced) {
             self.barriers.pop_front();

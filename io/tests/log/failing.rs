@@ -98,6 +98,12 @@ impl Disk for Failing {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         self.now("truncate", |disk| disk.truncate(segment, bytes))
     }
+    fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
+        self.now("rewrite", |disk| disk.rewrite(segment, from, to))
+    }
+    fn secret(&mut self) -> io::Result<[u64; 2]> {
+        self.now("secret", Disk::secret)
+    }
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         self.now("erase", |disk| disk.erase(segment, offset, bytes))
     }

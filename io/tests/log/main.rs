@@ -1,12 +1,15 @@
 //! What the log promises, promise by promise, on a disk that fails on purpose and on real files.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod adversary;
 mod failing;
 mod files;
 mod forget;
+mod giving_up;
 mod inspect;
 mod missing;
 mod model;
+mod newest;
 mod recovery;
 mod writing;
 

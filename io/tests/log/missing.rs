@@ -221,6 +221,12 @@ impl Disk for Recording {
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
         self.after(|disk| disk.truncate(segment, bytes))
     }
+    fn rewrite(&mut self, segment: u64, from: u64, to: u64) -> io::Result<()> {
+        self.after(|disk| disk.rewrite(segment, from, to))
+    }
+    fn secret(&mut self) -> io::Result<[u64; 2]> {
+        self.disk.secret()
+    }
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
         self.after(|disk| disk.erase(segment, offset, bytes))
     }
@@ -352,6 +358,9 @@ fn as_before(disk: &mut FaultyDisk) {
             bytes[48] &= !2;
             let crc = crc32c::crc32c(&bytes[..60]);
             bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+            let crc = crc32c::crc32c(&bytes[..124]);
+            bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+            bytes[1024..4096].fill(0);
             let end = bytes.len();
             bytes[end - 64..].fill(0);
         });
