@@ -26,12 +26,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use corq_io::log::FORMAT_VERSION;
 use corq_shards::record::KINDS;
 use serde_json::{Value as Json, json};
 
 use tempfile::TempDir;
 
 use life::COMPLETED_MAX;
+use support::tool::Tool;
 use support::{Start, until};
 
 /// Where the directories lie.
@@ -133,6 +135,47 @@ fn the_files_hold_every_kind_of_record_there_is() {
     assert!(missing.is_empty(), "no file has {missing:?}: see the top of this one");
     let strange: Vec<&String> = found.difference(&known).collect();
     assert!(strange.is_empty(), "no longer known: {strange:?}");
+}
+
+/// The format versions of the segments in a data directory.
+fn versions(data: &Path) -> BTreeSet<u16> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(data).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.append(&mut versions(&path));
+        } else if path.extension() == Some("seg".as_ref()) {
+            let bytes = fs::read(&path).unwrap();
+            found.insert(u16::from_le_bytes([bytes[4], bytes[5]]));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_files_hold_every_format_version_there_is() {
+    let found: BTreeSet<u16> = all().iter().flat_map(|it| versions(&it.join("data"))).collect();
+    assert_eq!(found, (1..=FORMAT_VERSION).collect(), "see the top of this file");
+}
+
+#[test]
+fn a_log_that_an_earlier_build_began_goes_on_in_the_version_of_this_one() {
+    for directory in all() {
+        let (_home, data) = copied(&directory);
+        let before = versions(&data);
+        let mut server = Start::new().env("COMPLETED_MAX", COMPLETED_MAX).start_at(&data);
+        for number in 0..3 {
+            server.client().push_with("goes-on", number, json!({"durable": true}));
+            server.kill();
+            Tool::at(1).ok(&["log", "verify", data.to_str().unwrap()]);
+            server.start();
+            assert_eq!(server.client().counted("goes-on", "waiting"), number + 1);
+        }
+        assert!(server.terminate().success());
+        Tool::at(1).ok(&["log", "verify", data.to_str().unwrap()]);
+        let after = versions(&data);
+        assert!(after.contains(&FORMAT_VERSION) && after.is_superset(&before), "{after:?}");
+    }
 }
 
 #[test]

@@ -164,6 +164,65 @@ fn a_server_whose_disk_cannot_sync_ends_and_has_promised_nothing() {
     }
 }
 
+/// The kernel shows what it could not write until the power goes, so the next server finds all of it.
+#[test]
+fn what_a_failed_sync_was_for_is_on_the_disk_before_anything_behind_it_counts_as_synced() {
+    let seed = setting("CORQ_CRASH_SEED", 1);
+    for durability in ["written", "synced"] {
+        for round in 0..setting("CORQ_CRASH_ROUNDS", 2) {
+            let mut dice = Dice::new(seed * 1000 + 950 + round);
+            let Some((mut disk, _dir)) = disk() else { return };
+            let mut server = start(&disk, durability, 1);
+            server.kill();
+            // Syncs of their own accord come too late to help.
+            server.start_with("FSYNC_INTERVAL_MS", 1000);
+            let mut client = server.client();
+            for number in 0..1 + dice.roll(300) {
+                client.push("kept", number);
+            }
+            disk.fail_syncs(true);
+            let last = json!({"queue": "kept", "data": 1000, "durable": true});
+            assert!(client.try_call("PUSH", last).is_err(), "{durability}: it was acknowledged");
+            assert_eq!(server.wait_for_end().code(), Some(1));
+            disk.fail_syncs(false);
+            server.start();
+            let mut all = numbers(&server, "kept");
+            let mut client = server.client();
+            for number in 2000..2010 {
+                client.push_with("kept", number, json!({"durable": true}));
+                all.push(number);
+            }
+            server.kill();
+            disk.cut(&mut dice);
+            server.start();
+            assert_eq!(numbers(&server, "kept"), all, "{durability}, round {round}");
+        }
+    }
+}
+
+/// What these tests rely on: a sync that fails keeps nothing, and no later one does, although it can be read.
+#[test]
+fn canary_what_a_failed_sync_was_for_can_be_read_and_goes_with_the_power() {
+    use std::fs::{self, File};
+    use std::io::Write;
+    let Some((mut disk, _dir)) = disk() else { return };
+    let path = disk.path().join("file");
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&[1; 1000]).unwrap();
+    file.sync_all().unwrap();
+    File::open(disk.path()).unwrap().sync_all().unwrap();
+    file.write_all(&[2; 1000]).unwrap();
+    disk.fail_syncs(true);
+    assert!(file.sync_all().is_err());
+    disk.fail_syncs(false);
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), [[1; 1000], [2; 1000]].concat());
+    drop(file);
+    disk.cut(&mut Dice::new(1));
+    let found = fs::read(&path).unwrap();
+    assert!(found.starts_with(&[1; 1000]) && !found.contains(&2), "{} bytes", found.len());
+}
+
 /// What these tests rely on: a loss of power takes what was not synced, and nothing else.
 #[test]
 fn canary_what_is_not_synced_goes_with_the_power_and_what_is_synced_stays() {

@@ -63,7 +63,8 @@ impl Volatile {
         self.mount().expect("it could be mounted before");
     }
 
-    /// From now on every sync fails, and keeps nothing; or no more.
+    /// From now on every sync fails, and keeps nothing; or no more. What a sync that failed was for counts as clean, as
+    /// with Linux: it can be read until the power goes, and no later sync keeps it unless it is written again.
     pub(crate) fn fail_syncs(&self, fail: bool) {
         self.disk().syncs_fail = fail;
     }
@@ -145,6 +146,11 @@ impl FileNode {
         if bytes < kept {
             self.dirty.extend(known / SECTOR_BYTES..kept.div_ceil(SECTOR_BYTES));
         }
+    }
+
+    /// A sync has failed: nobody tries again to bring what was written to the disk.
+    fn give_up(&mut self) {
+        self.dirty.clear();
     }
 
     /// Keeps the sectors that `choose` wants, and the length if it does.
@@ -490,7 +496,10 @@ impl Filesystem for View {
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let synced = self.with(|disk| {
-            disk.sync()?;
+            if let Err(error) = disk.sync() {
+                disk.file(ino.0)?.give_up();
+                return Err(error);
+            }
             disk.file(ino.0)?.keep(|| true);
             Ok(())
         });

@@ -35,6 +35,7 @@ mod leases;
 mod limited;
 mod limits;
 mod longpoll;
+mod lookalike;
 mod metrics;
 mod missing;
 mod moving;

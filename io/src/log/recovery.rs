@@ -487,11 +487,12 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
 
     /// Nothing says any more that another segment followed this one.
     fn make_last(&mut self, segment: &Found) -> io::Result<()> {
-        let Found { number, next, .. } = *segment;
+        let number = segment.number;
         let bytes = self.geometry.segment_bytes;
         if segment.is_short(self.geometry) {
             self.disk.truncate(number, bytes)?;
-        } else if next.is_some() {
+        } else if segment.keeps_length() {
+            // Also where no mark can be read: an attempt to erase it may have failed, and only look done.
             self.disk.erase(number, bytes - ONWARD_BYTES as u64, ONWARD_BYTES)?;
         }
         Ok(())
