@@ -13,6 +13,7 @@ use crate::support::{Server, Start};
 
 const QUEUE: &str = "lookalike";
 const BYTES: usize = 960_000;
+const UNITS: usize = 20;
 
 /// CRC32C, bit by bit.
 fn checksum(bytes: &[u8]) -> u32 {
@@ -47,15 +48,19 @@ fn files(data: &Path, end: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Data of always the same length, of which every whole unit lies where a block could.
-fn payload(before: usize) -> String {
+/// Data in which the units shift by a byte again and again, so that some of them lie where a block could, wherever it
+/// begins.
+fn payload() -> String {
+    let some = unit().repeat(UNITS) + "-";
+    some.repeat(BYTES / some.len())
+}
+
+/// Where in a file a stretch of units lies as blocks would, soon behind its beginning.
+fn lookalikes(path: &Path) -> Option<usize> {
+    let bytes = fs::read(path).unwrap();
     let unit = unit();
-    let mut text = "-".repeat(before);
-    while text.len() + unit.len() <= BYTES {
-        text += &unit;
-    }
-    let behind = BYTES - text.len();
-    text + &"-".repeat(behind)
+    let fits = |at: &usize| bytes[*at..].starts_with(unit.repeat(UNITS - 1).as_bytes());
+    (8192..1 << 20).step_by(64).find(fits)
 }
 
 /// Whether the data of a job lies in the first blocks of a file.
@@ -75,25 +80,29 @@ fn push_and_finish(server: &Server, text: &str) {
 #[test]
 fn a_payload_that_looks_like_the_log_does_not_keep_a_server_from_starting() {
     let mut server = small().start();
-    push_and_finish(&server, &payload(0));
-    let written = fs::read(&files(&server.data, ".seg")[0]).unwrap();
-    let at = written.windows(8).position(|it| it == b"CQBK  00").unwrap();
-    let text = payload((64 - at % 64) % 64);
+    let data = payload();
     for pushes in 0.. {
         let spares = files(&server.data, ".spare");
         if pushes > 20 && !spares.is_empty() && spares.iter().all(|path| holds_data(path)) {
             break;
         }
         assert!(pushes < 1000, "no file was used again");
-        push_and_finish(&server, &text);
+        push_and_finish(&server, &data);
     }
-    for round in 0..4 {
+    for round in 1.. {
+        server.kill();
+        server.start();
+        let segment = files(&server.data, ".seg").pop().unwrap();
+        let Some(at) = lookalikes(&segment) else {
+            assert!(round > 1, "no file was used again");
+            break;
+        };
+        // The log ends in the middle of them.
+        server.client().push("kept", "k".repeat(at + 640 - 4096 - 200));
         server.kill();
         Tool::at(1).ok(&["log", "verify", server.data.to_str().unwrap()]);
         server.start();
-        let mut client = server.client();
-        client.push("kept", round);
-        assert_eq!(client.counted("kept", "waiting"), round + 1);
+        assert_eq!(server.client().counted("kept", "waiting"), round);
     }
 }
 
@@ -121,8 +130,8 @@ fn newest_jobs_that_are_zeroed_after_a_clean_stop_are_missed_and_a_repair_goes_o
         drop(client);
         assert!(server.terminate().success());
         let segment = files(&server.data, ".seg")[0].clone();
-        let with_jobs = blocks(&segment).into_iter().filter(|(_, records)| *records > 0);
-        let (from, _) = with_jobs.skip(3).next().unwrap();
+        let mut with_jobs = blocks(&segment).into_iter().filter(|(_, records)| *records > 0);
+        let (from, _) = with_jobs.nth(3).unwrap();
         let file = File::options().write(true).open(&segment).unwrap();
         file.write_all_at(&vec![0; 1 << 20], from as u64).unwrap();
         let (status, said) = start.clone().run_to_its_end(&server.data);

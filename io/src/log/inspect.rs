@@ -434,7 +434,11 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
             return Ok(Step::End);
         }
         let Some((index, at, header)) = self.search()? else {
-            let (file, offset, reason) = self.place(fault, self.found.get(self.index + 1));
+            // A file that is cut or gone is named first, as a start does.
+            let missed = missed(&self.found[self.index..], end, self.reader.geometry);
+            let missed = missed.map(|it| (it.file, it.offset, it.reason));
+            let (file, offset, reason) =
+                missed.unwrap_or_else(|| self.place(fault, self.found.get(self.index + 1)));
             let kind = Kind::End { end, segment: number };
             self.out.damages.push(Damage { file, offset, reason, blocks: None, kind });
             return Ok(Step::End);
