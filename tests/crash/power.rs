@@ -177,7 +177,7 @@ fn what_a_failed_sync_was_for_is_on_the_disk_before_anything_behind_it_counts_as
             // Syncs of their own accord come too late to help.
             server.start_with("FSYNC_INTERVAL_MS", 1000);
             let mut client = server.client();
-            for number in 0..1 + dice.roll(300) {
+            for number in 0..=dice.roll(300) {
                 client.push("kept", number);
             }
             disk.fail_syncs(true);

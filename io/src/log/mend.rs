@@ -138,17 +138,6 @@ impl Mender<'_> {
         self.done.push(Mended { file: file_name(segment), offset, what, copy });
     }
 
-    /// The header page of a segment as it is, and what it says, if it is that segment's.
-    fn header(&self, file: &File, number: u64) -> io::Result<Option<(Vec<u8>, SegmentHeader)>> {
-        let mut page = vec![0; SEGMENT_HEADER_BYTES as usize];
-        match file.read_exact_at(&mut page, 0) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            read => read?,
-        }
-        let header = SegmentHeader::decode(&page).ok().filter(|header| header.segment == number);
-        Ok(header.map(|header| (page, header)))
-    }
-
     /// A header that claims nothing, or what it has claimed before. Without a known predecessor it is
     /// the first of a log whose beginning has gone. Its blocks bear `salt`; if nobody knows that, none of those there
     /// is one of the log's, and those to come get a fresh one.
@@ -160,7 +149,7 @@ impl Mender<'_> {
     ) -> io::Result<()> {
         let made = !self.path(number).exists();
         let file = self.open(number)?;
-        let known = self.header(&file, number)?;
+        let known = header_of(&file, number)?;
         let salt = match salt {
             Some(salt) => salt,
             None => Salt(Some(new_id()?)),
@@ -193,10 +182,10 @@ impl Mender<'_> {
 
     /// What the blocks of a segment bear. One without a header gets one.
     fn salt(&mut self, file: &File, number: u64, before: Option<u64>) -> io::Result<Salt> {
-        if self.header(file, number)?.is_none() {
+        if header_of(file, number)?.is_none() {
             self.write_segment_header(number, before, None)?;
         }
-        let header = self.header(file, number)?;
+        let header = header_of(file, number)?;
         header.map(|(_, header)| header.salt).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
@@ -333,7 +322,7 @@ impl Mender<'_> {
     /// Zeroes the slots of a header page that say of something behind `end` that it had been synced. Those of the
     /// segments before say nothing about this one.
     fn take_claims_back(&mut self, file: &File, number: u64, end: Position) -> io::Result<()> {
-        let Some((mut page, header)) = self.header(file, number)? else { return Ok(()) };
+        let Some((mut page, header)) = header_of(file, number)? else { return Ok(()) };
         if slots::claim(&page, &header) <= end {
             return Ok(());
         }
@@ -344,6 +333,17 @@ impl Mender<'_> {
         self.note(number, 0, "took back what it said had been synced".to_owned(), copy);
         Ok(())
     }
+}
+
+/// The header page of a segment as it is, and what it says, if it is that segment's.
+fn header_of(file: &File, number: u64) -> io::Result<Option<(Vec<u8>, SegmentHeader)>> {
+    let mut page = vec![0; SEGMENT_HEADER_BYTES as usize];
+    match file.read_exact_at(&mut page, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let header = SegmentHeader::decode(&page).ok().filter(|header| header.segment == number);
+    Ok(header.map(|header| (page, header)))
 }
 
 /// Deals `blocks` out to the stretches, which have the fewest already. False if they do not fit.

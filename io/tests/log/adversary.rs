@@ -11,7 +11,7 @@ use std::ops::ControlFlow::Continue;
 const UNIT_BYTES: usize = 64;
 const FORGED: &[u8] = b"forged by a client";
 
-pub(super) struct Random(pub(super) u64);
+struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -22,17 +22,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    pub(super) fn one_in(&mut self, odds: u64) -> bool {
+    fn one_in(&mut self, odds: u64) -> bool {
         self.below(odds) == 0
     }
 }
 
 /// Puts the checksum where a header of 64 bytes has it.
-pub(super) fn checked(mut unit: [u8; UNIT_BYTES]) -> [u8; UNIT_BYTES] {
+fn checked(mut unit: [u8; UNIT_BYTES]) -> [u8; UNIT_BYTES] {
     let crc = crc32c::crc32c(&unit[..60]);
     unit[60..].copy_from_slice(&crc.to_le_bytes());
     unit
@@ -40,19 +40,19 @@ pub(super) fn checked(mut unit: [u8; UNIT_BYTES]) -> [u8; UNIT_BYTES] {
 
 /// What of a forged header matters.
 #[derive(Clone, Copy)]
-pub(super) struct Forgery {
-    pub(super) version: u16,
-    pub(super) shard: u16,
-    pub(super) address: u64,
-    pub(super) sequence: u64,
-    pub(super) salt: u64,
-    pub(super) records: u32,
-    pub(super) body_bytes: u32,
-    pub(super) flags: u32,
+struct Forgery {
+    version: u16,
+    shard: u16,
+    address: u64,
+    sequence: u64,
+    salt: u64,
+    records: u32,
+    body_bytes: u32,
+    flags: u32,
 }
 
 /// The header of a block that claims all before it, and more.
-pub(super) fn block_header(forgery: Forgery) -> [u8; UNIT_BYTES] {
+fn block_header(forgery: Forgery) -> [u8; UNIT_BYTES] {
     let Forgery { version, shard, address, sequence, salt, records, body_bytes, flags } = forgery;
     let mut unit = [0; UNIT_BYTES];
     unit[..4].copy_from_slice(b"CQBK");
@@ -75,7 +75,7 @@ pub(super) fn block_header(forgery: Forgery) -> [u8; UNIT_BYTES] {
 }
 
 /// A record with the checksum that one at this address has, as far as a client can know it.
-pub(super) fn record(address: u64, body: &[u8], salt: Option<u64>) -> Vec<u8> {
+fn record(address: u64, body: &[u8], salt: Option<u64>) -> Vec<u8> {
     let length = (RECORD_HEADER_BYTES + body.len()) as u32;
     let mut hashed = salt.map_or_else(Vec::new, |salt| salt.to_le_bytes().to_vec());
     hashed.extend(address.to_le_bytes());
@@ -88,9 +88,9 @@ pub(super) fn record(address: u64, body: &[u8], salt: Option<u64>) -> Vec<u8> {
 }
 
 /// A mark, a segment's header or a slot, which no block may be taken for.
-fn other_form(random: &mut Random, magic: &[u8; 4], segment: u64, log_id: u64) -> [u8; UNIT_BYTES] {
+fn other_form(random: &mut Random, magic: [u8; 4], segment: u64, log_id: u64) -> [u8; UNIT_BYTES] {
     let mut unit = [0; UNIT_BYTES];
-    unit[..4].copy_from_slice(magic);
+    unit[..4].copy_from_slice(&magic);
     unit[4] = 1 + random.below(2) as u8;
     unit[6] = 3;
     unit[8..16].copy_from_slice(&segment.to_le_bytes());
@@ -124,7 +124,7 @@ fn hostile(random: &mut Random, body_at: u64, bytes: usize, log: &LogConfig) -> 
         };
         match random.below(8) {
             0 => {
-                let magic = [b"CQGO", b"CQSG", b"CQSY"][random.below(3) as usize];
+                let magic = [*b"CQGO", *b"CQSG", *b"CQSY"][random.below(3) as usize];
                 let unit = other_form(random, magic, segment, log.log_id);
                 payload[at..at + UNIT_BYTES].copy_from_slice(&unit);
                 at += UNIT_BYTES;
@@ -410,6 +410,8 @@ fn of_version_1(clean: bool) -> (FaultyDisk, Records, u64) {
     (disk, records, at as u64)
 }
 
+type Form = Box<dyn Fn(u64) -> Vec<u8>>;
+
 #[test]
 fn what_lies_behind_a_log_of_version_1_is_believed_only_as_far_as_it_can_be() {
     let config = LogConfig { is_begun: true, log_id: 77, ..config(Mode::Written) };
@@ -423,7 +425,6 @@ fn what_lies_behind_a_log_of_version_1_is_believed_only_as_far_as_it_can_be() {
             bytes
         }
     };
-    type Form = Box<dyn Fn(u64) -> Vec<u8>>;
     let forms: [(&str, Form); 7] = [
         ("another version", Box::new(|at| block_header(forgery(2, at, 3)).to_vec())),
         ("a newer version", Box::new(|at| block_header(forgery(9, at, 3)).to_vec())),
