@@ -12,6 +12,7 @@ use corq_shards::id::JobId;
 use corq_shards::job::Stored;
 use corq_shards::new_job::NewJob;
 use corq_shards::schedule::Plan;
+use corq_shards::secret::SecretKey;
 use corq_shards::webhook::Triggers;
 use corq_shards::{Caller, Out};
 use std::collections::BTreeMap;
@@ -49,7 +50,12 @@ impl Bed {
         let disk = BlockingDisk::open(data.path(), index).unwrap();
         let nothing = |_: Position, _: &[u8]| Ok::<(), String>(());
         let book = Book::new(Log::open(&log_config, disk, nothing).unwrap().0);
-        let mut shard = Shard::new(shard_config(&config(), u64::from(index)));
+        // The same tokens each time: what is made twice is compared.
+        let token_key = SecretKey::of_seed(u64::from(index));
+        let mut shard = Shard::new(corq_shards::Config {
+            token_key,
+            ..shard_config(&config(), u64::from(index))
+        });
         shard.restart(NOW_MS);
         Self { shard, book, effects: Effects::default() }
     }
