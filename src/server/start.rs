@@ -253,7 +253,8 @@ fn spawn(
     }
     let common = Arc::clone(common);
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
-        let outcome = run_shard(&common, index, seed).await;
+        // On the heap: it holds the whole shard, and grows with it.
+        let outcome = Box::pin(run_shard(&common, index, seed)).await;
         if let Err(reason) = &outcome {
             tracing::error!("shard {index}: {reason}");
             common.ending.failed.store(true, Ordering::Release);
