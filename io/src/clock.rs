@@ -2,8 +2,11 @@
 //!
 //! Wall clock in milliseconds since the epoch. It never goes backwards within a process: when
 //! somebody sets the machine's clock back, time goes on from where it was at its usual pace, ahead of
-//! the wall until the next start. (Standing still instead would hold every delay and lease for as
-//! long as the clock was set back.)
+//! the wall until that has come as far, or until the next start. (Standing still instead would hold
+//! every delay and lease for as long as the clock was set back.)
+//!
+//! However often the wall goes to and fro, time is never further than the latest that the wall has
+//! shown, and what has passed since.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,11 +14,27 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The latest time that any clock of the process has shown, microseconds.
 static LATEST_US: AtomicU64 = AtomicU64::new(0);
 
+/// How far the clocks of the process are ahead of the wall, as the last of them to change has seen it.
+static AHEAD_US: AtomicU64 = AtomicU64::new(0);
+
+/// Less than this is no matter: clocks of machines are corrected by it all the time.
+const AHEAD_SHOWN_US: u64 = 100_000;
+
+/// How far the process is ahead of the wall because that was set back, in milliseconds; 0 if that is
+/// next to nothing.
+pub fn ahead_ms() -> u64 {
+    let ahead_us = AHEAD_US.load(Ordering::Relaxed);
+    if ahead_us < AHEAD_SHOWN_US { 0 } else { ahead_us / 1000 }
+}
+
 /// A shard's clock.
 #[derive(Debug)]
 pub struct Clock {
     now_us: u64,
-    /// How far ahead of the wall we are because it was set back.
+    /// The same without what other clocks have shown: only the wall and what has passed move it, so that
+    /// clocks cannot drive each other on.
+    own_us: u64,
+    /// How far ahead of the wall that is because the wall was set back.
     ahead_us: u64,
     read_at: Instant,
 }
@@ -29,7 +48,9 @@ impl Default for Clock {
 impl Clock {
     /// A clock that has been read.
     pub fn new() -> Self {
-        let mut clock = Self { now_us: 0, ahead_us: 0, read_at: Instant::now() };
+        let mut clock = Self { now_us: 0, own_us: 0, ahead_us: 0, read_at: Instant::now() };
+        // One that comes late goes by the same time as the others.
+        clock.own_us = LATEST_US.load(Ordering::Relaxed);
         clock.read();
         clock
     }
@@ -44,10 +65,18 @@ impl Clock {
 
     fn advance(&mut self, wall_us: u64, instant: Instant, latest_us: &AtomicU64) {
         let elapsed = instant.saturating_duration_since(self.read_at).as_micros() as u64;
-        if wall_us + self.ahead_us < self.now_us {
-            self.ahead_us = self.now_us + elapsed - wall_us;
+        let before_us = self.ahead_us;
+        if wall_us < self.own_us || before_us > 0 {
+            // The wall is followed again once it has come as far.
+            self.own_us = wall_us.max(self.own_us + elapsed);
+            self.ahead_us = self.own_us - wall_us;
+        } else {
+            self.own_us = wall_us;
         }
-        self.now_us = wall_us + self.ahead_us;
+        if self.ahead_us / 1000 != before_us / 1000 {
+            AHEAD_US.store(self.ahead_us, Ordering::Relaxed);
+        }
+        self.now_us = self.own_us.max(self.now_us);
         self.read_at = instant;
         // The shared line is written once per millisecond at most, and only read otherwise.
         let latest = latest_us.load(Ordering::Relaxed);
@@ -81,7 +110,7 @@ mod tests {
     use super::*;
 
     fn clock(at: Instant) -> Clock {
-        Clock { now_us: 5_000_000, ahead_us: 0, read_at: at }
+        Clock { now_us: 5_000_000, own_us: 5_000_000, ahead_us: 0, read_at: at }
     }
 
     #[test]
@@ -102,6 +131,54 @@ mod tests {
         let mut clock = clock(start);
         clock.advance(9_000_000, start + Duration::from_millis(1), &latest);
         assert_eq!(clock.now_ms(), 9000);
+    }
+
+    #[test]
+    fn a_wall_that_goes_to_and_fro_leaves_time_at_the_latest_that_it_has_shown() {
+        const HOUR_US: u64 = 3_600_000_000;
+        let (start, latest) = (Instant::now(), AtomicU64::new(0));
+        let right_us = 1_700_000_000_000_000;
+        let mut clock = Clock { now_us: right_us, own_us: right_us, ahead_us: 0, read_at: start };
+        let mut passed_us = 0;
+        for _ in 0..5 {
+            for wall_us in [right_us + HOUR_US, right_us - 23 * HOUR_US, right_us] {
+                passed_us += 1000;
+                let instant = start + Duration::from_micros(passed_us);
+                let before_ms = clock.now_ms();
+                clock.advance(wall_us + passed_us, instant, &latest);
+                assert!(clock.now_ms() >= before_ms);
+                let ahead_us = clock.now_us - (wall_us + passed_us);
+                assert_eq!(ahead_us, clock.ahead_us);
+            }
+            assert_eq!(clock.ahead_us, HOUR_US, "as far as the wall has been, and no further");
+        }
+        // The wall comes as far some day, and is followed from then on.
+        passed_us += 2 * HOUR_US;
+        let instant = start + Duration::from_micros(passed_us);
+        clock.advance(right_us + passed_us, instant, &latest);
+        assert_eq!(clock.ahead_us, HOUR_US);
+        clock.advance(right_us + passed_us + HOUR_US, instant, &latest);
+        assert_eq!((clock.now_us, clock.ahead_us), (right_us + passed_us + HOUR_US, 0));
+    }
+
+    #[test]
+    fn clocks_that_are_ahead_do_not_drive_each_other_on() {
+        let (start, latest) = (Instant::now(), AtomicU64::new(0));
+        let (mut one, mut two) = (clock(start), clock(start));
+        (two.now_us, two.own_us) = (5_000_200, 5_000_200);
+        let wall_us = |passed_us: u64| 1_000_000 + passed_us;
+        // Each reads the wall, is held up for a while, and then looks at the latest of all.
+        for round in 1..10_000_u64 {
+            let passed_us = round * 500;
+            let at = |us: u64| (wall_us(us), start + Duration::from_micros(us));
+            let (early, late) = (at(passed_us), at(passed_us + 400));
+            let (first, second) =
+                if round % 2 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+            first.advance(late.0, late.1, &latest);
+            second.advance(early.0, early.1, &latest);
+        }
+        let shown_us = one.now_us.max(two.now_us) - 5_000_000;
+        assert!(shown_us <= 10_000 * 500 + 1000, "{shown_us} us were shown in 5 s");
     }
 
     #[test]
