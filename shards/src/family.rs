@@ -31,24 +31,19 @@ impl Shard {
         self.jobs.options_of(job)?.kin.as_deref()?.policy
     }
 
-    /// A job comes to an end that its parent has to know of: the payload of `stored` is the value.
+    /// A job comes to an end that its parent has to know of: the payload of `stored` is the value. `goes`:
+    /// it is forgotten with its end.
     #[inline]
-    pub(crate) fn report_end(&mut self, job: u32, end: End, stored: Stored) {
+    pub(crate) fn report_end(&mut self, job: u32, end: End, goes: bool, stored: Stored) {
         if self.jobs.slab[job].has(flags::WATCHED) || self.is_child(job) {
-            self.report_end_of_child(job, end, stored);
+            self.report_end_of_child(job, end, goes, stored);
         }
     }
 
     #[cold]
-    fn report_end_of_child(&mut self, job: u32, end: End, stored: Stored) {
+    fn report_end_of_child(&mut self, job: u32, end: End, goes: bool, stored: Stored) {
         let about = &self.jobs.slab[job];
-        let (child, queue, flags) = (about.id, about.queue, about.flags);
-        let goes = match end {
-            End::Completed => {
-                flags & flags::REMOVE_ON_COMPLETE != 0 || self.config.completed_max == 0
-            }
-            End::Failed(_) => flags & flags::REMOVE_ON_FAIL != 0,
-        };
+        let (child, queue) = (about.id, about.queue);
         let is_last = goes && self.is_child(job);
         let known_as = self.known_as(job);
         let queue: Box<str> = (&*self.queues[queue].name).into();

@@ -23,7 +23,7 @@ pub(crate) struct Reason<'a> {
 }
 
 /// What the completion of a job that is run once takes besides its result, at most.
-const COMPLETED_BYTES: u64 = 48;
+const COMPLETED_BYTES: u64 = 56;
 
 impl<'a> Reason<'a> {
     pub(crate) fn new(cause: Cause, error: &'a str) -> Self {
@@ -142,7 +142,8 @@ impl Shard {
             }
             let taken_ms = now_ms.saturating_sub(started_at_ms);
             self.timings.processing.record(taken_ms.saturating_mul(1000), 1);
-            let ended = Ended { id: ack.job, at_ms: now_ms, started_at_ms, result: ack.result };
+            let (id, result, evicts) = (ack.job, ack.result, self.evicts(job));
+            let ended = Ended { id, at_ms: now_ms, started_at_ms, evicts, result };
             self.totals.completed += 1;
             let queue = self.jobs.slab[job].queue;
             self.queues[queue].done[0].count(now_ms);

@@ -8,8 +8,8 @@
 //!    known (yet) are passed over. When that record has to go, the job is written as it stands.
 //! 2. What jobs point to besides (results, texts, shared payloads) goes on byte by byte, and the
 //!    pointers follow it by its old address.
-//! 3. What no record says, because others give it (completed jobs that were forgotten for their number
-//!    or age; the ids of all that were completed), is said once before records that gave it go.
+//! 3. What only other records say, because it followed from them (which completed jobs were forgotten
+//!    for later ones; the ids of all that were completed), is said once before those records go.
 
 use crate::changed::Changed;
 use crate::command::Limit;
@@ -186,7 +186,9 @@ impl Shard {
             | Record::Adopted(_)
             | Record::Blocked { .. }
             | Record::WebhookRemoved { .. }
-            | Record::Kept(Kept::Evicted { .. } | Kept::Past(_) | Kept::Ids { .. }) => {}
+            | Record::Kept(
+                Kept::Evicted { .. } | Kept::Past(_) | Kept::Ids { .. } | Kept::GivenUp { .. },
+            ) => {}
         }
         needs
     }
@@ -392,6 +394,7 @@ impl Shard {
             if self.keep_cursor >= self.queues.end() {
                 self.keep_cursor = 0;
                 journal.append(&Record::Kept(Kept::Ids { highest: self.ids.highest() }));
+                journal.append(&Record::Kept(Kept::GivenUp { until }));
                 return true;
             }
             self.note_evicted(self.keep_cursor, journal);

@@ -35,6 +35,11 @@ pub enum Kept<'a> {
         /// The highest.
         highest: JobId,
     },
+    /// All that was needed of records before an address has been written again before this one.
+    GivenUp {
+        /// The address.
+        until: u64,
+    },
 }
 
 /// Ids of jobs, as bytes.
@@ -201,6 +206,7 @@ pub(crate) mod kind {
     pub(crate) const IDS: u8 = 103;
     pub(crate) const PAST: u8 = 104;
     pub(crate) const REMAINS: u8 = 105;
+    pub(crate) const GIVEN_UP: u8 = 106;
 }
 
 /// Bits that say which parts a kept job has.
@@ -243,6 +249,7 @@ impl<'a> Kept<'a> {
             Self::Past(_) => kind::PAST,
             Self::Remains(_) => kind::REMAINS,
             Self::Ids { .. } => kind::IDS,
+            Self::GivenUp { .. } => kind::GIVEN_UP,
         }
     }
 
@@ -254,6 +261,7 @@ impl<'a> Kept<'a> {
             Self::Past(ids) => ids.0.len(),
             Self::Remains(remains) => remains.encoded_len(),
             Self::Ids { .. } => 16,
+            Self::GivenUp { .. } => 8,
         }
     }
 
@@ -262,7 +270,7 @@ impl<'a> Kept<'a> {
             Self::Job(job) => job.pushed.job.data.len(),
             Self::Moved(moved) => moved.payload_bytes as usize,
             Self::Remains(remains) => remains.value.len(),
-            Self::Evicted { .. } | Self::Past(_) | Self::Ids { .. } => 0,
+            Self::Evicted { .. } | Self::Past(_) | Self::Ids { .. } | Self::GivenUp { .. } => 0,
         }
     }
 
@@ -281,6 +289,7 @@ impl<'a> Kept<'a> {
             Self::Past(ids) => out.bytes(ids.0),
             Self::Remains(remains) => remains.encode(out),
             Self::Ids { highest } => out.id(*highest),
+            Self::GivenUp { until } => out.u64(*until),
         }
     }
 
@@ -303,6 +312,7 @@ impl<'a> Kept<'a> {
             kind::PAST => Self::Past(PastIds::decode(from.rest())?),
             kind::REMAINS => Self::Remains(KeptRemains::decode(from)?),
             kind::IDS => Self::Ids { highest: from.id()? },
+            kind::GIVEN_UP => Self::GivenUp { until: from.u64()? },
             _ => return Ok(None),
         }))
     }

@@ -7,7 +7,6 @@ use crate::job_names::NameRef;
 use crate::keep::evicted_bytes;
 use crate::kept_record::{Kept, KeptJob, Place, Rare};
 use crate::kin::{Kin, NewKin};
-use crate::mutate::RETENTION_CHECK_MS;
 use crate::repeat::Series;
 use crate::shard::Shard;
 use crate::slab::NONE;
@@ -50,6 +49,7 @@ impl Shard {
             }
             Kept::Remains(left) => self.take_remains(left.child, left.remains(stored)),
             Kept::Ids { highest } => self.ids.rise_above(*highest),
+            Kept::GivenUp { until } => self.unknown.note_given_up(*until),
         }
     }
 
@@ -116,8 +116,7 @@ impl Shard {
                 self.end(index, state, outcome);
                 self.note_kept(index);
                 if state == State::Completed {
-                    let due_ms = outcome.finished_at_ms.saturating_add(RETENTION_CHECK_MS);
-                    self.retention_due_ms = self.retention_due_ms.min(due_ms);
+                    self.retention.note_end(outcome.finished_at_ms);
                 }
             }
             Place::Pending(state) => {

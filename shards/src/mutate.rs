@@ -12,11 +12,9 @@ use crate::kin::{End, Kin};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};
 use crate::repeat::Series;
+use crate::retention::Evicts;
 use crate::shard::{Client, Shard};
 use crate::slab::NONE;
-
-/// How often completed jobs are checked for their age.
-pub(crate) const RETENTION_CHECK_MS: u64 = 60_000;
 
 impl Shard {
     /// [`crate::record::Record::Pushed`].
@@ -149,9 +147,15 @@ impl Shard {
         self.unique.release(&self.jobs, job);
         self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Completed(stored));
-        self.report_end(job, End::Completed, stored);
+        let goes = match ended.evicts {
+            Evicts::Itself => true,
+            Evicts::Unsaid => self.config.unsaid_completed_max == 0,
+            Evicts::Nothing | Evicts::Below(_) => false,
+        };
+        let goes = goes || self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE);
+        self.report_end(job, End::Completed, goes, stored);
         self.tell_watchers(job, true);
-        if self.jobs.slab[job].has(flags::REMOVE_ON_COMPLETE) || self.config.completed_max == 0 {
+        if goes {
             self.forget(job, true);
             return;
         }
@@ -161,12 +165,8 @@ impl Shard {
         let outcome = Outcome { finished_at_ms, started_at_ms, order, stored, cause };
         self.end(job, State::Completed, outcome);
         let queue = self.jobs.slab[job].queue;
-        while self.queues[queue].count(State::Completed) > u64::from(self.config.completed_max) {
-            let Some(oldest) = self.queues[queue].completed.front(&self.jobs) else { break };
-            self.evict(oldest);
-        }
-        let due_ms = finished_at_ms.saturating_add(RETENTION_CHECK_MS);
-        self.retention_due_ms = self.retention_due_ms.min(due_ms);
+        self.evict_for(queue, ended.evicts);
+        self.retention.note_end(finished_at_ms);
     }
 
     /// [`crate::record::Record::Retried`].
@@ -186,7 +186,8 @@ impl Shard {
         self.unwatch_dependencies(job);
         self.tell_end(job, Ending::Failed(stored));
         if let Some(policy) = self.policy_of(job) {
-            self.report_end(job, End::Failed(policy), stored);
+            let goes = self.jobs.slab[job].has(flags::REMOVE_ON_FAIL);
+            self.report_end(job, End::Failed(policy), goes, stored);
         }
         let about = &mut self.jobs.slab[job];
         about.attempts = buried.attempts;

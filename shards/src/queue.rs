@@ -15,6 +15,7 @@ use crate::rules::Rules;
 use crate::slab::{List, NONE, Slab};
 use crate::table::Table;
 use crate::waiter::AtQueue;
+use std::collections::BTreeMap;
 
 /// One queue.
 #[derive(Default)]
@@ -144,6 +145,8 @@ pub struct Queues {
     key: HashKey,
     slab: Slab<Queue>,
     by_name: Table<u32>,
+    /// Names of detached queues, with how many have them.
+    elders: BTreeMap<Box<str>, u32>,
     /// Index of the last queue that was looked up: most lookups repeat it.
     last: Option<u32>,
     /// Queues made since the last sweep.
@@ -163,6 +166,7 @@ impl Queues {
             key,
             slab: Slab::new(),
             by_name: Table::default(),
+            elders: BTreeMap::new(),
             last: None,
             made: 0,
             sweep_from: 0,
@@ -212,6 +216,7 @@ impl Queues {
     /// Takes the name from a queue, so that the next user of the name gets a new one.
     pub fn detach(&mut self, index: u32) {
         self.slab[index].detached = true;
+        *self.elders.entry(self.slab[index].name.clone()).or_default() += 1;
         self.unname(index);
     }
 
@@ -226,6 +231,18 @@ impl Queues {
     pub fn remove_detached(&mut self, index: u32) {
         let queue = self.slab.remove(index);
         assert!(queue.detached && queue.total() == 0, "a queue that goes is empty");
+        if let Some(count) = self.elders.get_mut(&queue.name) {
+            *count -= 1;
+            if *count == 0 {
+                self.elders.remove(&queue.name);
+            }
+        }
+    }
+
+    /// Whether the log cannot tell the completed jobs of this queue from those of another one, since it is
+    /// detached, or has the name of one that is.
+    pub fn has_elder(&self, index: u32) -> bool {
+        !self.elders.is_empty() && self.elders.contains_key(&self.slab[index].name)
     }
 
     /// The queues clients see, by index.

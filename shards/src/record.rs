@@ -34,6 +34,7 @@ pub use crate::pushed_record::Pushed;
 use crate::record_kind as kind;
 pub use crate::record_kind::KINDS;
 use crate::repeat::Repeated;
+use crate::retention::Evicts;
 use crate::rule_record;
 use crate::rules::Rule;
 use crate::upkeep::Upkeep;
@@ -196,8 +197,20 @@ pub struct Ended<'a> {
     pub at_ms: u64,
     /// When its last attempt began.
     pub started_at_ms: u64,
+    /// What of its queue was forgotten for it.
+    pub evicts: Evicts,
     /// One MessagePack value, or nothing.
     pub result: &'a [u8],
+}
+
+impl Ended<'_> {
+    fn kind(&self) -> u8 {
+        match self.evicts {
+            Evicts::Unsaid => kind::COMPLETED,
+            Evicts::Nothing => kind::DONE,
+            Evicts::Below(_) | Evicts::Itself => kind::DONE_FOR,
+        }
+    }
 }
 
 /// See [`Record::Retried`].
@@ -225,7 +238,10 @@ impl Record<'_> {
         2 + match self {
             Self::Pushed(pushed) => pushed.encoded_len(),
             Self::Leased(leased) => leased.encoded_len(),
-            Self::Completed(ended) => 32 + ended.result.len(),
+            Self::Completed(ended) => {
+                let said = if ended.kind() == kind::DONE_FOR { 8 } else { 0 };
+                32 + said + ended.result.len()
+            }
             Self::Retried(retried) => 32 + retried.error.len(),
             Self::Buried(buried) => buried.encoded_len(),
             Self::Changed(changed) => changed.encoded_len(),
@@ -289,6 +305,9 @@ impl Record<'_> {
                 out.id(ended.id);
                 out.u64(ended.at_ms);
                 out.u64(ended.started_at_ms);
+                if ended.kind() == kind::DONE_FOR {
+                    out.u64(ended.evicts.below());
+                }
                 out.bytes(ended.result);
             }
             Self::Retried(retried) => {
@@ -369,7 +388,7 @@ impl Record<'_> {
         match self {
             Self::Pushed(_) => kind::PUSHED,
             Self::Leased(_) => kind::LEASED,
-            Self::Completed(_) => kind::COMPLETED,
+            Self::Completed(ended) => ended.kind(),
             Self::Retried(_) => kind::RETRIED,
             Self::Buried(buried) => buried.kind(),
             Self::Changed(changed) => changed.kind(),
@@ -398,7 +417,7 @@ impl Record<'_> {
             Self::Blocked { .. } => kind::BLOCKED,
             Self::Staged(_) => kind::STAGED,
             Self::Flow { .. } => kind::FLOW,
-            Self::Repeated(_) => kind::REPEATED,
+            Self::Repeated(repeated) => repeated.kind(),
             Self::WebhookAdded(_) => kind::WEBHOOK_ADDED,
             Self::WebhookRemoved { .. } => kind::WEBHOOK_REMOVED,
             Self::Kept(kept) => kept.kind(),
@@ -417,12 +436,16 @@ impl<'a> Record<'a> {
         Ok(match kind {
             kind::PUSHED => Self::Pushed(Pushed::decode(from)?),
             kind::LEASED => Self::Leased(Leased::decode(from)?),
-            kind::COMPLETED => Self::Completed(Ended {
-                id: from.id()?,
-                at_ms: from.u64()?,
-                started_at_ms: from.u64()?,
-                result: from.rest(),
-            }),
+            kind::COMPLETED | kind::DONE | kind::DONE_FOR => {
+                let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
+                let evicts = match kind {
+                    kind::COMPLETED => Evicts::Unsaid,
+                    kind::DONE => Evicts::Nothing,
+                    _ => Evicts::of(from.u64()?),
+                };
+                let result = from.rest();
+                Self::Completed(Ended { id, at_ms, started_at_ms, evicts, result })
+            }
             kind::RETRIED => Self::Retried(Retried {
                 id: from.id()?,
                 at_ms: from.u64()?,
@@ -483,7 +506,7 @@ impl<'a> Record<'a> {
                 let (parent, child, waits) = (from.id()?, from.id()?, from.u8()? != 0);
                 Self::Adopted(Adopted { parent, child, name: utf8(from.rest())?, waits })
             }
-            kind::REPEATED => Self::Repeated(Repeated::decode(from)?),
+            kind::REPEATED | kind::RUN_DONE => Self::Repeated(Repeated::decode(kind, from)?),
             kind::WEBHOOK_ADDED => Self::WebhookAdded(WebhookAdded::decode(from)?),
             kind::WEBHOOK_REMOVED => Self::WebhookRemoved { id: from.id()?.0 },
             _ => match Changed::decode(kind, from.clone())? {

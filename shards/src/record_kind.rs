@@ -18,6 +18,10 @@ pub(crate) const REMOVED: u8 = 9;
 pub(crate) const PAUSED: u8 = 10;
 /// [`REVIVED`] by the rule of a queue.
 pub(crate) const REVIVED_BY_ITSELF: u8 = 12;
+/// [`COMPLETED`], and nothing was forgotten for it.
+pub(crate) const DONE: u8 = 13;
+/// [`COMPLETED`], and what was forgotten for it.
+pub(crate) const DONE_FOR: u8 = 14;
 pub(crate) const RATE_LIMITED: u8 = 40;
 pub(crate) const ACTIVE_LIMITED: u8 = 41;
 /// [`RATE_LIMITED`] with a span of its own, or an end.
@@ -33,6 +37,8 @@ pub(crate) const ADOPTED: u8 = 64;
 pub(crate) const BLOCKED: u8 = 65;
 pub(crate) const STAGED: u8 = 66;
 pub(crate) const FLOW: u8 = 67;
+/// [`REPEATED`], and what was forgotten for it.
+pub(crate) const RUN_DONE: u8 = 68;
 pub(crate) const WEBHOOK_ADDED: u8 = 84;
 pub(crate) const WEBHOOK_REMOVED: u8 = 85;
 
@@ -50,6 +56,8 @@ pub const KINDS: &[(u8, &str)] = &[
     (PAUSED, "paused"),
     (buried::FOR, "buried-for"),
     (REVIVED_BY_ITSELF, "revived-by-itself"),
+    (DONE, "done"),
+    (DONE_FOR, "done-for"),
     (changed::PRIORITIZED, "prioritized"),
     (changed::PROMOTED, "promoted"),
     (changed::PUT_OFF, "put-off"),
@@ -76,6 +84,7 @@ pub const KINDS: &[(u8, &str)] = &[
     (BLOCKED, "blocked"),
     (STAGED, "staged"),
     (FLOW, "flow"),
+    (RUN_DONE, "run-done"),
     (cron::SET, "cron-set"),
     (cron::SET_WITH, "cron-set-with"),
     (cron::SET_BY, "cron-set-by"),
@@ -90,4 +99,5 @@ pub const KINDS: &[(u8, &str)] = &[
     (kept::IDS, "ids"),
     (kept::PAST, "past"),
     (kept::REMAINS, "remains"),
+    (kept::GIVEN_UP, "given-up"),
 ];

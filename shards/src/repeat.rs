@@ -11,6 +11,8 @@ use crate::job::{State, Stored, flags};
 use crate::kept_record::{KeptJob, Place, Rare};
 use crate::new_job::{NewJob, Repeat};
 use crate::record::{Ended, Journal, Pushed, Record};
+use crate::record_kind as kind;
+use crate::retention::Evicts;
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;
 use crate::wire::{Malformed, Reader, Writer};
@@ -78,27 +80,42 @@ pub struct Repeated<'a> {
 type Texts<'a> = (&'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
 impl<'a> Repeated<'a> {
+    pub(crate) fn kind(&self) -> u8 {
+        match self.ended.evicts {
+            Evicts::Unsaid => kind::REPEATED,
+            _ => kind::RUN_DONE,
+        }
+    }
+
     pub(crate) fn encoded_len(&self) -> usize {
-        32 + 4 + self.next.encoded_len() + self.ended.result.len()
+        let said = if self.kind() == kind::RUN_DONE { 8 } else { 0 };
+        32 + said + 4 + self.next.encoded_len() + self.ended.result.len()
     }
 
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         out.id(self.ended.id);
         out.u64(self.ended.at_ms);
         out.u64(self.ended.started_at_ms);
+        if self.kind() == kind::RUN_DONE {
+            out.u64(self.ended.evicts.below());
+        }
         out.u32(self.next.encoded_len() as u32);
         self.next.encode(out);
         out.bytes(self.ended.result);
     }
 
-    pub(crate) fn decode(mut from: Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(kind: u8, mut from: Reader<'a>) -> Result<Self, Malformed> {
         let (id, at_ms, started_at_ms) = (from.id()?, from.u64()?, from.u64()?);
+        let evicts = match kind {
+            kind::REPEATED => Evicts::Unsaid,
+            _ => Evicts::of(from.u64()?),
+        };
         let bytes = from.u32()?;
         let next = Box::new(KeptJob::decode(Reader::new(from.bytes(bytes as usize)?))?);
         if next.shared.is_none() || !matches!(next.place, Place::Pending(_)) {
             return Err(Malformed("a run must wait for its turn and share its payload"));
         }
-        let ended = Ended { id, at_ms, started_at_ms, result: from.rest() };
+        let ended = Ended { id, at_ms, started_at_ms, evicts, result: from.rest() };
         Ok(Self { ended, next })
     }
 }

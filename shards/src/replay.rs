@@ -1,5 +1,6 @@
 //! Recovery: applies records in the order they were written, through [`crate::mutate`].
 
+use crate::id::JobId;
 use crate::job::{State, Stored};
 use crate::kept_record::Kept;
 use crate::record::{Pushed, Record};
@@ -9,8 +10,8 @@ use crate::wire::Malformed;
 impl Shard {
     /// Applies one record. `stored` is where it lies; its payload length is found here.
     ///
-    /// A record that names a job which is not known is passed over: the job was forgotten later, by
-    /// age or number, under settings that differ from those of the time.
+    /// A record that names a job which is not known is passed over, and counted unless what brought the
+    /// job has been reclaimed: see [`crate::unknown`].
     pub fn replay(&mut self, position: u64, bytes: &[u8]) -> Result<(), Malformed> {
         let record = Record::decode(bytes)?;
         let stored = Stored {
@@ -18,6 +19,7 @@ impl Shard {
             record_bytes: bytes.len() as u32,
             payload_bytes: record.payload_len() as u32,
         };
+        self.unknown.note_record(position, self.config.span_bits);
         match &record {
             Record::Pushed(pushed) => self.replay_push(pushed, stored)?,
             Record::Leased(leased) => {
@@ -28,42 +30,42 @@ impl Shard {
                 }
             }
             Record::Completed(ended) => {
-                if let Some(job) = self.jobs.find(ended.id) {
+                if let Some(job) = self.find_told(ended.id) {
                     self.complete(job, ended, stored);
                 }
             }
             Record::Retried(retried) => {
-                if let Some(job) = self.jobs.find(retried.id) {
+                if let Some(job) = self.find_told(retried.id) {
                     self.retry(job, retried);
                 }
             }
             Record::Buried(buried) => {
-                if let Some(job) = self.jobs.find(buried.id) {
+                if let Some(job) = self.find_told(buried.id) {
                     self.inter(job, buried, stored);
                 }
             }
             Record::Stalled { id } => {
-                if let Some(job) = self.jobs.find(*id) {
+                if let Some(job) = self.find_told(*id) {
                     self.stall(job);
                 }
             }
             Record::Released { id } => {
-                if let Some(job) = self.jobs.find(*id) {
+                if let Some(job) = self.find_told(*id) {
                     self.release(job);
                 }
             }
             Record::Revived { id, run_at_ms, by_itself } => {
-                if let Some(job) = self.jobs.find(*id) {
+                if let Some(job) = self.find_told(*id) {
                     self.revive(job, *run_at_ms, *by_itself);
                 }
             }
             Record::Removed { id } => {
-                if let Some(job) = self.jobs.find(*id) {
+                if let Some(job) = self.find_told(*id) {
                     self.remove(job);
                 }
             }
             Record::Changed(changed) => {
-                if let Some(job) = self.jobs.find(changed.id()) {
+                if let Some(job) = self.find_told(changed.id()) {
                     self.apply_change(job, changed, stored);
                 }
             }
@@ -83,18 +85,18 @@ impl Shard {
             | Record::CronMissed { .. }
             | Record::CronRemoved { .. } => self.replay_cron(&record, stored)?,
             Record::Met { id, dependency, at_ms } => {
-                if let Some(job) = self.jobs.find(*id) {
+                if let Some(job) = self.find_told(*id) {
                     self.meet(job, *dependency, *at_ms);
                 }
             }
             Record::ChildEnded(ended) => {
-                if let Some(job) = self.jobs.find(ended.parent) {
+                if let Some(job) = self.find_told(ended.parent) {
                     self.end_child(job, ended, stored);
                 }
             }
             Record::Settled { child } => self.drop_remains(*child),
             Record::Adopted(adopted) => {
-                if let Some(job) = self.jobs.find(adopted.parent) {
+                if let Some(job) = self.find_told(adopted.parent) {
                     self.adopt(job, adopted);
                 }
             }
@@ -109,7 +111,7 @@ impl Shard {
                 self.meet_fate(*flow, *fate, stored);
             }
             Record::Blocked { id } => {
-                if let Some(job) = self.jobs.find(*id) {
+                if let Some(job) = self.find_told(*id) {
                     self.block(job);
                 }
             }
@@ -120,7 +122,9 @@ impl Shard {
                     return Err(Malformed("a job was pushed twice"));
                 }
                 self.ids.rise_above(next);
-                self.repeat(self.jobs.find(repeated.ended.id), repeated, stored);
+                self.unknown.note_new(next);
+                let job = self.find_told(repeated.ended.id);
+                self.repeat(job, repeated, stored);
             }
             Record::Kept(kept) => {
                 if let Kept::Job(job) = kept {
@@ -144,13 +148,30 @@ impl Shard {
             return Err(Malformed("a job was pushed twice"));
         }
         self.ids.rise_above(pushed.id);
+        self.unknown.note_new(pushed.id);
         let queue = self.queues.find_or_insert(pushed.queue);
         self.add(queue, pushed, stored);
         Ok(())
     }
 
-    fn pending(&self, id: crate::id::JobId) -> Option<u32> {
-        let job = self.jobs.find(id)?;
+    /// The job that a record is about.
+    #[inline]
+    fn find_told(&mut self, id: JobId) -> Option<u32> {
+        let job = self.jobs.find(id);
+        if job.is_none() {
+            self.unknown.note_unknown(id);
+        }
+        job
+    }
+
+    /// Records that a replay has met about jobs that it should have known. Any at all means that
+    /// something was lost: see [`crate::unknown`].
+    pub fn unknown_job_records(&self) -> u64 {
+        self.unknown.records()
+    }
+
+    fn pending(&mut self, id: JobId) -> Option<u32> {
+        let job = self.find_told(id)?;
         matches!(self.jobs.slab[job].state, State::Waiting | State::Delayed | State::Active)
             .then_some(job)
     }

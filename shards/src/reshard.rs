@@ -272,6 +272,8 @@ impl Reshard {
                 log.append(&Record::Kept(Kept::Past(PastIds::new(ids, &mut bytes))));
             }
             log.append(&Record::Kept(Kept::Ids { highest: self.highest }));
+            // Nothing of what is in the old logs is missing in this one.
+            log.append(&Record::Kept(Kept::GivenUp { until: self.floor }));
         }
         Ok(self.contents)
     }

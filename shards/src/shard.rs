@@ -27,6 +27,7 @@ use crate::query::Activity;
 use crate::queue::Queues;
 use crate::record::{Journal, Pushed, Record};
 use crate::remains::AllRemains;
+use crate::retention::Retention;
 use crate::retired::Retired;
 use crate::secret::{SecretKey, Secrets};
 use crate::share::Shares;
@@ -35,6 +36,7 @@ use crate::stats::Totals;
 use crate::table::Map;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
+use crate::unknown::Unknown;
 use crate::upkeep::JOB_UPKEEP_BYTES;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;
@@ -62,6 +64,9 @@ pub(crate) const FULL: Reply = Reply::Refused { place: 0, refusal: Refusal::Full
 pub struct Config {
     /// Completed jobs kept per queue.
     pub completed_max: u32,
+    /// The same for records of older releases, which do not say what was forgotten for them. Rather too
+    /// many than too few: a job that is forgotten too early is lost if it was run anew.
+    pub unsaid_completed_max: u32,
     /// How long a completed job is kept.
     pub completed_retention_ms: u64,
     /// Addresses of the log that go together, as a power of two.
@@ -143,7 +148,8 @@ pub struct Shard {
     /// Dead-letter queues that a start found longer than their rules want. One whose index has come to
     /// another queue meanwhile does no harm: each is judged by its own rules.
     pub(crate) overfull: Vec<u32>,
-    pub(crate) retention_due_ms: u64,
+    pub(crate) retention: Retention,
+    pub(crate) unknown: Unknown,
     pub(crate) totals: Totals,
     pub(crate) timings: Timings,
     pub(crate) recovering: bool,
@@ -217,7 +223,8 @@ impl Shard {
             webhooks: Webhooks::default(),
             chores: VecDeque::new(),
             overfull: Vec::new(),
-            retention_due_ms: u64::MAX,
+            retention: Retention::default(),
+            unknown: Unknown::default(),
             totals: Totals::default(),
             timings: Timings::default(),
             recovering: true,

@@ -6,7 +6,6 @@ use crate::effect::Reply;
 use crate::event::Step;
 use crate::hold::Reason;
 use crate::job::State;
-use crate::mutate::RETENTION_CHECK_MS;
 use crate::record::{Journal, Record};
 use crate::shard::{Out, SLICE, Shard};
 
@@ -45,7 +44,7 @@ impl Shard {
         self.end_awaitings(now_ms, out);
         self.run_crons(now_ms, out);
         self.fill_room(now_ms, out);
-        self.end_retention(now_ms);
+        self.end_retention(now_ms, out.journal);
         self.queues.sweep(SWEEP_LOOKS);
         out.effects.replies.append(&mut self.awaitings.due);
         out.effects.names.append(&mut self.names);
@@ -69,7 +68,7 @@ impl Shard {
             .min(next(self.limit_timers.next_ms()))
             .min(next(self.groups.timers.next_ms()))
             .min(next(self.crons.next_ms()))
-            .min(self.retention_due_ms)
+            .min(self.retention.due_ms)
     }
 
     fn end_delays_and_lives<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
@@ -152,40 +151,13 @@ impl Shard {
         }
     }
 
-    fn end_retention(&mut self, now_ms: u64) {
-        if now_ms >= self.retention_due_ms {
-            self.forget_aged(now_ms, SLICE);
-        }
-    }
-
-    /// Forgets completed jobs that are too old, at most `left` of them. No record: their own says when
-    /// they ended.
-    fn forget_aged(&mut self, now_ms: u64, mut left: u64) {
-        let mut any = false;
-        for queue in 0..self.queues.end() {
-            while let Some(oldest) = self.queues[queue].completed.front(&self.jobs) {
-                any = true;
-                let ended_ms = self.jobs.outcome_of(oldest).map_or(0, |how| how.finished_at_ms);
-                if ended_ms.saturating_add(self.config.completed_retention_ms) > now_ms {
-                    break;
-                }
-                if left == 0 {
-                    self.retention_due_ms = now_ms;
-                    return;
-                }
-                left -= 1;
-                self.evict(oldest);
-            }
-        }
-        self.retention_due_ms = if any { now_ms + RETENTION_CHECK_MS } else { u64::MAX };
-    }
-
     /// Ends recovery: from now on the shard is live. Locks that were alive get their whole life again,
     /// so that a worker which comes back can still answer for its job.
     pub fn restart(&mut self, now_ms: u64) {
-        // All of them, before anybody can see one: of those that were forgotten for their age, the log
-        // may still have the records.
-        self.forget_aged(now_ms, u64::MAX);
+        // What is too old by now, or too much by the settings of today, goes first of all.
+        if self.has_history() {
+            self.retention.due_ms = now_ms;
+        }
         self.recovering = false;
         self.line_up_groups();
         let leases: Vec<u32> = self

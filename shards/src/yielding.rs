@@ -47,7 +47,9 @@ impl Shard {
             let queue = self.yielding.queue;
             left -= 1;
             let mut any = false;
-            while let Some(oldest) = self.queues[queue].completed.front(&self.jobs) {
+            while !self.queues.has_elder(queue)
+                && let Some(oldest) = self.queues[queue].completed.front(&self.jobs)
+            {
                 let order = self.jobs.end_order(oldest);
                 if order >= self.yielding.mark {
                     let above = self.yielding.above;

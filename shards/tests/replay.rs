@@ -97,6 +97,7 @@ kinds! {
     Record::Kept(Kept::Evicted { .. }) => "evicted",
     Record::Kept(Kept::Past(_)) => "past",
     Record::Kept(Kept::Ids { .. }) => "ids",
+    Record::Kept(Kept::GivenUp { .. }) => "given up",
 }
 
 /// Returns the kinds of the records that were given up.
@@ -121,8 +122,13 @@ fn live_many_lives(lives: u64, eager: u64) -> BTreeSet<&'static str> {
             }
             if round % 10 == 0 {
                 bed.shard.audit().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-                let mut again = bed.replayed();
+                // Under whatever settings the next start has.
+                let completed_max = [0, 1, 2, 20, 1000][chance.draw() as usize % 5];
+                let completed_retention_ms = [0, 1000, 600_000][chance.draw() as usize % 3];
+                let config = Config { completed_max, completed_retention_ms, ..bed.config };
+                let mut again = bed.replayed_with(config);
                 again.audit().unwrap_or_else(|wrong| panic!("seed {seed}, replayed: {wrong}"));
+                assert_eq!(again.unknown_job_records(), 0, "seed {seed}, round {round}");
                 assert_eq!(again.facts(), bed.shard.facts(), "seed {seed}, round {round}");
                 for id in bed.journal.records.iter().filter_map(|bytes| brought_by(bytes)) {
                     let (live, again) = (bed.shard.standing(id), again.standing(id));

@@ -412,7 +412,7 @@ fn ping(client: &mut Client) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Counters that stand at zero on a server that is well.
-const COMPLAINTS: [(&str, &str, &str); 3] = [
+const COMPLAINTS: [(&str, &str, &str); 5] = [
     (
         "corq_connections_rejected_total",
         "connections were turned away",
@@ -427,6 +427,16 @@ const COMPLAINTS: [(&str, &str, &str); 3] = [
         "corq_log_segment_failures_total",
         "times the next file of the log could not be made",
         "see the server's log; the disk may be full",
+    ),
+    (
+        "corq_clock_ahead_seconds",
+        "seconds is the server's time ahead of its system's clock, which was set back",
+        "start the server anew: it takes the clock as it is then",
+    ),
+    (
+        "corq_unknown_job_records",
+        "records of the log were about jobs that it does not have",
+        "something of the log is lost, or this is a bug: see 'corq log verify', and report it",
     ),
 ];
 

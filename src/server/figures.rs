@@ -10,6 +10,7 @@ use super::message::{Question, Share};
 use super::session::Speech;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use corq_io::clock;
 use corq_io::memory::{self, Memory};
 use corq_io::tls::Standing;
 use corq_shards::stats::Census;
@@ -171,7 +172,10 @@ impl Figures {
     }
 
     fn write_health(&self, out: &mut Vec<u8>, of_server: &OfServer<'_>) {
-        let more = usize::from(self.trouble.is_some()) + usize::from(of_server.tls.is_some());
+        let ahead_ms = clock::ahead_ms();
+        let more = usize::from(self.trouble.is_some())
+            + usize::from(of_server.tls.is_some())
+            + usize::from(ahead_ms > 0);
         let mut writer = reply::head(out, true, None, 6 + more);
         writer.str("status");
         writer.str(self.trouble.map_or("healthy", Trouble::status));
@@ -200,6 +204,10 @@ impl Figures {
         write_counts(&mut writer, "connections", &connections);
         if let Some(standing) = of_server.tls {
             certificate::write_health(&mut writer, standing);
+        }
+        if ahead_ms > 0 {
+            writer.str("clockAheadMs");
+            writer.uint(ahead_ms);
         }
         self.write_memory(&mut writer, false);
     }

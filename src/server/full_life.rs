@@ -42,6 +42,7 @@ struct Bed {
 fn fresh_shard() -> Shard {
     Shard::new(Config {
         completed_max: 50_000,
+        unsaid_completed_max: 50_000,
         completed_retention_ms: 600_000_000,
         span_bits: SEGMENT_BYTES.trailing_zeros(),
         chore_slice: 500,

@@ -10,6 +10,7 @@ use super::http::Limiter;
 use super::message::Share;
 use super::session::Speech;
 use crate::protocol::write::Writer;
+use corq_io::clock;
 use corq_io::net::Connections;
 use corq_io::tls::Standing;
 use corq_shards::job::State;
@@ -159,6 +160,11 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("log_reclaimed_segments_total", Kind::Counter, "Segments given up"),
     ("log_reclaimed_bytes_total", Kind::Counter, "Bytes of segments given up"),
     ("log_rewritten_bytes_total", Kind::Counter, "Bytes written again, so that segments could go"),
+    (
+        "unknown_job_records",
+        Kind::Gauge,
+        "Records that the start found about jobs that the log does not have",
+    ),
     ("log_full", Kind::Gauge, "Shards whose log got no more room when it asked last"),
     ("pushes_refused_total", Kind::Counter, "Jobs refused because the disk is full"),
     (
@@ -181,6 +187,9 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
         "Connections that have sent more than their share of a turn",
     ),
 ];
+
+/// How far the clock is ahead.
+const CLOCK_AHEAD: &str = "clock_ahead_seconds";
 
 /// The families that are histograms: name and help.
 const HISTOGRAMS: &[(&str, &str)] = &[
@@ -318,10 +327,15 @@ impl Metrics {
         tls: Option<Standing>,
     ) -> String {
         let mut text = String::new();
-        let of_process = [
+        let of_process: [(&str, &str, String); 4] = [
             ("shards", "Shards of the process", shards.to_string()),
             ("memory_bytes", "Resident memory of the process", memory_bytes.to_string()),
             ("uptime_seconds", "Time since the start", decimal(uptime_ms)),
+            (
+                CLOCK_AHEAD,
+                "How far the server's time is ahead of the system's, which was set back",
+                decimal(clock::ahead_ms()),
+            ),
         ];
         for (name, help, value) in of_process {
             head(&mut text, name, "gauge", help);
@@ -499,6 +513,7 @@ impl Core {
             log.forgotten,
             log.forgotten_bytes,
             self.reclaim.rewritten_bytes,
+            shard.unknown_job_records(),
             u64::from(self.engine.book.is_full(&shard.upkeep())),
             self.reclaim.refused_pushes,
             self.reclaim.yielded_jobs,

@@ -69,10 +69,15 @@ impl fmt::Display for Ascent {
     }
 }
 
+/// Completed jobs per queue that releases kept whose logs do not say so, unless they were told to keep
+/// another number.
+const COMPLETED_MAX_BEFORE: u32 = 50_000;
+
 /// What a shard is told.
 pub fn shard_config(config: &Config, seed: u64) -> corq_shards::Config {
     corq_shards::Config {
         completed_max: config.completed_max,
+        unsaid_completed_max: config.completed_max.max(COMPLETED_MAX_BEFORE),
         completed_retention_ms: config.completed_retention_ms,
         span_bits: segment_bytes(config).trailing_zeros(),
         chore_slice: corq_shards::SLICE,
@@ -144,6 +149,13 @@ pub fn open_log(
             recovery.segments,
             recovery.bytes >> 20,
             began.elapsed().as_millis(),
+        );
+    }
+    let unknown = shard.unknown_job_records();
+    if unknown > 0 {
+        tracing::error!(
+            "shard {index} found {unknown} records about jobs that its log does not have: something of it \
+             is lost, or this is a bug; please report it with the output of 'corq log verify'"
         );
     }
     warn_of_dropped(index, &recovery);

@@ -16,6 +16,7 @@ use corq_shards::kin::{ChildEnded, End, How, NewKin, Policy};
 use corq_shards::new_job::NewJob;
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
 use corq_shards::remains::KeptRemains;
+use corq_shards::retention::Evicts;
 use corq_shards::rules::Rule;
 use corq_shards::webhook_record::WebhookAdded;
 use corq_shards::wire::Malformed;
@@ -154,7 +155,9 @@ pub fn jobs_of(record: &Record<'_>) -> Vec<JobId> {
         | Record::CronRemoved { .. }
         | Record::WebhookAdded(_)
         | Record::WebhookRemoved { .. }
-        | Record::Kept(Kept::Evicted { .. } | Kept::Ids { .. }) => Vec::new(),
+        | Record::Kept(Kept::Evicted { .. } | Kept::Ids { .. } | Kept::GivenUp { .. }) => {
+            Vec::new()
+        }
         Record::Kept(Kept::Past(ids)) => ids.iter().collect(),
     }
 }
@@ -418,6 +421,11 @@ impl Pen<'_> {
         self.id("id", ended.id);
         self.uint("at", ended.at_ms);
         self.uint("startedAt", ended.started_at_ms);
+        match ended.evicts {
+            Evicts::Unsaid | Evicts::Nothing => {}
+            Evicts::Below(below) => self.uint("forgottenBelow", below),
+            Evicts::Itself => self.text("forgotten", "itself"),
+        }
         self.value("result", ended.result);
     }
 
@@ -536,6 +544,7 @@ impl Pen<'_> {
             }
             Kept::Remains(left) => self.remains(left),
             Kept::Ids { highest } => self.id("highest", *highest),
+            Kept::GivenUp { until } => self.uint("until", *until),
         }
     }
 

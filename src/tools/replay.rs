@@ -45,10 +45,12 @@ pub struct Replay {
 const REFUSED_MAX: usize = 100;
 
 impl Replay {
-    /// Nothing yet. `completed_max` is the server's setting, which decides what is forgotten.
+    /// Nothing yet. `completed_max` is the server's setting, which decides what is forgotten where the log
+    /// does not say it, as those of older releases do not.
     pub fn new(completed_max: u32) -> Self {
         let shard = Shard::new(Config {
             completed_max,
+            unsaid_completed_max: completed_max,
             completed_retention_ms: u64::MAX,
             // Only sums are asked for.
             span_bits: 26,

@@ -107,6 +107,7 @@ impl Life {
     fn begin(number: u16, log_id: u64, disk: MemoryDisk, now_ms: u64) -> Self {
         let mut shard = Shard::new(Config {
             completed_max: COMPLETED_MAX,
+            unsaid_completed_max: COMPLETED_MAX,
             completed_retention_ms: 100 * YEAR_MS,
             span_bits: SEGMENT_BYTES.trailing_zeros(),
             chore_slice: SLICE,

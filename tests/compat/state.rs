@@ -61,6 +61,7 @@ fn seats(data: &Path) -> Vec<Seat> {
             assert!(inspection.clean, "{about}");
             assert!(seat.replay.refused.is_empty(), "{about}: {:?}", seat.replay.refused);
             seat.replay.shard.audit().unwrap();
+            assert_eq!(seat.replay.shard.unknown_job_records(), 0, "{about}");
             seat
         })
         .collect()

@@ -276,3 +276,43 @@ fn a_series_goes_on_after_a_kill_with_payload_and_count() {
     }
     assert_eq!(server.client().ok("Count", json!({"queue": "q"}))["count"], 0);
 }
+
+/// Which completed jobs are kept is a setting; what the log says of other jobs is none.
+#[test]
+fn settings_of_the_next_start_decide_over_completed_jobs_and_no_others() {
+    for shards in [1, 2] {
+        let mut server = Start::new().env("SHARDS", shards).start();
+        let mut client = server.client();
+        let mut ids: Vec<String> = Vec::new();
+        for n in 0..6 {
+            ids.push(client.push("q", n));
+            client.pull("q");
+            client.ok("ACK", json!({"id": ids[n]}));
+        }
+        for id in &ids[..4] {
+            client.ok("RetryCompleted", json!({"queue": "q", "id": id}));
+        }
+        client.pull("q");
+        client.ok("FAIL", json!({"id": ids[0], "unrecoverable": true}));
+        let held = client.ok("PULL", json!({"queue": "q", "owner": "w", "lockTtl": 60_000}));
+        server.kill();
+        server.start_with("COMPLETED_MAX", 1);
+        let mut client = server.client();
+        until("the retention", || (client.counted("q", "completed") == 1).then_some(()));
+        let states: Vec<String> = ids.iter().map(|id| client.state(id)).collect();
+        let expected = ["failed", "active", "waiting", "waiting", "unknown", "completed"];
+        assert_eq!(states, expected);
+        client.ok("ACK", json!({"id": ids[1], "token": held["token"]}));
+        assert_eq!(client.counted("q", "completed"), 1);
+        server.kill();
+        // What was forgotten stays so.
+        server.start_with("COMPLETED_MAX", 1000);
+        let mut client = server.client();
+        let states: Vec<String> = ids.iter().map(|id| client.state(id)).collect();
+        let expected = ["failed", "completed", "waiting", "waiting", "unknown", "unknown"];
+        assert_eq!(states, expected);
+        let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
+        let metric = "corq_unknown_job_records 0";
+        assert!(text.as_str().unwrap().lines().any(|line| line == metric), "{text}");
+    }
+}

@@ -242,6 +242,10 @@ impl Node {
         if let Err(wrong) = again.audit() {
             checks.fail(Check::Audit, || format!("shard {} replayed: {wrong}", self.index));
         }
+        let unknown = again.unknown_job_records();
+        if unknown > 0 {
+            checks.fail(Check::Replay, || format!("{unknown} records are about unknown jobs"));
+        }
         let facts = |shard: &Shard| -> Vec<String> {
             let aged = |fact: &String| self.is_of_aged(shard, fact, now_ms);
             shard.facts().into_iter().filter(|fact| !aged(fact)).collect()

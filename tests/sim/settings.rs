@@ -152,6 +152,7 @@ impl Settings {
         let seed = self.seed ^ (start << 40) ^ ((shard as u64 + 1) << 56);
         corq_shards::Config {
             completed_max: self.completed_max,
+            unsaid_completed_max: self.completed_max,
             completed_retention_ms: self.completed_retention_ms,
             span_bits: self.segment_bytes.trailing_zeros(),
             chore_slice: self.chore_slice,

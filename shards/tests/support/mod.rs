@@ -66,6 +66,7 @@ impl Journal for Memory {
 pub fn config(seed: u64) -> Config {
     Config {
         completed_max: 20,
+        unsaid_completed_max: 20,
         completed_retention_ms: 600_000,
         span_bits: SPAN_BITS,
         chore_slice: SLICE,
@@ -141,6 +142,13 @@ impl Bed {
         while self.shard.tick(self.now_ms, &mut out) <= self.now_ms {}
         self.events.extend_from_slice(&self.effects.events);
         self.effects.replies.clone()
+    }
+
+    /// One step of what falls due now.
+    pub fn tick(&mut self) {
+        self.effects.clear();
+        let mut out = Out { journal: &mut self.journal, effects: &mut self.effects };
+        self.shard.tick(self.now_ms, &mut out);
     }
 
     /// Carries notices between jobs, all of which are this shard's, until there are none.
@@ -244,7 +252,12 @@ impl Bed {
 
     /// A shard that has replayed everything written so far.
     pub fn replayed(&self) -> Shard {
-        let mut shard = Shard::new(Config { seed: 2, ..self.config });
+        self.replayed_with(self.config)
+    }
+
+    /// The same by a process with other settings.
+    pub fn replayed_with(&self, config: Config) -> Shard {
+        let mut shard = Shard::new(Config { seed: 2, ..config });
         for (position, record) in self.journal.records.iter().enumerate().skip(self.journal.gone) {
             shard.replay(position as u64, record).unwrap();
         }
