@@ -372,6 +372,14 @@ impl Shard {
     fn let_wait<J: Journal>(&mut self, now_ms: u64, job: u32, out: &mut Out<'_, J>) {
         let about = &self.jobs.slab[job];
         let (id, prev) = (about.id, about.state);
+        let ttl_ms = self.jobs.options_of(job).map_or(0, |has| has.ttl_ms);
+        if ttl_ms > 0 && matches!(prev, State::Delayed | State::Active) {
+            // Else it might go at once, although it is said that it waits. Of one that is revived, the record of
+            // that says it.
+            let renewed = Changed::Renewed { id, until_ms: now_ms.saturating_add(ttl_ms) };
+            self.record_change(job, &Record::Changed(renewed), out);
+        }
+        let about = &self.jobs.slab[job];
         match prev {
             State::Delayed => self.promote_one(now_ms, job, out),
             State::Failed => self.revive_one(now_ms, job, false, out),
@@ -409,6 +417,7 @@ impl Shard {
         match *changed {
             Changed::Prioritized { priority, lifo, .. } => {
                 let state = self.jobs.slab[job].state;
+                let turn = self.turn_of_group(job);
                 self.leave(job);
                 self.jobs.slab[job].priority = priority;
                 match lifo {
@@ -417,6 +426,8 @@ impl Shard {
                     None => {}
                 }
                 self.enter(job, state);
+                // Its place within its group is another one. That of the group among others is not.
+                self.give_turn(job, turn);
             }
             Changed::Promoted { at_ms, .. } => {
                 self.leave(job);
@@ -444,6 +455,17 @@ impl Shard {
             }
             Changed::KeyFreed { .. } => self.forget_key(job),
             Changed::KeyExtended { until_ms, .. } => self.hold_key_until(job, until_ms),
+            Changed::Renewed { until_ms, .. } => {
+                let state = self.jobs.slab[job].state;
+                if let Some(options) = self.jobs.options_of_mut(job) {
+                    options.expires_at_ms = until_ms;
+                }
+                // Where it waits, its deadline is another one now.
+                if state == State::Delayed {
+                    self.leave(job);
+                    self.enter(job, state);
+                }
+            }
             Changed::LogCut { keep, .. } => self.shorten_log(job, keep as usize),
             Changed::Flagged { flag, .. } => self.jobs.slab[job].flags |= flag & flags::PUSHED,
         }

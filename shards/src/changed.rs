@@ -71,6 +71,13 @@ pub enum Changed<'a> {
         /// Until then.
         until_ms: u64,
     },
+    /// Its life begins anew.
+    Renewed {
+        /// The job.
+        id: JobId,
+        /// The end of it.
+        until_ms: u64,
+    },
     /// Lines of its log were forgotten, all but the newest.
     LogCut {
         /// The job.
@@ -113,6 +120,7 @@ pub(crate) mod kind {
     pub(crate) const KEY_EXTENDED: u8 = 30;
     /// [`PRIORITIZED`] with a word on its order.
     pub(crate) const PRIORITIZED_AS: u8 = 31;
+    pub(crate) const RENEWED: u8 = 32;
 }
 
 impl<'a> Changed<'a> {
@@ -126,6 +134,7 @@ impl<'a> Changed<'a> {
             | Self::LogCut { id, .. }
             | Self::KeyFreed { id }
             | Self::KeyExtended { id, .. }
+            | Self::Renewed { id, .. }
             | Self::Progressed { id, .. }
             | Self::Logged { id, .. } => *id,
         }
@@ -141,6 +150,7 @@ impl<'a> Changed<'a> {
             Self::LogCut { .. } => kind::LOG_CUT,
             Self::KeyFreed { .. } => kind::KEY_FREED,
             Self::KeyExtended { .. } => kind::KEY_EXTENDED,
+            Self::Renewed { .. } => kind::RENEWED,
             Self::Progressed { .. } => kind::PROGRESSED,
             Self::Logged { .. } => kind::LOGGED,
         }
@@ -152,7 +162,7 @@ impl<'a> Changed<'a> {
             Self::Flagged { .. } => 16 + 1,
             Self::Prioritized { lifo, .. } => 16 + 4 + lifo.map_or(0, |_| 1),
             Self::LogCut { .. } => 16 + 4,
-            Self::Promoted { .. } | Self::KeyExtended { .. } => 16 + 8,
+            Self::Promoted { .. } | Self::KeyExtended { .. } | Self::Renewed { .. } => 16 + 8,
             Self::PutOff { .. } => 16 + 8 + 8,
             Self::Progressed { .. } | Self::Logged { .. } => 16 + 8 + 1 + self.payload_len(),
         }
@@ -168,7 +178,8 @@ impl<'a> Changed<'a> {
             | Self::Flagged { .. }
             | Self::LogCut { .. }
             | Self::KeyFreed { .. }
-            | Self::KeyExtended { .. } => 0,
+            | Self::KeyExtended { .. }
+            | Self::Renewed { .. } => 0,
         }
     }
 
@@ -185,7 +196,9 @@ impl<'a> Changed<'a> {
             Self::Flagged { flag, .. } => out.u8(*flag),
             Self::LogCut { keep, .. } => out.u32(*keep),
             Self::KeyFreed { .. } => {}
-            Self::KeyExtended { until_ms, .. } => out.u64(*until_ms),
+            Self::KeyExtended { until_ms, .. } | Self::Renewed { until_ms, .. } => {
+                out.u64(*until_ms)
+            }
             Self::PutOff { at_ms, run_at_ms, .. } => {
                 out.u64(*at_ms);
                 out.u64(*run_at_ms);
@@ -219,6 +232,7 @@ impl<'a> Changed<'a> {
             kind::LOG_CUT => Self::LogCut { id: from.id()?, keep: from.u32()? },
             kind::KEY_FREED => Self::KeyFreed { id: from.id()? },
             kind::KEY_EXTENDED => Self::KeyExtended { id: from.id()?, until_ms: from.u64()? },
+            kind::RENEWED => Self::Renewed { id: from.id()?, until_ms: from.u64()? },
             kind::PROGRESSED => {
                 let (id, progress) = (from.id()?, f64::from_bits(from.u64()?));
                 let said = from.u8()? != 0;

@@ -370,6 +370,8 @@ impl Shard {
         about.chores -= 1;
         if about.detached && about.chores == 0 && about.total() == 0 {
             self.remove_detached(chore.queue);
+            // What waited for that may be forgotten now.
+            self.retention.due_ms = self.retention.due_ms.min(now_ms);
         }
         out.effects.replies.push((chore.request, chore.work.answer(chore.done)));
     }
@@ -448,7 +450,9 @@ impl Shard {
             }
             Work::Empty => {
                 for _ in 0..self.config.chore_slice {
-                    let Some(job) = self.queues[queue].roll.from(0).next() else { return true };
+                    let Some(job) = self.queues[queue].roll.from(0).next() else {
+                        return self.drop_groups(queue, self.config.chore_slice);
+                    };
                     self.remove_one(now_ms, job, out);
                     chore.done += 1;
                 }
@@ -518,7 +522,7 @@ impl Shard {
         match (about.state, self.jobs.outcome_of(job)) {
             (State::Active, _) => self.leases[about.detail].started_at_ms,
             (_, Some(outcome)) => outcome.finished_at_ms,
-            (_, None) => about.id.made_at_ms(),
+            (_, None) => self.view(job).created_at_ms(),
         }
     }
 }

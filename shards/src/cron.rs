@@ -97,6 +97,8 @@ pub(crate) struct Crons {
     timers: Timers,
     /// From when on they run; not yet, if `None`.
     started_at_ms: Option<u64>,
+    /// The next one whose next run is looked at, at a start.
+    unchecked: Option<u32>,
 }
 
 fn hash(key: HashKey, crons: &Slab<Cron>, cron: u32) -> u64 {
@@ -111,6 +113,7 @@ impl Crons {
             by_name: Table::default(),
             timers: Timers::default(),
             started_at_ms: None,
+            unchecked: None,
         }
     }
 
@@ -121,7 +124,8 @@ impl Crons {
 
     /// When the next one is due, if they run.
     pub(crate) fn next_ms(&self) -> Option<u64> {
-        self.started_at_ms.and_then(|_| self.timers.next_ms())
+        let due_ms = self.started_at_ms.and_then(|_| self.timers.next_ms());
+        self.unchecked.map(|_| 0).or(due_ms)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Cron> {
@@ -256,6 +260,7 @@ impl Shard {
 
     pub(crate) fn start_crons(&mut self, now_ms: u64) {
         self.crons.started_at_ms = Some(now_ms);
+        self.crons.unchecked = (self.crons.len() > 0).then_some(0);
     }
 
     /// A schedule, if this shard has it.
@@ -279,6 +284,7 @@ impl Shard {
     /// Runs what is due, at most a slice of it.
     pub(crate) fn run_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         let Some(started_at_ms) = self.crons.started_at_ms else { return };
+        self.bring_back_crons(now_ms, out);
         for _ in 0..SLICE {
             let Some(index) = self.crons.timers.due(now_ms) else { return };
             let cron = &self.crons.slab[index];
@@ -306,6 +312,25 @@ impl Shard {
                 None => self.end_cron(index, out),
             }
         }
+    }
+
+    /// Looks once at each schedule after a start. One whose next run is further away than it can be was set
+    /// by a clock that was ahead: it would not run for as long.
+    fn bring_back_crons<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let Some(first) = self.crons.unchecked else { return };
+        let end = self.crons.slab.end();
+        let last = end.min(first.saturating_add(SLICE as u32));
+        for index in first..last {
+            let cron = self.crons.slab.peek(index);
+            if cron.name.is_empty() || cron.held {
+                continue;
+            }
+            if let Some(next_run_ms) = cron.brought_back_ms(now_ms) {
+                out.journal.append(&Record::CronMissed { name: &cron.name, next_run_ms });
+                self.move_cron(index, next_run_ms);
+            }
+        }
+        self.crons.unchecked = (last < end).then_some(last);
     }
 
     /// Pushes the job of one run, unless another one stands in its way. The record of the push holds the
@@ -479,6 +504,28 @@ impl Shard {
 }
 
 impl Cron {
+    /// When the next run is to be instead, if it is further away than any rule of this schedule puts it.
+    fn brought_back_ms(&self, now_ms: u64) -> Option<u64> {
+        // Clocks are set back by this much all the time: a run that has been is not to come again.
+        let soon_ms = now_ms.saturating_add(LATE_MS_MAX);
+        let next_run_ms = match self.repeat_every_ms {
+            Some(every_ms) => {
+                // On its cadence.
+                let every_ms = every_ms.max(1);
+                let further_ms = self.next_run_ms.checked_sub(soon_ms.saturating_add(every_ms))?;
+                self.next_run_ms - (further_ms + LATE_MS_MAX).div_ceil(every_ms) * every_ms
+            }
+            None => {
+                let furthest_ms = self.plan.next(soon_ms, soon_ms)?;
+                if self.next_run_ms <= furthest_ms {
+                    return None;
+                }
+                self.plan.next(now_ms, now_ms)?
+            }
+        };
+        (next_run_ms < self.next_run_ms).then_some(next_run_ms.max(now_ms))
+    }
+
     /// Whether it makes up for runs that fell due while the server was down. That which was promised at once
     /// comes in any case.
     fn makes_up(&self) -> bool {

@@ -13,6 +13,10 @@ use crate::{hash_key::HashKey, id::JobId, job::Stored, table::Table};
 /// Groups of a shard for which something may be set at a time. What is set for more is refused.
 pub const GROUP_SETTINGS_MAX: u64 = 50_000;
 
+/// Groups of a shard that are remembered only for the rate that pulls brought, while its span lasts. What
+/// comes beyond them is forgotten with its last job.
+pub const GROUPS_LINGERING_MAX: u64 = 50_000;
+
 /// Largest weight of a group.
 pub const WEIGHT_MAX: u32 = 1000;
 
@@ -191,6 +195,8 @@ pub(crate) struct Group {
     pub(crate) timer: u32,
     /// When that is.
     pub(crate) timer_at_ms: u64,
+    /// It is remembered only for how many of its jobs have left.
+    pub(crate) lingers: bool,
     /// Its seat in the view of pulls that say nothing of groups.
     first_seat: Seat,
     /// Those in the other views, as far as any was needed.
@@ -218,6 +224,7 @@ impl Default for Group {
             own: None,
             timer: NONE,
             timer_at_ms: 0,
+            lingers: false,
             first_seat: Seat::default(),
             more_seats: Vec::new(),
             of_queue: Links::default(),
@@ -329,6 +336,10 @@ pub(crate) struct Groups {
     pub(crate) timers: Timers,
     /// Groups with settings.
     pub(crate) with_settings: u64,
+    /// Groups that linger.
+    pub(crate) lingering: u64,
+    /// Groups that would have lingered, and were forgotten since too many did.
+    pub(crate) forgotten_early: u64,
 }
 
 fn hash(key: HashKey, groups: &Slab<Group>, group: u32) -> u64 {
@@ -344,6 +355,8 @@ impl Groups {
             by_name: Table::default(),
             timers: Timers::default(),
             with_settings: 0,
+            lingering: 0,
+            forgotten_early: 0,
         }
     }
 
@@ -362,8 +375,16 @@ impl Groups {
         group
     }
 
+    /// A group is remembered for more than its rate, or is being forgotten.
+    pub(crate) fn end_lingering(&mut self, group: u32) {
+        if std::mem::take(&mut self.slab[group].lingers) {
+            self.lingering -= 1;
+        }
+    }
+
     /// Forgets a group, which must be in no list or heap any more.
     pub(crate) fn remove(&mut self, group: u32) {
+        self.end_lingering(group);
         let (key, slab) = (self.key, &self.slab);
         let hash_of = |&other: &u32| hash(key, slab, other);
         self.by_name.remove(hash_of(&group), |&other| other == group, hash_of);

@@ -95,6 +95,7 @@ impl Shard {
     /// The index of a group, made known if it was not.
     pub(crate) fn find_or_insert_group(&mut self, queue: u32, name: &str) -> u32 {
         if let Some(group) = self.groups.find(queue, name) {
+            self.groups.end_lingering(group);
             return group;
         }
         let group = self.groups.insert(queue, name);
@@ -107,15 +108,47 @@ impl Shard {
     /// Forgets a group if nothing would be lost with it, and with the last one what the queue has for them.
     pub(crate) fn drop_group_if_idle(&mut self, group: u32) {
         let queue = self.groups.slab[group].queue;
-        let Some(rotation) = self.queues[queue].groups.as_deref_mut() else { return };
-        self.groups.drop_if_idle(rotation, group);
+        let about = &mut self.queues[queue];
+        let Some(rotation) = about.groups.as_deref_mut() else { return };
+        self.groups.drop_if_idle(rotation, group, about.detached);
         self.drop_rotation_if_idle(queue);
+    }
+
+    /// Forgets groups of a detached queue that has no jobs any more, at most so many. True if none is left.
+    pub(crate) fn drop_groups(&mut self, queue: u32, most: u64) -> bool {
+        for _ in 0..most {
+            let rotation = self.queues[queue].groups.as_deref();
+            let Some(group) = rotation.and_then(|rotation| rotation.groups.front()) else {
+                return true;
+            };
+            if !self.groups.slab[group].is_idle() {
+                return true;
+            }
+            self.drop_group_if_idle(group);
+        }
+        false
     }
 
     fn drop_rotation_if_idle(&mut self, queue: u32) {
         let groups = &mut self.queues[queue].groups;
         if groups.as_deref().is_some_and(Rotation::is_idle) {
             *groups = None;
+        }
+    }
+
+    /// Whose turn the group of a job has, and how many jobs it may still give in it.
+    pub(crate) fn turn_of_group(&self, job: u32) -> Option<(u64, u32)> {
+        let group = self.group_of(job)?;
+        let about = &self.groups.slab[group];
+        Some((about.turn, about.credit))
+    }
+
+    /// Gives the group of a job the turn that it had.
+    pub(crate) fn give_turn(&mut self, job: u32, turn: Option<(u64, u32)>) {
+        let (Some(group), Some((turn, credit))) = (self.group_of(job), turn) else { return };
+        let queue = self.groups.slab[group].queue;
+        if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
+            self.groups.set_turn(rotation, group, turn, credit);
         }
     }
 
@@ -438,6 +471,11 @@ impl Shard {
         }
         if timed != self.groups.timers.len() {
             return Err(format!("{timed} groups wait for their time"));
+        }
+        let lingering = self.groups.indices().filter(|&group| self.groups.slab[group].lingers);
+        let lingering = lingering.count() as u64;
+        if lingering != self.groups.lingering {
+            return Err(format!("{lingering} groups linger, not {}", self.groups.lingering));
         }
         let mut with_settings = 0;
         for queue in 0..self.queues.end() {

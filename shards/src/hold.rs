@@ -146,7 +146,7 @@ impl Shard {
             let ended = Ended { id, at_ms: now_ms, started_at_ms, evicts, result };
             self.totals.completed += 1;
             let queue = self.jobs.slab[job].queue;
-            self.queues[queue].done[0].count(now_ms);
+            self.queues.count_done(queue, now_ms, false);
             if self.has_next_run(job) {
                 self.complete_run(now_ms, job, ended, out);
                 self.write_remains(ack.job, ack.result, out);
@@ -236,7 +236,7 @@ impl Shard {
     ) {
         self.totals.failed += 1;
         let queue = self.jobs.slab[job].queue;
-        self.queues[queue].done[1].count(now_ms);
+        self.queues.count_done(queue, now_ms, true);
         let puller = self.lease_of(job).puller;
         if let Some(held) = puller.and_then(|puller| self.clients.get_mut(puller)) {
             held.activity.failed += 1;

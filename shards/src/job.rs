@@ -215,6 +215,8 @@ pub struct Options {
     pub custom_id: Option<Box<str>>,
     /// End of its life while not active, in milliseconds since the epoch; 0 for none.
     pub expires_at_ms: u64,
+    /// How long that life is, each time it begins; 0 for none.
+    pub ttl_ms: u64,
     /// Longest time one attempt may take; 0 for none.
     pub timeout_ms: u32,
     /// Its progress and its log.

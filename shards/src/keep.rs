@@ -176,7 +176,8 @@ impl Shard {
                 | Changed::Flagged { .. }
                 | Changed::LogCut { .. }
                 | Changed::KeyFreed { .. }
-                | Changed::KeyExtended { .. },
+                | Changed::KeyExtended { .. }
+                | Changed::Renewed { .. },
             )
             | Record::GroupsCleared { .. }
             | Record::CronMissed { .. }
@@ -306,6 +307,7 @@ impl Shard {
             remove_on_complete: about.has(flags::REMOVE_ON_COMPLETE),
             remove_on_fail: about.has(flags::REMOVE_ON_FAIL),
             timeout_ms: options.map(|has| has.timeout_ms).filter(|&timeout_ms| timeout_ms > 0),
+            ttl_ms: options.map(|has| has.ttl_ms).filter(|&ttl_ms| ttl_ms > 0),
             unique_key: options.and_then(|has| has.unique_key.as_deref()),
             custom_id: options.and_then(|has| has.custom_id.as_deref()),
             repeat: series.map(Series::repeat),
@@ -422,13 +424,15 @@ impl Shard {
     /// Says which completed jobs of a queue were forgotten without a record, if any were since that
     /// was said last.
     pub(crate) fn note_evicted<J: Journal>(&mut self, queue: u32, journal: &mut J) {
-        let about = &mut self.queues[queue];
-        if about.has_evictions_to_tell() {
-            about.evicted_noted = about.evicted_below;
-            self.evictions_to_tell -= evicted_bytes(&about.name);
-            let (queue, below) = (&*about.name, about.evicted_below);
-            journal.append(&Record::Kept(Kept::Evicted { queue, below }));
+        // There may be no queue of that number.
+        if !self.queues[queue].has_evictions_to_tell() {
+            return;
         }
+        let about = &mut self.queues[queue];
+        about.evicted_noted = about.evicted_below;
+        self.evictions_to_tell -= evicted_bytes(&about.name);
+        let (queue, below) = (&*about.name, about.evicted_below);
+        journal.append(&Record::Kept(Kept::Evicted { queue, below }));
     }
 
     /// A detached queue is empty and goes.

@@ -154,6 +154,7 @@ impl Shard {
             unique_key: given.unique_key.map(Into::into),
             custom_id: given.custom_id.map(Into::into),
             expires_at_ms: rare.expires_at_ms,
+            ttl_ms: given.ttl_ms.unwrap_or(0),
             timeout_ms: given.timeout_ms.unwrap_or(0),
             notes: rare.notes.as_ref().map(|notes| Box::new(notes.notes())),
             unmet: given.dependencies(),

@@ -100,7 +100,7 @@ pub mod wire;
 mod yielding;
 
 pub use chore::CHORES_MAX;
-pub use group::{GROUP_SETTINGS_MAX, WEIGHT_MAX};
+pub use group::{GROUP_SETTINGS_MAX, GROUPS_LINGERING_MAX, WEIGHT_MAX};
 pub use limits::Limits;
 pub use pull::PULL_BYTES_MAX;
 pub use rotation::VIEWS_MAX;

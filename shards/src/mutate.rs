@@ -83,7 +83,8 @@ impl Shard {
         self.jobs.options.insert(Options {
             unique_key: given.unique_key.map(Into::into),
             custom_id: given.custom_id.map(Into::into),
-            expires_at_ms: given.ttl_ms.map_or(0, |ttl_ms| created_at_ms + ttl_ms),
+            expires_at_ms: given.ttl_ms.map_or(0, |ttl_ms| created_at_ms.saturating_add(ttl_ms)),
+            ttl_ms: given.ttl_ms.unwrap_or(0),
             timeout_ms: given.timeout_ms.unwrap_or(0),
             notes: None,
             unmet: given.dependencies(),
@@ -230,6 +231,13 @@ impl Shard {
             *before = Some(Redelivered { times, last_at_ms: run_at_ms });
         } else if let Some(options) = self.jobs.options_of_mut(job) {
             options.redelivered = None;
+        }
+        if let Some(options) = self.jobs.options_of_mut(job)
+            && options.ttl_ms > 0
+            && !by_itself
+        {
+            // Who wants it to begin anew does not want it to go at once: the old life may be over.
+            options.expires_at_ms = run_at_ms.saturating_add(options.ttl_ms);
         }
         self.forget_progress(job);
         self.unique.take(&self.jobs, job);

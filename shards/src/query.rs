@@ -78,6 +78,13 @@ pub struct Holdings {
     pub past: usize,
     /// Groups that have jobs, settings or pulls that wait for them.
     pub groups: usize,
+    /// Groups that are remembered only for a rate that pulls brought: at most
+    /// [`crate::GROUPS_LINGERING_MAX`].
+    pub groups_lingering: u64,
+    /// Groups that were forgotten with their last job, although a rate counted it, since too many lingered.
+    pub groups_forgotten: u64,
+    /// Minutes that queues remember: at most [`crate::minutes::MINUTES_IN_ALL_MAX`].
+    pub minutes: usize,
     /// Groups that have settings: at most [`crate::GROUP_SETTINGS_MAX`].
     pub group_settings: u64,
     /// Children that are forgotten but for how they ended, which their parents have yet to hear.
@@ -226,6 +233,9 @@ impl Shard {
             past: self.past.len(),
             groups: self.groups.slab.len(),
             group_settings: self.groups.with_settings,
+            groups_lingering: self.groups.lingering,
+            groups_forgotten: self.groups.forgotten_early,
+            minutes: self.queues.minutes(),
             remains: self.remains.len(),
             remains_dropped: self.remains.dropped(),
         }

@@ -7,7 +7,7 @@ use crate::job::{Jobs, State, Stored};
 use crate::job_names::JobNames;
 use crate::limits::Limits;
 use crate::listing::States;
-use crate::minutes::Minutes;
+use crate::minutes::{Budget, Minutes};
 use crate::ready::Ready;
 use crate::roll::Roll;
 use crate::rotation::Rotation;
@@ -153,6 +153,9 @@ pub struct Queues {
     made: u32,
     /// Where the next sweep looks first.
     sweep_from: u32,
+    minutes: Budget,
+    /// The next queue whose minutes are looked at for their age.
+    minutes_cursor: u32,
 }
 
 fn hash(key: HashKey, queues: &Slab<Queue>, queue: u32) -> u64 {
@@ -170,6 +173,8 @@ impl Queues {
             last: None,
             made: 0,
             sweep_from: 0,
+            minutes: Budget::default(),
+            minutes_cursor: 0,
         }
     }
 
@@ -229,7 +234,8 @@ impl Queues {
 
     /// Forgets a detached queue, in which nothing may be left.
     pub fn remove_detached(&mut self, index: u32) {
-        let queue = self.slab.remove(index);
+        let mut queue = self.slab.remove(index);
+        queue.done.iter_mut().for_each(|done| done.clear(&mut self.minutes));
         assert!(queue.detached && queue.total() == 0, "a queue that goes is empty");
         if let Some(count) = self.elders.get_mut(&queue.name) {
             *count -= 1;
@@ -242,7 +248,38 @@ impl Queues {
     /// Whether the log cannot tell the completed jobs of this queue from those of another one, since it is
     /// detached, or has the name of one that is.
     pub fn has_elder(&self, index: u32) -> bool {
-        !self.elders.is_empty() && self.elders.contains_key(&self.slab[index].name)
+        !self.elders.is_empty() && self.elders.contains_key(&self.slab.peek(index).name)
+    }
+
+    /// Counts the end of a job, or of an attempt.
+    #[inline]
+    pub fn count_done(&mut self, index: u32, now_ms: u64, failed: bool) {
+        let held = self.minutes.used();
+        self.slab[index].done[usize::from(failed)].count(now_ms, &mut self.minutes);
+        if self.minutes.used() > held {
+            self.age_minutes(now_ms);
+        }
+    }
+
+    /// Looks at a few queues for each minute that is added, so that those of which nothing is heard any more
+    /// do not hold theirs for ever.
+    #[cold]
+    fn age_minutes(&mut self, now_ms: u64) {
+        for _ in 0..4.min(self.slab.end()) {
+            let index = if self.minutes_cursor < self.slab.end() { self.minutes_cursor } else { 0 };
+            self.minutes_cursor = index + 1;
+            if self.slab.peek(index).name.is_empty() {
+                continue;
+            }
+            for done in &mut self.slab[index].done {
+                done.grow_old(now_ms, &mut self.minutes);
+            }
+        }
+    }
+
+    /// Minutes that all queues remember together.
+    pub fn minutes(&self) -> usize {
+        self.minutes.used()
     }
 
     /// The queues clients see, by index.
@@ -284,7 +321,8 @@ impl Queues {
             let queue = self.slab.peek(index);
             if !queue.name.is_empty() && !queue.detached && queue.is_idle() {
                 self.unname(index);
-                self.slab.remove(index);
+                let mut queue = self.slab.remove(index);
+                queue.done.iter_mut().for_each(|done| done.clear(&mut self.minutes));
             }
         }
     }

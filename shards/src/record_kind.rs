@@ -68,6 +68,7 @@ pub const KINDS: &[(u8, &str)] = &[
     (changed::KEY_FREED, "key-freed"),
     (changed::KEY_EXTENDED, "key-extended"),
     (changed::PRIORITIZED_AS, "prioritized-as"),
+    (changed::RENEWED, "renewed"),
     (buried::AT, "buried-at"),
     (RATE_LIMITED, "rate-limited"),
     (RATE_LIMITED_FOR, "rate-limited-for"),

@@ -10,7 +10,8 @@
 //! There are few: the workers of a queue mostly say the same.
 
 use crate::group::{
-    Awaited, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings, WithWaiters,
+    Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings,
+    WithWaiters,
 };
 use crate::slab::{List, NONE, Slab};
 use crate::timers::Timers;
@@ -298,9 +299,17 @@ impl Groups {
     /// The turn of a group comes after that of all others.
     pub(crate) fn send_back(&mut self, rotation: &mut Rotation, group: u32) {
         self.join(rotation, group);
+        let about = &self.slab[group];
+        let (turn, credit) = (about.turn, about.credit);
+        self.set_turn(rotation, group, turn, credit);
+    }
+
+    /// A group has another turn.
+    pub(crate) fn set_turn(&mut self, rotation: &mut Rotation, group: u32, turn: u64, credit: u32) {
+        let about = &mut self.slab[group];
+        (about.turn, about.credit) = (turn, credit);
         for view in 0..rotation.views.len() {
             if let Some(place) = self.place(rotation, group, view) {
-                let turn = self.slab[group].turn;
                 let runnable = &mut rotation.views[view].runnable;
                 runnable.remove(place, &mut Seats(&mut self.slab, view));
                 runnable.insert(turn, group, &mut Seats(&mut self.slab, view));
@@ -350,9 +359,36 @@ impl Groups {
         views.max()
     }
 
-    /// Forgets a group if nothing would be lost with it.
-    pub(crate) fn drop_if_idle(&mut self, rotation: &mut Rotation, group: u32) {
-        if !self.slab[group].is_idle() {
+    /// When the last span ends in which jobs of a group have left, of rates that pulls brought.
+    fn windows_end_ms(&self, rotation: &Rotation, group: u32) -> Option<u64> {
+        let about = &self.slab[group];
+        let ends = rotation.views.iter().enumerate().filter_map(|(place, view)| {
+            let (rate, seat) = (view.terms.rate?, about.seat(place));
+            let counts = seat.epoch == view.epoch && seat.window.jobs > 0;
+            counts.then(|| seat.window.began_ms.saturating_add(rate.span_ms))
+        });
+        ends.max()
+    }
+
+    /// Lets a group without jobs go on for as long as a rate counts those that have left: else its next job
+    /// would leave at once. False if there is none, or too many groups do so.
+    fn linger(&mut self, rotation: &Rotation, group: u32) -> bool {
+        let Some(until_ms) = self.windows_end_ms(rotation, group) else { return false };
+        if !self.slab[group].lingers {
+            if self.lingering >= GROUPS_LINGERING_MAX {
+                self.forgotten_early += 1;
+                return false;
+            }
+            self.slab[group].lingers = true;
+            self.lingering += 1;
+        }
+        self.set_timer(group, until_ms);
+        true
+    }
+
+    /// Forgets a group if nothing would be lost with it; in a queue that goes, whatever was counted.
+    pub(crate) fn drop_if_idle(&mut self, rotation: &mut Rotation, group: u32, goes: bool) {
+        if !self.slab[group].is_idle() || !goes && self.linger(rotation, group) {
             return;
         }
         self.refresh(rotation, group);
@@ -428,8 +464,11 @@ impl Groups {
         unseen: &[Vec<u32>],
     ) -> Result<(), String> {
         let about = &self.slab[group];
-        if about.is_idle() {
-            return Err(format!("the group {} is kept for nothing", about.name));
+        if about.is_idle() != about.lingers {
+            return Err(format!(
+                "the group {} is kept for nothing, or lingers for jobs",
+                about.name
+            ));
         }
         let mut awaited = false;
         for (place, view) in rotation.views.iter().enumerate() {

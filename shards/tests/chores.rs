@@ -6,6 +6,7 @@ mod support;
 
 use corq_shards::command::{Clean, Command, Pull, RequestId};
 use corq_shards::effect::{Ending, KnownAs, Refusal, Reply};
+use corq_shards::extras::Extras;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::new_job::NewJob;
@@ -428,4 +429,23 @@ fn chores_of_one_queue_keep_their_order_whenever_they_come() {
             bed.pass(0).into_iter().map(|(request, _)| request).collect();
         assert!(requests.ends_with(&answered), "{answered:?} of {requests:?}");
     }
+}
+
+/// Age counts from when a job was made, as its client says, and not from when it came.
+#[test]
+fn a_grace_counts_from_the_timestamp_that_was_given() {
+    let mut bed = Bed::new();
+    let made = |ago_ms: u64| {
+        let made_at_ms = Some(support::START_MS - ago_ms);
+        let extras = Some(Box::new(Extras { made_at_ms, ..Extras::default() }));
+        NewJob { extras, ..NewJob::default() }
+    };
+    let old = bed.push("q", made(60_000));
+    let young = bed.push("q", made(1000));
+    let plain = bed.push("q", NewJob::default());
+    let clean = Clean { queue: "q", states: PENDING, grace_ms: 30_000, limit: 10 };
+    let reply = bed.ask(1, &Command::Clean(clean));
+    assert!(matches!(reply, Some(Reply::Cleaned(ref ids)) if ids.len() == 1), "{reply:?}");
+    assert_eq!(bed.state(old), None);
+    assert!(bed.state(young).is_some() && bed.state(plain).is_some());
 }

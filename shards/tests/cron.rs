@@ -190,3 +190,47 @@ fn a_schedule_that_is_held_neither_runs_nor_is_listed_until_it_is_let_go() {
     bed.pass(0);
     assert_eq!(due_times(&mut bed), [1000]);
 }
+
+/// The clock was ahead when a schedule ran last, and is right at the next start.
+#[test]
+fn a_schedule_does_not_wait_for_a_time_that_a_wrong_clock_has_shown() {
+    const YEARS_MS: u64 = 65 * 365 * 86_400_000;
+    let mut bed = open();
+    set(&mut bed, &every("interval", 60_000));
+    let plan = Plan::at("*/5 * * * *", None).unwrap();
+    let schedule = Some("*/5 * * * *");
+    set(&mut bed, &SetCron { schedule, repeat_every_ms: None, plan, ..every("expression", 1) });
+    set(&mut bed, &SetCron { runs_max: Some(9), ..every("seldom", 86_400_000) });
+    let jobs = |bed: &mut Bed| {
+        let pulled = bed.pull(1, "q", 1000);
+        pulled.iter().for_each(|&(job, token)| bed.ack(job, Some(token)).unwrap());
+        pulled.len()
+    };
+    bed.now_ms += YEARS_MS;
+    bed.pass(0);
+    for _ in 0..6 {
+        bed.pass(60_000);
+    }
+    assert!(jobs(&mut bed) >= 6);
+    // Some that run by then are on time; what is a little ahead stays as it is.
+    bed.now_ms = START_MS + 7000;
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms);
+    bed.run(1, &Command::StartCrons);
+    bed.pass(0);
+    let next = |bed: &Bed, name: &str| bed.shard.cron(name).unwrap().next_run_ms - bed.now_ms;
+    assert!(next(&bed, "interval") <= 60_000, "{}", next(&bed, "interval"));
+    assert!(next(&bed, "expression") <= 300_000, "{}", next(&bed, "expression"));
+    assert!(next(&bed, "seldom") <= 86_400_000, "{}", next(&bed, "seldom"));
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+    bed.pass(60_000);
+    assert_eq!(jobs(&mut bed), 1);
+    // A clock that is a little behind brings no run twice, and moves no cadence.
+    let before = bed.shard.cron("interval").unwrap().next_run_ms;
+    bed.now_ms -= 5000;
+    bed.shard = bed.replayed();
+    bed.shard.restart(bed.now_ms);
+    bed.run(1, &Command::StartCrons);
+    bed.pass(0);
+    assert_eq!(bed.shard.cron("interval").unwrap().next_run_ms, before);
+}

@@ -15,7 +15,7 @@ use corq_shards::group::GroupRate;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::new_job::NewJob;
-use corq_shards::{GROUP_SETTINGS_MAX, VIEWS_MAX};
+use corq_shards::{GROUP_SETTINGS_MAX, GROUPS_LINGERING_MAX, VIEWS_MAX};
 use support::{Bed, locked};
 
 const ANY: GroupPull<'_> = GroupPull { active_max: None, rate: None, only: Only::Any };
@@ -532,4 +532,131 @@ fn a_full_disk_takes_no_more_settings_of_groups_and_gives_back_those_it_has() {
     bed.pass(100);
     assert_eq!(bed.shard.holdings().group_settings, 0);
     assert_eq!(numbers(&mut bed, 9, ANY), [1]);
+}
+
+fn complete(bed: &mut Bed, group: GroupPull<'_>) -> usize {
+    let pulled = pull_with(bed, 10, group);
+    for &(job, token) in &pulled {
+        bed.ack(job, Some(token)).unwrap();
+    }
+    pulled.len()
+}
+
+/// A rate that pulls bring counts jobs, and jobs may go: what has left of them has left.
+#[test]
+fn a_rate_that_pulls_bring_outlives_the_last_job_of_the_group() {
+    let rate = |jobs| GroupPull { rate: Some(GroupRate { jobs, span_ms: 1000 }), ..ANY };
+    let mut bed = Bed::new();
+    let job = || NewJob { group_id: Some("g"), remove_on_complete: true, ..NewJob::default() };
+    let mut given = 0;
+    for _ in 0..5 {
+        bed.push("q", job());
+        given += complete(&mut bed, rate(1));
+        bed.run(1, &Command::Drain { queue: "q" });
+        bed.pass(10);
+    }
+    assert_eq!(given, 1, "of at most 1 in a second");
+    // Nothing of it is left when the span is over.
+    bed.pass(1000);
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.shard.holdings().groups, 0);
+    bed.push("q", job());
+    assert_eq!(complete(&mut bed, rate(1)), 1);
+    // Nor of a queue that is obliterated.
+    bed.push("q", job());
+    bed.run(1, &Command::Obliterate { queue: "q" });
+    bed.pass(0);
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.shard.holdings().groups, 0);
+}
+
+#[test]
+fn groups_that_are_remembered_for_a_rate_only_have_a_limit() {
+    let rate = GroupPull { rate: Some(GroupRate { jobs: 1, span_ms: 1_000_000 }), ..ANY };
+    let mut bed = Bed::new();
+    let names: Vec<String> = (0..GROUPS_LINGERING_MAX + 10).map(|n| format!("g{n}")).collect();
+    for names in names.chunks(1000) {
+        let job =
+            |name| NewJob { group_id: Some(name), remove_on_complete: true, ..NewJob::default() };
+        let jobs: Vec<NewJob<'_>> = names.iter().map(|name| job(name.as_str())).collect();
+        bed.run(1, &Command::Push { queue: "q", jobs: &jobs });
+        let pull = Pull { count: 1000, group: Some(&rate), ..locked("q") };
+        bed.run(1, &Command::Pull(pull));
+        let pulled: Vec<(JobId, Token)> =
+            bed.effects.deliveries.iter().map(|one| (bed.id(one), one.token.unwrap())).collect();
+        assert_eq!(pulled.len(), names.len());
+        for (job, token) in pulled {
+            bed.ack(job, Some(token)).unwrap();
+        }
+    }
+    let held = bed.shard.holdings();
+    assert_eq!((held.groups_lingering, held.groups_forgotten), (GROUPS_LINGERING_MAX, 10));
+    assert_eq!(held.groups as u64, GROUPS_LINGERING_MAX);
+    bed.shard.audit().unwrap();
+    // They go in slices with the queue.
+    bed.data("q", b"1");
+    bed.run(1, &Command::Obliterate { queue: "q" });
+    bed.pass(0);
+    bed.shard.audit().unwrap();
+    assert_eq!((bed.shard.holdings().groups, bed.shard.holdings().queues), (0, 0));
+}
+
+/// What a push replaces is no room for anything but what replaces it.
+#[test]
+fn a_push_that_replaces_a_job_keeps_to_the_size_of_its_group() {
+    let job = |group, key, replace| {
+        let dedup = Some(Dedup { replace, ..Dedup::default() });
+        let extras = Some(Box::new(Extras { dedup, ..Extras::default() }));
+        NewJob {
+            group_id: group,
+            group_max: if group.is_some() { 2 } else { 0 },
+            unique_key: Some(key),
+            extras,
+            ..NewJob::default()
+        }
+    };
+    let full = Some(Reply::Refused { place: 0, refusal: Refusal::GroupFull });
+    let pending = |bed: &mut Bed| bed.shard.group("q", "g").map_or(0, |group| group.pending);
+    let mut bed = Bed::new();
+    bed.push("q", job(None, "elsewhere", false));
+    bed.push("q", job(Some("g"), "a", false));
+    bed.push("q", job(Some("g"), "b", false));
+    // From outside of the group there is no room.
+    let outside = [job(Some("g"), "elsewhere", true)];
+    assert_eq!(bed.ask(1, &Command::Push { queue: "q", jobs: &outside }), full);
+    // Within it there is, for one each.
+    bed.push("q", job(Some("g"), "a", true));
+    assert_eq!(pending(&mut bed), 2);
+    // The worker that has a job keeps it, and another one comes beside it.
+    let pulled = bed.pull(1, "q", 3);
+    assert_eq!((pulled.len(), pending(&mut bed)), (3, 0));
+    bed.push("q", job(Some("g"), "a", true));
+    bed.push("q", job(Some("g"), "b", true));
+    for (job, token) in pulled {
+        bed.ack(job, Some(token)).unwrap();
+    }
+    bed.push("q", job(Some("g"), "a", true));
+    let third = [job(Some("g"), "c", true)];
+    assert_eq!(bed.ask(1, &Command::Push { queue: "q", jobs: &third }), full);
+    // Who leaves the group in the same push makes room for the next one.
+    let swap = [job(None, "a", true), job(Some("g"), "c", true), job(Some("g"), "d", true)];
+    let refused = Some(Reply::Refused { place: 2, refusal: Refusal::GroupFull });
+    assert_eq!(bed.ask(1, &Command::Push { queue: "q", jobs: &swap }), refused);
+    assert_eq!(pending(&mut bed), 2, "nothing of a push that is refused comes");
+    bed.run(1, &Command::Push { queue: "q", jobs: &swap[..2] });
+    assert_eq!(pending(&mut bed), 2);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn another_priority_changes_nothing_about_whose_turn_it_is() {
+    let mut bed = Bed::new();
+    let first = push(&mut bed, Some("a"), 1);
+    fill(&mut bed, &[("b", 2), ("c", 3), ("c", 4)]);
+    bed.run(
+        1,
+        &Command::Change { job: first, change: Change::Prioritize { priority: 7, lifo: None } },
+    );
+    bed.shard.audit().unwrap();
+    assert_eq!(numbers(&mut bed, 4, ANY), [1, 2, 3, 4]);
 }

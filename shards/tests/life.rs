@@ -285,3 +285,47 @@ fn a_job_that_goes_when_it_fails_is_never_found_in_the_dead_letter_queue() {
         assert!(matches!(state, None | Some(State::Waiting)), "{state:?}");
     }
 }
+
+/// Who wants a job to begin anew is not told that it does, to have it removed at once.
+#[test]
+fn a_job_that_is_run_anew_lives_anew() {
+    let mut bed = Bed::new();
+    let job = || NewJob { ttl_ms: Some(1000), max_attempts: 1, ..NewJob::default() };
+    let take = |bed: &mut Bed| {
+        let id = bed.push("q", job());
+        (id, bed.pull(1, "q", 1)[0].1)
+    };
+    let (failed, token) = take(&mut bed);
+    bed.fail(failed, Some(token)).unwrap();
+    let (completed, token) = take(&mut bed);
+    bed.ack(completed, Some(token)).unwrap();
+    let (moved, token) = take(&mut bed);
+    bed.fail(moved, Some(token)).unwrap();
+    let (held, token) = take(&mut bed);
+    let delay_ms = 900;
+    let late = bed.push("q", NewJob { delay_ms, ..job() });
+    bed.pass(500);
+    let to_wait = |bed: &mut Bed, job, token| {
+        let change = Change::ToWait { token };
+        assert_eq!(bed.ask(1, &Command::Change { job, change }), Some(Reply::Done));
+    };
+    to_wait(&mut bed, late, None);
+    bed.pass(4500);
+    assert_eq!(bed.state(late), None, "five seconds are more than its second life");
+    let retry = Command::RetryFailed { queue: "q", job: Some(failed), count: 1 };
+    assert_eq!(bed.ask(1, &retry), Some(Reply::Count(1)));
+    let job = Some(completed);
+    let retry = Command::RetryCompleted { queue: "q", job, count: 1, until_ms: u64::MAX };
+    assert_eq!(bed.ask(1, &retry), Some(Reply::Count(1)));
+    to_wait(&mut bed, moved, None);
+    to_wait(&mut bed, held, Some(token));
+    let all = [failed, completed, moved, held];
+    for passed_ms in [0, 999] {
+        bed.pass(passed_ms);
+        assert_eq!(all.map(|id| bed.state(id)), [Some(State::Waiting); 4], "{passed_ms} ms later");
+        let again = bed.replayed();
+        assert_eq!(again.facts(), bed.shard.facts());
+    }
+    bed.pass(1);
+    assert_eq!(all.map(|id| bed.state(id)), [None; 4]);
+}

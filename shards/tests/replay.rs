@@ -71,6 +71,7 @@ kinds! {
     Record::Changed(Changed::LogCut { .. }) => "log cut",
     Record::Changed(Changed::KeyFreed { .. }) => "key freed",
     Record::Changed(Changed::KeyExtended { .. }) => "key extended",
+    Record::Changed(Changed::Renewed { .. }) => "renewed",
     Record::Changed(Changed::Progressed { .. }) => "progressed",
     Record::Changed(Changed::Logged { .. }) => "logged",
     Record::Paused { .. } => "paused",

@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::execute::{BUSY, framed, write_data};
+use super::execute::{framed, refusal_text, write_data};
 use super::letters::write_dlq_stats;
 use super::message::Origin;
 use super::parked::Shape;
@@ -118,8 +118,11 @@ impl Core {
             Reply::FailedStats(stats) => self.respond(conns, origin, |_, pen| {
                 write_data(pen, req_id, "stats", |writer| write_dlq_stats(writer, stats));
             }),
-            // The only refusal of a long command.
-            Reply::Refused { .. } => self.refuse(conns, origin, req_id, BUSY),
+            // Too many of them wait, or there is no room for a rule.
+            Reply::Refused { refusal, .. } => {
+                let text = refusal_text(*refusal, JobRef::Id(JobId::default()));
+                self.refuse(conns, origin, req_id, &text);
+            }
             _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
         }
     }

@@ -15,7 +15,7 @@ use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
 use super::moving::Leaving;
-use super::names::WaitingClaims;
+use super::names::{Soundings, WaitingClaims};
 use super::parked::{CURRENT, Parked};
 use super::partial::{FRAMES_BYTES_MAX, Partials};
 use super::ports::Port;
@@ -32,7 +32,7 @@ use super::streams::Streams;
 use super::task::Tasks;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
-use super::workers::Workers;
+use super::workers::{SEEN_TOLD_MS, Workers};
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections, Counters};
@@ -56,6 +56,7 @@ pub struct Core {
     pub(super) directory: Directory,
     /// Pushes that wait for a name another push holds.
     pub(super) waiting_claims: WaitingClaims,
+    pub(super) soundings: Soundings,
     pub(super) crons: CronNames,
     pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
@@ -150,6 +151,7 @@ impl Core {
             engine,
             effects: Effects::default(),
             waiting_claims: WaitingClaims::default(),
+            soundings: Soundings::default(),
             crons: CronNames::default(),
             webhooks,
             sessions: Sessions::default(),
@@ -240,13 +242,21 @@ impl Core {
         let now_ms = self.now_ms;
         let Some(session) = self.sessions.get(conn) else { return };
         session.last_seen_ms = now_ms;
-        if session.pending.is_empty() {
+        let is_first = session.pending.is_empty();
+        if !is_first {
+            session.pending.extend(bytes);
+        }
+        if session.has_worker && session.told_seen_ms + SEEN_TOLD_MS <= now_ms {
+            session.told_seen_ms = now_ms;
+            let client = session.client;
+            self.tell_seen(client);
+        }
+        if is_first {
             let used = self.handle(conns, conn, bytes);
             self.keep_pending(conns, conn, &bytes[used..]);
-            return;
+        } else {
+            self.go_on(conns, conn);
         }
-        session.pending.extend(bytes);
-        self.go_on(conns, conn);
     }
 
     /// Handles what a connection has sent before.
@@ -466,6 +476,7 @@ impl Core {
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
+        let next_ms = next_ms.min(self.note_silent_workers());
         self.show_on_in_turn(conns);
         if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
     }

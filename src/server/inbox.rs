@@ -82,6 +82,9 @@ impl Core {
             Message::Named { name, id, known } => {
                 self.named(batch.text(name), *id, *known);
             }
+            Message::Sound { from, number } => self.answer_sounding(*from, *number),
+            Message::Sounded { number } => self.sounded(*number),
+            Message::Seen { client } => self.saw_client(*client),
             Message::Attend { queue, came } => {
                 let command = Command::Attend { queue: batch.text(queue), came: *came };
                 self.apply(conns, Caller::default(), &command);

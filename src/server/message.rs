@@ -186,6 +186,23 @@ pub enum Message {
         /// Whether it has come.
         came: bool,
     },
+    /// Asks for an answer that comes behind all that the receiver has told so far.
+    Sound {
+        /// Who asks.
+        from: u16,
+        /// What for.
+        number: u64,
+    },
+    /// The answer.
+    Sounded {
+        /// What for.
+        number: u64,
+    },
+    /// A connection with workers has said something.
+    Seen {
+        /// Whose.
+        client: ClientId,
+    },
     /// Asks the directory which jobs bear custom ids.
     Resolve {
         /// Who waits.

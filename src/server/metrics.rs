@@ -60,6 +60,17 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ),
     ("group_settings", Kind::Gauge, "Groups of jobs for which something is set"),
     (
+        "groups_lingering",
+        Kind::Gauge,
+        "Groups without jobs that are remembered for a rate that pulls brought",
+    ),
+    (
+        "groups_forgotten_total",
+        Kind::Counter,
+        "Groups forgotten before the span of such a rate was over, since too many were remembered",
+    ),
+    ("queue_minutes", Kind::Gauge, "Minutes of queues that Metrics remembers"),
+    (
         "children_unheard",
         Kind::Gauge,
         "Children that are forgotten while their parents have yet to hear of their end",
@@ -444,6 +455,9 @@ impl Core {
             held.unique_keys as u64,
             held.groups as u64,
             held.group_settings,
+            held.groups_lingering,
+            held.groups_forgotten,
+            held.minutes as u64,
             held.remains as u64,
             held.remains_dropped,
             self.open_flows.len() as u64,

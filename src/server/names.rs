@@ -17,13 +17,24 @@ use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{PushedJob, Refusal, Reply};
 use corq_shards::new_job::NewJob;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A push that waits until another one says what came of a name that both want.
 #[derive(Debug)]
 pub struct WaitingClaim {
     step: Step,
     names: Vec<Box<str>>,
+    /// The jobs that bear some of the names are still there, as far as could be known when it came.
+    sounded: bool,
+}
+
+/// Claims of names that jobs of other shards bear. Such a job may be gone, and its client know that, while
+/// the news is on its way here; so each of those shards is sounded first: what it has said before its
+/// answer has come by then.
+#[derive(Debug, Default)]
+pub struct Soundings {
+    waiting: BTreeMap<u64, (usize, WaitingClaim)>,
+    begun: u64,
 }
 
 /// Pushes that wait for a name, each with the first of its names that another one has claimed: what becomes of
@@ -102,19 +113,68 @@ impl Core {
     /// The directory's part: grants all names or lets the push wait.
     pub(super) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span]) {
         let names = names.iter().map(|name| batch.text(name).into()).collect();
-        self.grant_or_wait(WaitingClaim { step, names });
+        self.grant_or_wait(WaitingClaim { step, names, sounded: false });
     }
 
     fn grant_or_wait(&mut self, claim: WaitingClaim) {
         if let Some(name) = claim.names.iter().find(|name| self.directory.is_claimed(name)) {
-            self.waiting_claims.push(name.clone(), claim);
+            // Whatever is known of it by then is asked for then.
+            self.waiting_claims.push(name.clone(), WaitingClaim { sounded: false, ..claim });
             return;
         }
+        let Some(claim) = self.sound(claim) else { return };
         let taken =
             claim.names.iter().map(|name| self.is_jobs_id(name) || !self.directory.claim(name));
         let taken = taken.collect();
         let step = claim.step;
         self.post.tell(usize::from(step.shard)).messages.push(Message::Claimed { step, taken });
+    }
+
+    /// Sounds the shards of jobs that bear names of a claim, if that has not been done: then the claim comes
+    /// back with the last answer.
+    fn sound(&mut self, claim: WaitingClaim) -> Option<WaitingClaim> {
+        if claim.sounded {
+            return Some(claim);
+        }
+        let mut owners = BTreeSet::new();
+        for name in &claim.names {
+            let Some(job) = self.directory.find(name) else { continue };
+            let owner = self.slots.of_job(job);
+            if owner != self.me {
+                owners.insert(owner);
+            } else if self.engine.shard.find(job).is_none() {
+                self.directory.forget(name, job);
+            }
+        }
+        let claim = WaitingClaim { sounded: true, ..claim };
+        if owners.is_empty() {
+            return Some(claim);
+        }
+        self.soundings.begun += 1;
+        let number = self.soundings.begun;
+        let from = self.me as u16;
+        for &owner in &owners {
+            self.post.ask(owner).messages.push(Message::Sound { from, number });
+        }
+        self.soundings.waiting.insert(number, (owners.len(), claim));
+        None
+    }
+
+    /// A shard wants to have read what this one has said before.
+    pub(super) fn answer_sounding(&mut self, from: u16, number: u64) {
+        // With the news, which wait for the log as well.
+        self.post.tell(usize::from(from)).messages.push(Message::Sounded { number });
+    }
+
+    /// The answer.
+    pub(super) fn sounded(&mut self, number: u64) {
+        let Some((missing, _)) = self.soundings.waiting.get_mut(&number) else { return };
+        *missing -= 1;
+        if *missing == 0
+            && let Some((_, claim)) = self.soundings.waiting.remove(&number)
+        {
+            self.grant_or_wait(claim);
+        }
     }
 
     /// Whether a name is the id of a job that has it from the server. Such a job would be on this shard.

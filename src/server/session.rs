@@ -127,6 +127,8 @@ pub struct Session {
     pub half_closed: bool,
     /// Whether it has registered a worker.
     pub has_worker: bool,
+    /// When the shards of those workers were told last that it lives.
+    pub told_seen_ms: u64,
     /// Its key among the streams of events, if it is one.
     pub stream: Option<u32>,
     /// Where its commands go.
@@ -166,6 +168,7 @@ impl Session {
             paused: false,
             half_closed: false,
             has_worker: false,
+            told_seen_ms: 0,
             stream: None,
             habit: Habit::default(),
             last_seen_ms: 0,

@@ -13,9 +13,10 @@ use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
+use corq_shards::Shard;
 use corq_shards::command::ClientId;
 use corq_shards::id::JobId;
-use corq_shards::job::Stored;
+use corq_shards::job::{State, Stored};
 use rmp::Marker;
 use std::collections::VecDeque;
 
@@ -78,6 +79,16 @@ pub enum Wanted {
     DeadLetters,
 }
 
+impl Wanted {
+    /// The index of a job, if it can be shown so. Between the search for it and its answer it may have gone,
+    /// or have left the dead-letter queue.
+    fn find(self, shard: &Shard, id: JobId) -> Option<u32> {
+        let is_there =
+            |job: &u32| self != Self::DeadLetters || shard.view(*job).job.state == State::Failed;
+        shard.find(id).filter(is_there)
+    }
+}
+
 impl Core {
     /// Shows jobs. `fetched` holds records that had to be read for it first.
     pub(super) fn show(
@@ -92,7 +103,8 @@ impl Core {
             return;
         }
         let shard = &self.engine.shard;
-        let jobs: Vec<u32> = show.jobs.iter().filter_map(|&id| shard.find(id)).collect();
+        let jobs = show.jobs.iter().filter_map(|&id| show.wanted.find(shard, id));
+        let jobs: Vec<u32> = jobs.collect();
         let needed = self.needed(&jobs);
         let bytes: u64 = needed.iter().map(|stored| u64::from(stored.record_bytes)).sum();
         // Each is written twice.
@@ -165,16 +177,11 @@ impl Core {
         let shard = &self.engine.shard;
         let (mut jobs, mut needed, mut bytes, mut next) = (vec![], vec![], 0, begun.next);
         while next < show.jobs.len() && bytes < TURN_BYTES_MAX {
-            let found = shard.find(show.jobs[next]);
+            let found = show.wanted.find(shard, show.jobs[next]);
             next += 1;
             let Some(job) = found else { continue };
-            let view = shard.view(job);
-            // Between two turns one may have left the dead-letter queue.
-            if letters && view.outcome.is_none() {
-                continue;
-            }
             jobs.push(job);
-            for stored in records_of(&view) {
+            for stored in records_of(&shard.view(job)) {
                 bytes += stored.record_bytes as usize * (1 + usize::from(letters));
                 needed.push(stored);
             }

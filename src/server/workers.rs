@@ -21,6 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Silence after which a worker counts as gone (decisions.md section 5).
 pub const SILENCE_MS_MAX: u64 = 90_000;
 
+/// How often a connection that speaks says so to the shards that keep its workers.
+pub const SEEN_TOLD_MS: u64 = 30_000;
+
 /// Registrations a shard keeps; beyond that the most silent one goes.
 pub const WORKERS_MAX: usize = 10_000;
 
@@ -48,6 +51,8 @@ pub struct Worker {
     pub registered_at_ms: u64,
     /// Its last heartbeat.
     pub last_seen_ms: u64,
+    /// It counts as one that is there.
+    pub attends: bool,
 }
 
 impl Worker {
@@ -68,6 +73,8 @@ pub struct Workers {
     crowded_out: u64,
     /// Queues that have one worker more or less than before, as MessagePack arrays; their owners are to know.
     moves: Vec<(Box<[u8]>, bool)>,
+    /// Whoever was last heard of before then counts as gone.
+    silent_before_ms: u64,
 }
 
 impl Workers {
@@ -81,6 +88,7 @@ impl Workers {
             bytes_max: WORKERS_BYTES_MAX.min(ALL_WORKERS_BYTES_MAX / shards.max(1)),
             crowded_out: 0,
             moves: Vec::new(),
+            silent_before_ms: 0,
         }
     }
 
@@ -107,6 +115,9 @@ impl Workers {
         let worker = self.by_id.get_mut(id);
         let Some(worker) = worker else { return false };
         let before_ms = std::mem::replace(&mut worker.last_seen_ms, now_ms);
+        if !std::mem::replace(&mut worker.attends, true) {
+            self.moves.push((worker.queues.clone(), true));
+        }
         let mut place = (before_ms, Box::from(id));
         self.by_silence.remove(&place);
         place.0 = now_ms;
@@ -121,8 +132,37 @@ impl Workers {
         let place = (worker.last_seen_ms, id);
         self.by_silence.remove(&place);
         self.by_client.remove(&(worker.client.0, place.1));
-        self.moves.push((worker.queues, false));
+        if worker.attends {
+            self.moves.push((worker.queues, false));
+        }
         true
+    }
+
+    /// A connection has said something: so all its workers live.
+    pub fn saw(&mut self, client: ClientId, now_ms: u64) {
+        let own = self.by_client.range((client.0, Box::default())..);
+        let own = own.take_while(|(one, _)| *one == client.0).map(|(_, id)| id.clone());
+        for id in own.collect::<Vec<_>>() {
+            self.seen(&id, now_ms);
+        }
+    }
+
+    /// Counts those as gone that have been silent for too long. Returns when there may be more.
+    pub fn end_silent(&mut self, now_ms: u64) -> u64 {
+        let before_ms = (now_ms + 1).saturating_sub(SILENCE_MS_MAX);
+        let place = |at_ms: u64| (at_ms, Box::<str>::default());
+        if before_ms > self.silent_before_ms {
+            let silent = self.by_silence.range(place(self.silent_before_ms)..place(before_ms));
+            for (_, id) in silent {
+                let Some(worker) = self.by_id.get_mut(id) else { continue };
+                if std::mem::replace(&mut worker.attends, false) {
+                    self.moves.push((worker.queues.clone(), false));
+                }
+            }
+            self.silent_before_ms = before_ms;
+        }
+        let next = self.by_silence.range(place(self.silent_before_ms)..).next();
+        next.map_or(u64::MAX, |(seen_ms, _)| seen_ms.saturating_add(SILENCE_MS_MAX))
     }
 
     /// How many there are.
@@ -245,6 +285,25 @@ impl Core {
         }
     }
 
+    /// Tells the shards that may keep workers of a connection that it lives.
+    pub(super) fn tell_seen(&mut self, client: ClientId) {
+        for shard in 0..self.slots.shards() {
+            self.post.ask(shard).messages.push(Message::Seen { client });
+        }
+    }
+
+    pub(super) fn saw_client(&mut self, client: ClientId) {
+        self.workers.saw(client, self.now_ms);
+        self.tell_attendance();
+    }
+
+    /// Returns when workers may have been silent for too long.
+    pub(super) fn note_silent_workers(&mut self) -> u64 {
+        let next_ms = self.workers.end_silent(self.now_ms);
+        self.tell_attendance();
+        next_ms
+    }
+
     /// Registers a worker that brings no id, under one that belongs to this shard.
     pub(super) fn register_anonymous(
         &mut self,
@@ -308,6 +367,7 @@ impl Core {
             queues: worker.queues.raw().into(),
             registered_at_ms: now_ms,
             last_seen_ms: now_ms,
+            attends: true,
         };
         self.workers.register(id, registration);
         self.tell_attendance();
@@ -354,6 +414,7 @@ mod tests {
             queues: [0x90].into(),
             registered_at_ms: 0,
             last_seen_ms,
+            attends: true,
         }
     }
 
@@ -369,6 +430,34 @@ mod tests {
         workers.leave(ClientId(1));
         assert_eq!(workers.by_id.keys().map(|id| &**id).collect::<Vec<_>>(), ["b"]);
         assert_eq!(workers.by_client.len(), 1);
+    }
+
+    /// Schedules may want a worker: one that is silent is none, until it is heard of again.
+    #[test]
+    fn a_silent_worker_counts_as_gone_until_it_or_its_connection_speaks() {
+        let mut workers = Workers::new(1);
+        let moves = |workers: &mut Workers| -> Vec<bool> {
+            std::mem::take(&mut workers.moves).into_iter().map(|(_, came)| came).collect()
+        };
+        workers.register("a", worker(1, 1000));
+        workers.register("b", worker(2, 2000));
+        assert_eq!(moves(&mut workers), [true, true]);
+        assert_eq!(workers.end_silent(1000 + SILENCE_MS_MAX - 1), 1000 + SILENCE_MS_MAX);
+        assert!(moves(&mut workers).is_empty());
+        assert_eq!(workers.end_silent(1000 + SILENCE_MS_MAX), 2000 + SILENCE_MS_MAX);
+        assert_eq!(moves(&mut workers), [false]);
+        assert_eq!(workers.end_silent(1500 + SILENCE_MS_MAX), 2000 + SILENCE_MS_MAX);
+        assert!(moves(&mut workers).is_empty(), "once");
+        let now_ms = 1600 + SILENCE_MS_MAX;
+        workers.saw(ClientId(2), now_ms);
+        assert!(workers.seen("a", now_ms));
+        assert_eq!(moves(&mut workers), [true]);
+        assert_eq!(workers.end_silent(now_ms + SILENCE_MS_MAX), u64::MAX);
+        assert_eq!(moves(&mut workers), [false, false]);
+        workers.leave(ClientId(1));
+        assert!(moves(&mut workers).is_empty(), "it was gone before");
+        workers.register("b", worker(2, now_ms + SILENCE_MS_MAX));
+        assert_eq!(moves(&mut workers), [true]);
     }
 
     #[test]
@@ -412,6 +501,7 @@ mod tests {
             queues: [0x90].into(),
             registered_at_ms: u64::MAX,
             last_seen_ms: u64::MAX,
+            attends: true,
         };
         let done = Activity { active: u64::MAX, processed: u64::MAX, failed: u64::MAX };
         let mut bytes = Vec::new();

@@ -461,7 +461,9 @@ impl Pen<'_> {
                 self.flag("removeOnFail", flag & flags::REMOVE_ON_FAIL != 0);
             }
             Changed::KeyFreed { .. } => {}
-            Changed::KeyExtended { until_ms, .. } => self.uint("until", *until_ms),
+            Changed::KeyExtended { until_ms, .. } | Changed::Renewed { until_ms, .. } => {
+                self.uint("until", *until_ms);
+            }
             Changed::LogCut { keep, .. } => self.uint("keepLogs", u64::from(*keep)),
             Changed::PutOff { at_ms, run_at_ms, .. } => {
                 self.uint("at", *at_ms);

@@ -304,7 +304,11 @@ impl Life {
         };
         self.push(&queue, job);
         let job = NewJob { data: b"\xc3", delay_ms: DAY_MS, ..NewJob::default() };
-        self.push(&queue, job);
+        self.push(&queue, job.clone());
+        let ttl_ms = Some(YEAR_MS);
+        let moved = self.push(&queue, NewJob { ttl_ms, ..job });
+        let change = Change::ToWait { token: None };
+        self.done(&Command::Change { job: moved, change });
     }
 
     fn jobs_that_depend(&mut self, round: &str) {

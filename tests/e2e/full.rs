@@ -444,3 +444,24 @@ fn starts_on_a_full_file_system_find_room() {
     let mut client = server.client();
     resumes(&server, &mut client);
 }
+
+/// A setting that finds no room says so, in the words of everything else that does not.
+#[test]
+fn a_rule_that_finds_no_room_says_that_the_disk_is_full() {
+    let server = bounded(96).start();
+    let mut client = server.client();
+    fill(&mut client);
+    // Reasons of failures use up what is set aside for settings, but for what is too little for another.
+    let reason = text('r', 60_000);
+    for _ in 0..50 {
+        let id = client.pull("q")["id"].clone();
+        client.ok("FAIL", json!({"id": id, "error": reason, "unrecoverable": true}));
+    }
+    let refused = (0..5000).find_map(|n| {
+        let config =
+            json!({"queue": format!("{n}-{}", text('n', 200)), "config": {"maxEntries": 9}});
+        let reply = client.call("SetDlqConfig", config);
+        (reply["ok"] == false).then(|| reply["error"].clone())
+    });
+    assert_eq!(refused, Some(json!("Disk full")));
+}

@@ -6,6 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::support::{Client, Start};
 use crate::{client, queue, shared};
 
 #[test]
@@ -231,4 +232,23 @@ fn a_name_twice_in_one_batch_is_answered_with_the_job_there_is() {
     let ids = client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}))["ids"].clone();
     assert_eq!(ids, json!([holder, holder]), "no job bears the name, so none is promised");
     assert_eq!(client.state(&name), "unknown");
+}
+
+/// A job that is cancelled gives its id back, on whatever shard the next one with it is pushed.
+#[test]
+fn an_id_that_a_cancelled_job_had_is_free_at_once_for_every_shard() {
+    let server = Start::new().env("SHARDS", 4).start();
+    let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    for round in 0..1500 {
+        // By turns on connections that stay with queues of different shards.
+        let (first, second) = (round % 4, (round + 1 + round / 4 % 3) % 4);
+        let id = format!("id-{round}");
+        let push = |client: &mut Client, queue: usize| {
+            client.push_with(&format!("queue-{queue}"), round as u64, json!({"jobId": id}))
+        };
+        assert_eq!(push(&mut clients[first], first), id);
+        clients[first].ok("Cancel", json!({"id": id}));
+        assert_eq!(push(&mut clients[second], second), id);
+        assert_eq!(clients[second].state(&id), "waiting", "round {round}");
+    }
 }

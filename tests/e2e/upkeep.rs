@@ -323,3 +323,39 @@ fn a_schedule_that_wants_a_worker_runs_once_one_has_registered_wherever_it_did()
         client.ok("CronDelete", json!({"name": queue}));
     }
 }
+
+/// Between the search through a dead-letter queue and its answer, jobs may leave it.
+#[test]
+fn dead_letters_that_leave_while_they_are_searched_are_left_out() {
+    let server = Start::new().env("SHARDS", 1).start();
+    let mut client = server.client();
+    let jobs: Vec<Value> = (0..1000).map(|n| json!({"data": n, "maxAttempts": 1})).collect();
+    let ids = client.ok("PUSHB", json!({"queue": "q", "jobs": jobs}))["ids"].clone();
+    client.ok("PULLB", json!({"queue": "q", "count": 1000}));
+    let ids: Vec<String> =
+        ids.as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+    // A thousand are two slices of a search; what comes behind it is carried out between them.
+    for ids in ids.chunks(40) {
+        for id in ids {
+            client.send("FAIL", json!({"id": id, "error": "why"})).unwrap();
+        }
+        ids.iter().for_each(|_| assert_eq!(client.recv().unwrap()["ok"], true));
+    }
+    for round in 0..5 {
+        let filter = json!({"reason": "max_attempts_exceeded"});
+        let search = client.send("Dlq", json!({"queue": "q", "count": 1000, "filter": filter}));
+        let retry = client.send("RetryDlq", json!({"queue": "q", "jobId": ids[round]}));
+        let (search, retry) = (search.unwrap(), retry.unwrap());
+        for _ in 0..2 {
+            let reply = client.recv().unwrap();
+            assert_eq!(reply["ok"], true, "{reply}");
+            if reply["reqId"] == json!(search) {
+                let entries = reply["entries"].as_array().unwrap();
+                assert_eq!(entries.len(), reply["jobs"].as_array().unwrap().len());
+                assert!(entries.len() >= 999 - round, "{}", entries.len());
+            } else {
+                assert_eq!((&reply["reqId"], &reply["count"]), (&json!(retry), &json!(1)));
+            }
+        }
+    }
+}
