@@ -19,17 +19,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    About, Damage, DataDir, Inspection, Position, Seen, Subject, forget_claims, inspect,
-    segment_file,
+    About, BACKUP_MARKER, Damage, DataDir, Inspection, PINS, Position, Seen, Subject,
+    forget_claims, inspect, segment_file,
 };
 
 use super::place::{Fault, Place, at, sync};
 
 /// The file that makes a directory a backup: what is in it, written last.
-pub const MARKER: &str = "BACKUP";
+pub const MARKER: &str = BACKUP_MARKER;
 const LOCK: &str = "LOCK";
-/// Where segments are pinned if the copy goes to another file system.
-const PINS: &str = "backup-pins";
 /// The version of [`MARKER`].
 pub const VERSION: u32 = 1;
 
@@ -145,6 +143,7 @@ impl<'a> Making<'a> {
         if to.starts_with(&home) {
             return Err(Fault("a backup in the data directory would be no backup".into()));
         }
+        DataDir::discard_pins(&place.path)?;
         let draft = draft_of(&to);
         let mut locks = vec![own_directory(&draft)?];
         let device = |path: &Path| fs::metadata(path).map(|about| about.dev()).map_err(at(path));

@@ -2,15 +2,19 @@
 //!
 //! Knows two small files, `LOCK` and `MANIFEST`; nothing of the segments beside them.
 
+use super::claim::{self, Claim, LOCK};
 use super::manifest::{DIRECTORY_VERSION, Manifest};
 use super::segment::EXTENSION;
 use super::succession::{self, Moving};
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::{error, fmt, process};
+use std::{error, fmt};
 
-const LOCK: &str = "LOCK";
+/// The file that makes a directory a backup.
+pub const BACKUP_MARKER: &str = "BACKUP";
+/// Where a backup pins segments if its copy goes to another file system: locked by a `LOCK` of its own.
+pub const PINS: &str = "backup-pins";
 
 /// A data directory that belongs to this process as long as the value lives.
 #[derive(Debug)]
@@ -18,8 +22,7 @@ pub struct DataDir {
     path: PathBuf,
     manifest: Manifest,
     leftover: Option<Leftover>,
-    /// The kernel lets go of the lock with the file, however the process ends.
-    _lock: File,
+    _claim: Claim,
 }
 
 /// What a start has left that was broken off while it changed the number of shards.
@@ -85,6 +88,11 @@ pub enum LockError {
         /// What of it.
         what: &'static str,
     },
+    /// It is a backup.
+    Backup {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A change of its number of shards was broken off, and only a start of the server ends that.
     Unfinished {
         /// The data directory.
@@ -118,6 +126,12 @@ impl fmt::Display for LockError {
                  restore a backup, or see 'corq log repair'",
                 path.display()
             ),
+            Self::Backup { path } => write!(
+                f,
+                "{} is a backup, which a server would change: make a data directory of it with 'corq restore', and \
+                 start on that",
+                path.display()
+            ),
             Self::Unfinished { path } => write!(
                 f,
                 "data directory {} is in the middle of a change of its number of shards: start the server \
@@ -142,7 +156,11 @@ impl DataDir {
     /// another number keeps that number: see [`DataDir::shards`] and [`DataDir::begin_next`].
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
         make_directory(path).map_err(|source| io_error(path, source))?;
-        let lock = take_lock(path)?;
+        if path.join(BACKUP_MARKER).exists() {
+            return Err(LockError::Backup { path: path.into() });
+        }
+        let claim = Claim::take(path)?;
+        discard_pins(path)?;
         let (manifest, leftover) = match Manifest::read(path)? {
             None => {
                 sync_name(path).map_err(|source| io_error(path, source))?;
@@ -159,15 +177,15 @@ impl DataDir {
             Some(manifest) => (manifest, succession::discard(path)?.then_some(Leftover::Discarded)),
         };
         check_shards(path, manifest)?;
-        Ok(Self { path: path.into(), manifest, leftover, _lock: lock })
+        Ok(Self { path: path.into(), manifest, leftover, _claim: claim })
     }
 
     /// Takes a directory that is there, of however many shards.
     pub fn take(path: &Path) -> Result<Self, LockError> {
         settled(path)?;
-        let lock = take_lock(path)?;
+        let claim = Claim::take(path)?;
         let manifest = settled(path)?;
-        Ok(Self { path: path.into(), manifest, leftover: None, _lock: lock })
+        Ok(Self { path: path.into(), manifest, leftover: None, _claim: claim })
     }
 
     /// What the manifest of a directory says. Takes nothing.
@@ -182,19 +200,9 @@ impl DataDir {
         Manifest { shards, id, moving: false, begun: false }.write(path)
     }
 
-    /// Whether somebody has the directory at the moment.
+    /// Whether somebody has the directory at the moment. Nobody is kept from it by the question.
     pub fn is_held(path: &Path) -> Result<bool, LockError> {
-        let path = path.join(LOCK);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(source) => return Err(io_error(&path, source)),
-        };
-        match file.try_lock_shared() {
-            Ok(()) => Ok(false),
-            Err(TryLockError::WouldBlock) => Ok(true),
-            Err(TryLockError::Error(source)) => Err(io_error(&path, source)),
-        }
+        claim::is_taken(path)
     }
 
     /// The directory of a shard.
@@ -241,6 +249,11 @@ impl DataDir {
     pub(super) fn adopt(&mut self, manifest: Manifest) {
         self.manifest = manifest;
     }
+
+    /// Removes what backups of a directory have left that were killed.
+    pub fn discard_pins(path: &Path) -> Result<(), LockError> {
+        discard_pins(path)
+    }
 }
 
 /// The manifest of a directory whose shards are in their places.
@@ -286,7 +299,6 @@ pub(super) fn io_error(path: &Path, source: io::Error) -> LockError {
     LockError::Io { path: path.into(), source }
 }
 
-/// Locks `LOCK` and leaves the process id in it, for the message that the next one gets.
 /// Makes a directory, with those above it, so that none of them goes with the power.
 fn make_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
@@ -310,38 +322,29 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-fn take_lock(directory: &Path) -> Result<File, LockError> {
-    let path = directory.join(LOCK);
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|source| io_error(&path, source))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::Error(source)) => return Err(io_error(&path, source)),
-        Err(TryLockError::WouldBlock) => {
-            let mut text = String::new();
-            let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-            return Err(LockError::Held { path: directory.into(), pid });
-        }
-    }
-    let mut write = || {
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", process::id())
+/// Removes what backups have left that were killed, unless one is being made.
+fn discard_pins(directory: &Path) -> Result<(), LockError> {
+    let path = directory.join(PINS);
+    let owner = match File::open(path.join(LOCK)) {
+        Ok(owner) => Some(owner),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(source) => return Err(io_error(&path, source)),
     };
-    write().map_err(|source| io_error(&path, source))?;
-    Ok(file)
+    if owner.as_ref().is_some_and(|owner| matches!(owner.try_lock(), Err(TryLockError::WouldBlock)))
+    {
+        return Ok(());
+    }
+    match fs::remove_dir_all(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error(&path, source)),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::process;
 
     #[test]
     fn a_second_server_is_refused_and_told_who_holds_the_directory() {
@@ -352,6 +355,35 @@ mod tests {
         assert!(error.to_string().contains(&format!("process {}", process::id())), "{error}");
         drop(held);
         DataDir::open(&data, 4).unwrap();
+    }
+
+    #[test]
+    fn a_backup_is_not_served() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(DataDir::open(dir.path(), 1).unwrap());
+        fs::write(dir.path().join(BACKUP_MARKER), "version = 1\n").unwrap();
+        let error = DataDir::open(dir.path(), 1).unwrap_err().to_string();
+        assert!(error.contains("is a backup") && error.contains("corq restore"), "{error}");
+        DataDir::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_backup_has_pinned_goes_at_the_next_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let pins = dir.path().join(PINS);
+        for has_lock in [true, false] {
+            fs::create_dir_all(pins.join("shard-0000")).unwrap();
+            fs::write(pins.join("shard-0000/0.seg"), "x").unwrap();
+            if has_lock {
+                // One that is being made keeps what it has pinned.
+                let owner = File::create(pins.join(LOCK)).unwrap();
+                owner.try_lock().unwrap();
+                drop(DataDir::open(dir.path(), 1).unwrap());
+                assert!(pins.join("shard-0000/0.seg").exists());
+            }
+            drop(DataDir::open(dir.path(), 1).unwrap());
+            assert!(!pins.exists());
+        }
     }
 
     #[test]

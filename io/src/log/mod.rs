@@ -23,7 +23,7 @@
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
-//! | `lock`, `manifest` | who owns the data directory, and how many shards it has |
+//! | `lock`, `claim`, `manifest` | who owns the data directory, and how many shards it has |
 //! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
 //!
 //! One turn of the server's loop:
@@ -38,6 +38,7 @@
 mod block;
 mod blocking;
 mod buffer;
+mod claim;
 mod cold;
 mod disk;
 mod error;
@@ -73,7 +74,7 @@ pub use faulty::{Faults, FaultyDisk};
 pub use files::FileDisk;
 pub use forget::{Scan, ScanError};
 pub use inspect::{Damage, InspectError, Inspection, Seen, Segment, Subject, inspect};
-pub use lock::{About, DataDir, Leftover, LockError};
+pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS};
 pub use memory::MemoryDisk;
 pub use mend::{Mended, mend};
 pub use position::{Position, SEGMENT_HEADER_BYTES};
