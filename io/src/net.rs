@@ -14,6 +14,7 @@ mod handshake;
 mod listener;
 mod output;
 mod path;
+mod permits;
 mod reactor;
 mod secure;
 mod token;
@@ -25,6 +26,7 @@ pub use buffers::{Buffers, Chunk};
 pub use connections::{Connections, Socket};
 pub use listener::listen;
 pub use path::{SocketFile, listen_at};
+pub use permits::Permits;
 pub use reactor::Reactor;
 
 /// A connection of one shard. An id whose connection is gone is harmless everywhere.
@@ -178,6 +180,13 @@ impl Default for Config {
             greet_ms: 10_000,
             gather_us: 0,
         }
+    }
+}
+
+impl Config {
+    /// Connections that a listener can accept before they can be counted: as many as complete at once.
+    pub fn accepted_at_once(&self) -> usize {
+        self.ring_entries as usize * 16
     }
 }
 

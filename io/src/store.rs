@@ -72,11 +72,20 @@ impl Disk for Store {
     fn drop_spare(&mut self) -> io::Result<()> {
         both!(self, disk => disk.drop_spare())
     }
+    fn ready(&mut self) -> u64 {
+        both!(self, disk => disk.ready())
+    }
     fn free_bytes(&mut self) -> u64 {
         both!(self, disk => disk.free_bytes())
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         both!(self, disk => disk.retire(segment, keep))
+    }
+    fn retired(&mut self) {
+        both!(self, disk => disk.retired());
+    }
+    fn ended(&mut self, tag: u64) {
+        both!(self, disk => disk.ended(tag));
     }
     fn len(&mut self, segment: u64) -> io::Result<u64> {
         both!(self, disk => disk.len(segment))

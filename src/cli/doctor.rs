@@ -333,9 +333,22 @@ fn ask(client: &mut Client, address: &str, findings: &mut Vec<Finding>) -> Resul
     findings.extend(ping(client)?);
     let metrics = fetch(client, Op::Prometheus)?;
     let text = metrics.value().get("data").get("metrics").text().unwrap_or_default();
+    findings.extend(data_finding(text));
     findings.extend(complaints(text));
     findings.extend(certificate(text));
     Ok(())
+}
+
+/// Whether the files that the server writes to are where its next start looks for them.
+fn data_finding(metrics: &str) -> Option<Finding> {
+    let gone = prometheus::number(metrics, "corq_data_gone")?;
+    let looks = prometheus::number(metrics, "corq_data_looks_total").unwrap_or(0.0);
+    if gone > 0.0 {
+        let advice = "jobs are refused meanwhile; put it back where it was, or stop the server and restore a backup";
+        return Some(Finding::wrong("data", "the data directory is gone, or a part of it", advice));
+    }
+    // In memory there is nothing to look after.
+    (looks > 0.0).then(|| Finding::good("data", "where it was at the start"))
 }
 
 /// How long the server's certificate lasts, if it has one.
@@ -484,6 +497,14 @@ mod tests {
         assert_eq!(certificate("corq_shards 1\n").map(|it| it.verdict), None);
         let expected = [(-1.0, Verdict::Wrong), (3.0, Verdict::Warning), (90.0, Verdict::Good)];
         assert!(expected.iter().all(|(days, verdict)| told(*days) == Some(*verdict)));
+    }
+
+    #[test]
+    fn data_that_is_gone_is_wrong() {
+        assert!(data_finding("corq_data_gone 0\ncorq_data_looks_total 0\n").is_none());
+        let verdict = |text| data_finding(text).map(|it| it.verdict);
+        assert_eq!(verdict("corq_data_gone 0\ncorq_data_looks_total 7\n"), Some(Verdict::Good));
+        assert_eq!(verdict("corq_data_gone 1\ncorq_data_looks_total 7\n"), Some(Verdict::Wrong));
     }
 
     #[test]

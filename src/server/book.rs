@@ -2,7 +2,7 @@
 
 use super::reclaim::SLICE_BYTES;
 use super::room::Room;
-use corq_io::log::{Disk, Log};
+use corq_io::log::{Disk, Lack as Lacking, Log};
 use corq_io::store::Store;
 use corq_shards::Shard;
 use corq_shards::job::Stored;
@@ -72,7 +72,7 @@ impl<D: Disk> Book<D> {
         let spared = room.free.saturating_sub(room.for_more(0, &common) + room.segment / 16);
         self.1.ample_until = self.0.head().0 + spared / NEEDS_PER_BYTE;
         self.1.ample_bytes = common.largest;
-        if !self.0.lacks_space() {
+        if self.0.lack().is_none() {
             self.1.wanted_bytes = 0;
         }
     }
@@ -124,14 +124,15 @@ impl<D: Disk> Book<D> {
     /// Whether pushes are refused for want of room: not whether a very large one was.
     pub fn is_full(&self, upkeep: &Upkeep) -> bool {
         let room = self.room();
-        self.0.lacks_space() && room.free < room.for_more(ROOM_BYTES, upkeep)
+        self.0.lack().is_some() && room.free < room.for_more(ROOM_BYTES, upkeep)
     }
 
     /// Whether completed jobs have to make room: nothing else is left to give way. Once they do, they
     /// make some more, so that the next job needs no other walk.
     pub fn is_crowded(&mut self, upkeep: &Upkeep, already: bool) -> bool {
-        // What gives way to a log that is reclaimed no more is lost for nothing.
-        if !self.0.lacks_space() || self.1.stopped {
+        // What gives way to a log that is reclaimed no more, or where it is not space that is lacking, is lost for
+        // nothing.
+        if self.0.lack() != Some(Lacking::Space) || self.1.stopped {
             return false;
         }
         let room = self.room();
@@ -155,7 +156,7 @@ impl<D: Disk> Book<D> {
     #[inline]
     pub fn is_strained(&mut self, shard: &Shard) -> bool {
         // A debt stays one when a file has just come back: who is let in must not be refused for it.
-        self.1.strained = self.1.behind || self.0.lacks_space() && self.is_strained_by(shard);
+        self.1.strained = self.1.behind || self.0.lack().is_some() && self.is_strained_by(shard);
         self.1.strained
     }
 

@@ -9,6 +9,7 @@ use super::crons::CronNames;
 use super::engine::Engine;
 use super::events::Events;
 use super::flow::OpenFlows;
+use super::ground::Ground;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase};
 use super::list::Lookings;
@@ -35,7 +36,8 @@ use super::websocket::Scratch;
 use super::workers::{SEEN_TOLD_MS, Workers};
 use crate::protocol::frame::{Split, split};
 use crate::protocol::reply;
-use corq_io::net::{ConnId, Connections, Counters};
+use corq_io::log::Lack;
+use corq_io::net::{ConnId, Connections, Counters, Permits};
 use corq_io::tls::Keeper;
 use corq_shards::command::{ClientId, Command};
 use corq_shards::directory::Directory;
@@ -75,9 +77,13 @@ pub struct Core {
     pub(super) reclaim: Reclaim,
     /// Whether there is no room for what is to be written, which has been said.
     pub(super) exhausted: bool,
+    /// What is lacking for it besides space, which has been said as well.
+    pub(super) said_lack: Option<Lack>,
     /// Mail that waits for room in the log.
     pub(super) put_off: PutOff,
     pub(super) cuts: Cuts,
+    pub(super) ground: Ground,
+    pub(super) permits: Permits,
     pub(super) http: Desk,
     /// Frames and messages that are not there yet.
     pub(super) frames: Partials,
@@ -134,12 +140,17 @@ pub struct Fittings {
     pub unwritten_bytes_max: u64,
     /// The certificate, where TLS is spoken.
     pub keeper: Option<Arc<Keeper>>,
+    /// Whether the files of the log are still there.
+    pub ground: Ground,
+    /// How many connections all shards may have.
+    pub permits: Permits,
 }
 
 impl Core {
     /// A shard that has recovered and knows nobody yet.
     pub fn new(engine: Engine, post: Post, fittings: Fittings, me: usize, now_ms: u64) -> Self {
-        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max, keeper } = fittings;
+        let Fittings { slots, guard, webhooks, http, unwritten_bytes_max, keeper, ground, permits } =
+            fittings;
         Self {
             me,
             now_ms,
@@ -168,8 +179,11 @@ impl Core {
             durations: Durations::default(),
             reclaim: Reclaim::default(),
             exhausted: false,
+            said_lack: None,
             put_off: PutOff::default(),
             cuts: Cuts::default(),
+            ground,
+            permits,
             http,
             frames: Partials::new(FRAMES_BYTES_MAX),
             frames_crowded_out: 0,

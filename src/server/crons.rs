@@ -12,7 +12,7 @@
 use super::core::Core;
 use super::cron_row::write_cron;
 use super::dispatch::{Asked, Lookup};
-use super::execute::{FULL, framed};
+use super::execute::framed;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::parked::CURRENT;
 use super::task::Task;
@@ -540,7 +540,7 @@ impl Core {
         self.apply(conns, caller, &Command::SetCron(&set));
         match self.own_reply() {
             Some(Reply::Cron(Some(index))) => Ok(index),
-            Some(Reply::Refused { .. }) => Err(FULL.into()),
+            Some(Reply::Refused { .. }) => Err(self.no_room().into()),
             _ => Err("schedule has no run in the future".into()),
         }
     }

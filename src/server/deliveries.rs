@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Threads that post. Half of them at most are with receivers that have yet to show that they answer.
+/// Threads that post, unless there are too few descriptors for so many. Half of them at most are with receivers that have yet to show that they answer.
 pub const THREADS_MAX: usize = 64;
 
 /// Events that may wait for one webhook.
@@ -16,13 +16,13 @@ pub const BACKLOG_MAX: usize = 10_000;
 /// Memory of all events that wait.
 pub const BACKLOG_BYTES_MAX: usize = 256 << 20;
 
-/// Starts what delivers.
-pub fn start(config: &Config) -> io::Result<Pool> {
+/// Starts what delivers, from up to so many threads.
+pub fn start(config: &Config, threads_max: usize) -> io::Result<Pool> {
     Pool::start(webhook::Config {
         attempts_max: config.webhook_max_retries,
         retry_delay: Duration::from_millis(config.webhook_retry_delay_ms),
         timeout: Duration::from_millis(config.webhook_timeout_ms),
-        threads_max: THREADS_MAX,
+        threads_max,
         backlog_max: BACKLOG_MAX,
         backlog_bytes_max: BACKLOG_BYTES_MAX,
         allow_private: config.webhook_allow_private,

@@ -3,6 +3,7 @@
 use super::aside::{Answer, answer_of};
 use super::core::Core;
 use super::crons::KEEPER;
+use super::ground::GONE;
 use super::message::{Message, Origin};
 use super::route::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
@@ -66,6 +67,9 @@ impl Core {
                 } else {
                     self.refuse(conns, origin, req_id, "Invalid token");
                 }
+            }
+            Ok(request) if trusted && self.has_no_ground(&request.body) => {
+                self.refuse(conns, origin, request.req_id, GONE);
             }
             Ok(request) if trusted => {
                 if matches!(request.body, Body::RegisterWorker(_))

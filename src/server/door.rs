@@ -16,7 +16,7 @@ use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing, TEXT}
 use crate::protocol::http1::head::{self, Head, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{HEAD_BYTES_MAX, Problem};
-use corq_io::net::{self, ConnId, Connections, Event, Reactor};
+use corq_io::net::{self, ConnId, Connections, Event, Permits, Reactor};
 use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
@@ -52,13 +52,14 @@ pub struct Door {
 }
 
 impl Door {
-    /// Answers all who come to `entrances`, as `rules` let them in.
-    pub fn open(entrances: Vec<Entrance>, rules: Rules) -> io::Result<Self> {
+    /// Answers all who come to `entrances`, as `rules` let them in and there are permits for.
+    pub fn open(entrances: Vec<Entrance>, rules: Rules, permits: Permits) -> io::Result<Self> {
         let told = Arc::new(Told::default());
         let keeper = Arc::clone(&told);
         let (goes, gone) = channel();
         thread::Builder::new().name("corq-door".into()).spawn(move || {
-            let outcome = Keeper::new(keeper, rules).and_then(|it| it.run(entrances, &goes));
+            let outcome =
+                Keeper::new(keeper, rules, permits).and_then(|it| it.run(entrances, &goes));
             // Nobody waits for the end of what follows the leave.
             let _ = goes.send(outcome);
         })?;
@@ -95,9 +96,9 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(told: Arc<Told>, rules: Rules) -> io::Result<Self> {
+    fn new(told: Arc<Told>, rules: Rules, permits: Permits) -> io::Result<Self> {
         let standing = rules.standing();
-        let reactor = Reactor::new(net::Config {
+        let mut reactor = Reactor::new(net::Config {
             ring_entries: 64,
             connections_max: 1024,
             buffers: 64,
@@ -106,6 +107,7 @@ impl Keeper {
             linger_ms: 200,
             ..net::Config::default()
         })?;
+        reactor.limit(permits);
         Ok(Self { told, rules, standing, reactor, visitors: HashMap::new() })
     }
 
@@ -326,7 +328,8 @@ mod tests {
     fn it_lives_is_not_ready_and_puts_off_all_else() {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
-        let door = Door::open(vec![entrance(socket)], Rules::default()).unwrap();
+        let permits = Permits::new(100, 1, 1);
+        let door = Door::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
         door.tell("5 of 9 MB read".into());
         assert!(ask(address, &get("/healthz")).starts_with("HTTP/1.1 200"));
         assert!(ask(address, &get("/live")).ends_with("\r\n\r\nOK"));
@@ -372,7 +375,8 @@ mod tests {
         let socket = net::listen("127.0.0.1:0".parse().unwrap(), true).unwrap();
         let address = socket.local_addr().unwrap();
         let next = socket.try_clone().unwrap();
-        let door = Door::open(vec![entrance(socket)], Rules::default()).unwrap();
+        let permits = Permits::new(100, 1, 1);
+        let door = Door::open(vec![entrance(socket)], Rules::default(), permits).unwrap();
         let (enough, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let askers: Vec<_> = (0..4)
             .map(|_| {

@@ -19,12 +19,12 @@ impl Ears {
         Self { signals, keeper }
     }
 
-    /// Sleeps until the end is wanted.
-    pub fn wait(&self) -> io::Result<Signal> {
+    /// Sleeps until the end is wanted. Does `meanwhile` once in each `pause`.
+    pub fn wait(&self, pause: Duration, mut meanwhile: impl FnMut()) -> io::Result<Signal> {
         loop {
-            let signal = self.signals.wait()?;
-            if self.ends(signal) {
-                return Ok(signal);
+            match self.signals.wait_for(pause)? {
+                Some(signal) if self.ends(signal) => return Ok(signal),
+                _ => meanwhile(),
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::api::{
 };
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
+use corq_io::log::Lack;
 use corq_io::net::Connections;
 use corq_shards::change::Change;
 use corq_shards::command::{Ack, Beat, Command, Fail, Limit, PerSpan};
@@ -23,8 +24,14 @@ use std::ops::Range;
 
 pub(super) const NOT_FOUND: &str = "Job not found";
 pub(super) const NOT_ACTIVE: &str = "Job not found or not active";
-/// The log has no room for it.
+/// The log has no room for it, since the file system has none.
 pub(super) const FULL: &str = "Disk full";
+/// Or since the system opens no file for it.
+pub(super) const NO_FILES: &str = "Too many open files";
+/// Or since the kernel has no memory for one.
+pub(super) const NO_MEMORY: &str = "Out of memory";
+/// Or for another reason.
+pub(super) const NO_ROOM: &str = "The log gets no further file";
 pub(super) const NOT_CANCELLABLE: &str = "Job not found or cannot be cancelled";
 pub(super) const BUSY: &str = "Too many long commands wait already";
 /// Why the outcome of an attempt is not taken that the server has ended for its time.
@@ -213,7 +220,8 @@ impl Core {
         jobs: usize,
     ) {
         self.reclaim.refused_pushes += jobs as u64;
-        self.refuse(conns, origin, req_id, &refusal_text(refusal, JobRef::Custom("")));
+        let text = self.refusal_text(refusal, JobRef::Custom(""));
+        self.refuse(conns, origin, req_id, &text);
     }
 
     fn pull(
@@ -238,7 +246,7 @@ impl Core {
                 self.write_pulled(conns, asked.origin, asked.req_id, shape, range);
             }
             Some(Reply::Refused { refusal, .. }) => {
-                let text = refusal_text(refusal, JobRef::Custom(""));
+                let text = self.refusal_text(refusal, JobRef::Custom(""));
                 self.refuse(conns, asked.origin, asked.req_id, &text);
             }
             _ => {}
@@ -279,7 +287,7 @@ impl Core {
                 });
             }
             Reply::Refused { refusal, .. } if parked.shape != Shape::Chore => {
-                let text = refusal_text(*refusal, JobRef::Custom(""));
+                let text = self.refusal_text(*refusal, JobRef::Custom(""));
                 self.refuse(conns, parked.origin, req_id, &text);
             }
             other => self.write_chore(conns, parked.origin, req_id, other),
@@ -333,7 +341,7 @@ impl Core {
                 self.respond(conns, asked.origin, |_, pen| write_too_late(pen, asked.req_id));
             }
             Some(Reply::Refused { refusal, .. }) => {
-                let text = refusal_text(refusal, job);
+                let text = self.refusal_text(refusal, job);
                 self.refuse(conns, asked.origin, asked.req_id, &text);
             }
             _ if matches!(body, Body::JobHeartbeat { .. }) => {
@@ -350,6 +358,19 @@ impl Core {
         }
     }
 
+    /// Why the log here has no room, as clients are told.
+    pub(super) fn no_room(&self) -> &'static str {
+        lack_text(self.engine.book.0.lack())
+    }
+
+    /// Why this shard has refused something, in the words of the contract.
+    pub(super) fn refusal_text(&self, refusal: Refusal, job: JobRef<'_>) -> String {
+        match refusal {
+            Refusal::Full => self.no_room().into(),
+            other => refusal_text(other, job),
+        }
+    }
+
     fn limit(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str, limit: Limit) {
         self.apply(conns, Self::caller(&asked), &Command::Limit { queue, limit });
         self.answer_on_setting(conns, asked);
@@ -363,11 +384,21 @@ impl Core {
     fn answer_on_setting(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         match self.own_reply() {
             Some(Reply::Refused { refusal, .. }) => {
-                let text = refusal_text(refusal, JobRef::Custom(""));
+                let text = self.refusal_text(refusal, JobRef::Custom(""));
                 self.refuse(conns, asked.origin, asked.req_id, &text);
             }
             _ => self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id)),
         }
+    }
+}
+
+/// What a log that gets no more room has too little of, as clients are told.
+pub(super) fn lack_text(lack: Option<Lack>) -> &'static str {
+    match lack {
+        Some(Lack::Descriptors) => NO_FILES,
+        Some(Lack::Memory) => NO_MEMORY,
+        Some(Lack::Other) => NO_ROOM,
+        Some(Lack::Space) | None => FULL,
     }
 }
 

@@ -4,13 +4,15 @@
 use super::all::write_stats;
 use super::certificate;
 use super::core::Core;
-use super::execute::FULL;
+use super::execute::lack_text;
+use super::ground::GONE;
 use super::http::{Limiter, megabytes};
 use super::message::{Question, Share};
 use super::session::Speech;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::clock;
+use corq_io::log::Lack;
 use corq_io::memory::{self, Memory};
 use corq_io::tls::Standing;
 use corq_shards::stats::Census;
@@ -21,10 +23,12 @@ const TYPES_SHOWN_MAX: usize = 20;
 /// Why the server is not ready.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Trouble {
-    /// Pushes are refused for want of room.
-    DiskFull,
+    /// Pushes are refused for want of this.
+    NoRoom(Lack),
     /// More waits for the disk than may.
     DiskBehind,
+    /// The files of the log are not where the next start looks for them.
+    Gone,
     /// It ends.
     Stopping,
 }
@@ -32,7 +36,8 @@ pub enum Trouble {
 impl Trouble {
     fn text(self) -> &'static str {
         match self {
-            Self::DiskFull => FULL,
+            Self::NoRoom(lack) => lack_text(Some(lack)),
+            Self::Gone => GONE,
             Self::DiskBehind => "The disk is too far behind",
             Self::Stopping => "The server is stopping",
         }
@@ -125,10 +130,12 @@ impl Core {
             self.http.limiter.as_ref().map_or(0, Limiter::len),
             log.memory_bytes() >> 20,
         ];
+        let no_room = Trouble::NoRoom(log.lack().unwrap_or(Lack::Space));
         let troubles = [
             (self.stopping, Trouble::Stopping),
+            (self.ground.is_gone(), Trouble::Gone),
             (self.saturated && !self.engine.book.1.strained, Trouble::DiskBehind),
-            (self.engine.book.is_full(&self.engine.shard.upkeep()), Trouble::DiskFull),
+            (self.engine.book.is_full(&self.engine.shard.upkeep()), no_room),
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));
         let objects = objects.map(|count| count as u64);

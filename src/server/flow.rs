@@ -7,7 +7,7 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::execute::{BUSY, FULL, framed};
+use super::execute::{BUSY, framed};
 use super::groups::group_full;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::parked::CURRENT;
@@ -319,7 +319,7 @@ impl Core {
             }
             self.decide(conns, flow, fate, false);
             let text = match (refusal, decode(&frame).map(|request| request.body)) {
-                (Refusal::Full, _) => FULL.to_owned(),
+                (Refusal::Full, _) => self.no_room().to_owned(),
                 (Refusal::GroupFull, Ok(Body::PushFlow(jobs))) => {
                     group_full(jobs.get(place).map(|one| &one.job), Some(place))
                 }

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::execute::{framed, refusal_text, write_data};
+use super::execute::{framed, write_data};
 use crate::api::request::{Answer, GroupAsk, JobRef};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
@@ -84,7 +84,7 @@ impl Core {
         self.apply(conns, Self::caller(&asked), &Command::LimitGroup { queue, group, limit });
         let changed = match self.own_reply() {
             Some(Reply::Refused { refusal, .. }) => {
-                let text = refusal_text(refusal, JobRef::Custom(""));
+                let text = self.refusal_text(refusal, JobRef::Custom(""));
                 self.refuse(conns, asked.origin, asked.req_id, &text);
                 return;
             }

@@ -5,7 +5,7 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::engine::{Absent, Fetched, Records};
-use super::execute::{DAMAGED, FULL, NOT_FOUND, framed};
+use super::execute::{DAMAGED, NOT_FOUND, framed};
 use super::hole::Then;
 use super::job_map::pushed_of;
 use super::message::{Batch, Message, Origin, Span, Step};
@@ -470,7 +470,7 @@ impl Core {
         self.apply(conns, caller, &Command::Change { job, change });
         let outcome = match self.own_reply() {
             Some(Reply::Count(count)) => Ok(count > 0),
-            Some(Reply::Refused { refusal: Refusal::Full, .. }) => Err(FULL.into()),
+            Some(Reply::Refused { refusal: Refusal::Full, .. }) => Err(self.no_room().into()),
             Some(Reply::Refused { .. }) => Err(NOT_FOUND.into()),
             _ => Ok(true),
         };

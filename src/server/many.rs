@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::dispatch::{Asked, Lookup};
-use super::execute::{framed, refusal_text, write_alive};
+use super::execute::{framed, write_alive};
 use super::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
 use super::parked::CURRENT;
 use super::query::write_ref;
@@ -114,7 +114,7 @@ impl Core {
             Reply::Refused { place, refusal } => {
                 // A command on no jobs at all can be refused, too: for want of room.
                 let job = jobs.get(*place).copied().unwrap_or(JobRef::Custom(""));
-                let text = refusal_text(*refusal, job);
+                let text = self.refusal_text(*refusal, job);
                 self.refuse(conns, origin, req_id, &text);
             }
             Reply::Count(count) => {

@@ -95,6 +95,7 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     ("webhook_backlog_bytes", Kind::Gauge, "Memory of the events that wait for webhooks"),
     ("webhook_threads", Kind::Gauge, "Threads that deliver to webhooks"),
     ("connections", Kind::Gauge, "Connections, those being closed included"),
+    ("connections_max", Kind::Gauge, "Connections that all shards together may have"),
     ("connections_accepted_total", Kind::Counter, "Connections taken"),
     ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
     ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
@@ -177,7 +178,10 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
         "Records that the start found about jobs that the log does not have",
     ),
     ("log_full", Kind::Gauge, "Shards whose log got no more room when it asked last"),
-    ("pushes_refused_total", Kind::Counter, "Jobs refused because the disk is full"),
+    ("log_lacks_files", Kind::Gauge, "Of those, shards that lacked descriptors, not space"),
+    ("data_gone", Kind::Gauge, "1 while the data directory or a part of it is not where it was"),
+    ("data_looks_total", Kind::Counter, "Times it was looked whether the data directory is there"),
+    ("pushes_refused_total", Kind::Counter, "Jobs refused because the log has no room"),
     (
         "history_yielded_total",
         Kind::Counter,
@@ -437,6 +441,8 @@ impl Core {
         let (totals, held) = (shard.totals(), shard.holdings());
         let (net, log) = (self.net, self.engine.book.0.counters());
         let (segments, spares) = self.engine.book.0.segments();
+        // One shard speaks for all.
+        let of_process = |number: u64| if self.me == 0 { number } else { 0 };
         let live = shard.needed_bytes();
         let of_webhooks = self.load_of_webhooks();
         let streams = self.streams.counts();
@@ -475,6 +481,7 @@ impl Core {
             of_webhooks[5],
             of_webhooks[6],
             conns.len() as u64,
+            of_process(self.permits.most() as u64),
             net.accepted,
             net.rejected + conns.turned_away(),
             net.given_away - self.leaving.seated(),
@@ -529,6 +536,9 @@ impl Core {
             self.reclaim.rewritten_bytes,
             shard.unknown_job_records(),
             u64::from(self.engine.book.is_full(&shard.upkeep())),
+            u64::from(self.said_lack.is_some()),
+            of_process(u64::from(self.ground.is_gone())),
+            of_process(self.ground.looks()),
             self.reclaim.refused_pushes,
             self.reclaim.yielded_jobs,
             u64::from(self.engine.book.1.strained),

@@ -19,6 +19,7 @@
 //! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! room     how much room what must leave     strain  what waits while there is too little
+//! ground, vigil   whether the files of the log are still there     descriptors  who may have how many files open
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! aside    requests that wait because their answers may be large
@@ -42,6 +43,7 @@ mod core;
 mod cron_row;
 mod crons;
 mod deliveries;
+mod descriptors;
 mod dispatch;
 mod door;
 mod ears;
@@ -54,6 +56,7 @@ mod figures;
 mod flow;
 #[cfg(test)]
 mod full_life;
+mod ground;
 mod groups;
 mod here;
 mod hole;
@@ -94,6 +97,7 @@ mod subscribe;
 mod task;
 mod triggers;
 mod turn;
+mod vigil;
 mod wait;
 mod webhooks;
 mod websocket;

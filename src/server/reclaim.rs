@@ -5,6 +5,7 @@
 use super::book::Book;
 use super::core::Core;
 use super::engine::Engine;
+use super::strain::lacking;
 use corq_io::log::Scan;
 use corq_io::net::Connections;
 use corq_shards::Out;
@@ -127,9 +128,10 @@ impl Core {
         if needed_there > 0 && !log.make_room(room) {
             if !book.1.stuck {
                 tracing::error!(
-                    "shard {}: the disk is full, and there is no room to write the oldest part of \
-                     the log again: {} MB of it are needed",
+                    "shard {}: {}, and there is no room to write the oldest part of the log again: {} MB of it \
+                     are needed",
                     self.me,
+                    lacking(log.lack()),
                     needed_there.div_ceil(1 << 20)
                 );
             }

@@ -93,10 +93,11 @@ pub fn segment_bytes(config: &Config) -> u64 {
 }
 
 /// Opens the log of shard `index`, in the data directory with this id, whose logs may be known to have
-/// been begun.
+/// been begun. So many files of it may be open besides those that are written.
 pub fn open_log(
     config: &Config,
     (log_id, is_begun): (u64, bool),
+    files_open: usize,
     index: usize,
     ascent: &Ascent,
     shard: &mut Shard,
@@ -110,7 +111,8 @@ pub fn open_log(
         None => Store::Memory(MemoryDisk::new()),
         Some(path) => Store::Files(
             FileDisk::open(&path, index as u16, mode)
-                .map_err(|error| format!("cannot open its directory: {error}"))?,
+                .map_err(|error| format!("cannot open its directory: {error}"))?
+                .with_files_open(files_open),
         ),
     };
     let settings = LogConfig {

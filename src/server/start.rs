@@ -5,9 +5,11 @@ use super::book::Book;
 use super::certificate;
 use super::core::{Core, Fittings};
 use super::deliveries;
+use super::descriptors::Descriptors;
 use super::door::Door;
 use super::ears::Ears;
 use super::engine::Engine;
+use super::ground::Ground;
 use super::http::{Desk, Rule, Rules, Settings};
 use super::message::Batch;
 use super::pace::Pace;
@@ -17,13 +19,14 @@ use super::recover::{Ascent, open_log, shard_config};
 use super::reshard::{Halt, Progress, reshard};
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
+use super::vigil::Vigil;
 use super::webhooks::Webhooks;
 use crate::config::{Config, Durability, RequestsMax};
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host, HostError};
-use corq_io::log::{DataDir, Leftover};
+use corq_io::log::{DataDir, Leftover, Presence};
 use corq_io::mesh::{Endpoint, Mesh, Waker};
-use corq_io::net::{self, Reactor};
+use corq_io::net::{self, Permits, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signal, Signals};
 use corq_io::tls::Keeper;
@@ -86,6 +89,11 @@ struct Common {
     is_begun: bool,
     webhooks: Feed,
     ascent: Ascent,
+    permits: Permits,
+    /// Files of its log that a shard may have open besides those that it writes.
+    log_files: usize,
+    /// Whether the files of the logs are still there.
+    presence: Option<Arc<Presence>>,
     keeper: Option<Arc<Keeper>>,
 }
 
@@ -106,6 +114,13 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let host = host::probe().map_err(StartError::Host)?;
     let shards = config.shards.map_or(host.cpus.len(), usize::from);
     config.check(shards).map_err(StartError::Other)?;
+    let most = (config.connections_max, deliveries::THREADS_MAX);
+    let shares = Descriptors::share_out(host.nofile, shards, most.0, most.1);
+    let shares = shares.map_err(StartError::Other)?;
+    shares.announce(host.nofile, shards, most.0);
+    // One more accepts before the shards do.
+    let at_once = net::Config::default().accepted_at_once();
+    let permits = Permits::new(shares.connections, shards + 1, at_once);
     let keeper = certificate::open(&config).map_err(StartError::Other)?;
     let ears = Ears::new(signals, keeper.clone());
     let mut data = match config.data_path() {
@@ -113,7 +128,8 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         Some(path) => Some(DataDir::open(&path, shards as u16).map_err(|e| other("data path", e))?),
     };
     let ports = Ports::bind(&config, shards, keeper.as_ref())?;
-    let door = open_door(&config, &ports).map_err(|e| other("cannot answer at HTTP_PORT", e))?;
+    let door = open_door(&config, &ports, permits.clone())
+        .map_err(|e| other("cannot answer at HTTP_PORT", e))?;
     let slots = Slots::new(shards);
     if let Some(data) = &mut data
         && let Err(halt) = fit(&config, data, &slots, &ears, &door)
@@ -128,8 +144,13 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let guard = Guard::new(config.tokens())
         .map_err(|_| StartError::Other("the system gives no randomness".into()))?;
     let ending = Arc::new(Ending::default());
-    let pool = deliveries::start(&config).map_err(|e| other("cannot start the webhooks", e))?;
+    let pool = deliveries::start(&config, shares.posters)
+        .map_err(|e| other("cannot start the webhooks", e))?;
+    let presence = data.as_ref().map(|data| Arc::new(Presence::new(data.shards())));
     let common = Arc::new(Common {
+        permits,
+        log_files: shares.log_files,
+        presence: presence.clone(),
         slots,
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
@@ -142,17 +163,30 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     });
     let Ports { entrances, shown, files, .. } = ports;
     let (running, ready) = spawn(&host, &common, mesh, entrances)?;
+    let mut vigil = None;
     match await_shards(&common, &ready, &ears, &door) {
         Begun::Ready => {
             if let Some(data) = &mut data {
                 data.set_begun(true).map_err(|error| other("data path", error))?;
+            }
+            if let (Some(data), Some(presence)) = (&data, presence) {
+                let made = Vigil::new(data, presence);
+                vigil = Some(made.map_err(|error| other("data path", error))?);
             }
             door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
             announce(&common, &shown);
             // An error here would mean that the set of signals is not one.
-            let signal = ears.wait().map_err(|error| other("cannot wait for signals", error))?;
+            let look = || {
+                if let Some(vigil) = &mut vigil
+                    && vigil.look()
+                {
+                    wakers.iter().for_each(Waker::wake);
+                }
+            };
+            let signal = ears.wait(Vigil::PAUSE, look);
+            let signal = signal.map_err(|error| other("cannot wait for signals", error))?;
             tracing::info!("stopping on {signal:?}");
         }
         Begun::Failed => {}
@@ -167,6 +201,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     let outcome = running.join().map_err(StartError::Other);
+    let outcome = outcome.and(vigil.map_or(Ok(()), Vigil::end));
     drop(files);
     drop(data);
     deliveries::stop(pool, give_up);
@@ -177,8 +212,8 @@ pub fn serve(config: Config) -> Result<(), StartError> {
 }
 
 /// Puts somebody at the HTTP port until the shards are there.
-fn open_door(config: &Config, ports: &Ports) -> std::io::Result<Door> {
-    let door = Door::open(ports.https()?, rules(config))?;
+fn open_door(config: &Config, ports: &Ports, permits: Permits) -> std::io::Result<Door> {
+    let door = Door::open(ports.https()?, rules(config), permits)?;
     door.tell("at the beginning".into());
     Ok(door)
 }
@@ -339,7 +374,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
     let mut clock = Clock::new();
     let mut shard = Shard::new(shard_config(config, seed.chance));
     let kept = (common.log_id, common.is_begun);
-    let log = match open_log(config, kept, index, &common.ascent, &mut shard) {
+    let log = match open_log(config, kept, common.log_files, index, &common.ascent, &mut shard) {
         Err(_) if common.ascent.is_given_up() => return Ok(()),
         opened => opened?,
     };
@@ -351,6 +386,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         ..net::Config::default()
     })
     .map_err(|error| format!("cannot set up its ring: {error}"))?;
+    reactor.limit(common.permits.clone());
     reactor.watch(seed.endpoint.alarm());
     let engine = Engine { shard, book: Book::new(log) };
     let post = Post::new(seed.endpoint, shards);
@@ -361,6 +397,8 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         http: Desk::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
         keeper: common.keeper.clone(),
+        ground: Ground::new(common.presence.clone()),
+        permits: common.permits.clone(),
     };
     let mut core = Core::new(engine, post, fittings, index, clock.now_ms());
     core.streams.keep_alive(config.stream_keep_alive_ms);

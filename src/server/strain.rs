@@ -7,11 +7,22 @@ use super::engine::Engine;
 use super::flow::FlowMail;
 use super::kin::KinMail;
 use super::message::{Batch, Message};
+use corq_io::log::Lack;
 use corq_io::net::Connections;
 use std::collections::VecDeque;
 
 /// Mail that waits, in order. No more than all connections may have unanswered.
 pub type PutOff = VecDeque<Batch>;
+
+/// What stands in the way of another file, for people.
+pub(super) fn lacking(lack: Option<Lack>) -> &'static str {
+    match lack {
+        Some(Lack::Space) | None => "the disk is full",
+        Some(Lack::Descriptors) => "the system opens no more files (ulimit -n)",
+        Some(Lack::Memory) => "the system has no memory for another file",
+        Some(Lack::Other) => "another file cannot be made where the log lies",
+    }
+}
 
 impl Core {
     /// Whether the next command has to wait: a look at a flag, unless the disk is full.
@@ -34,16 +45,36 @@ impl Core {
     /// gets an answer that tells of it.
     pub fn note_exhaustion(&mut self) {
         let log = &self.engine.book.0;
-        let exhausted = log.lacks_space() && log.unwritten_bytes() > 0 && log.room_bytes() == 0;
+        let lack = log.lack();
+        let exhausted = lack.is_some() && log.unwritten_bytes() > 0 && log.room_bytes() == 0;
+        let megabytes = log.segment_bytes() >> 20;
         if exhausted && !self.exhausted {
-            tracing::error!(
-                "shard {}: the disk is full, and what was kept for ending jobs is used up: nothing is \
-                 answered that needs a record until there is room for a file of {} MB",
-                self.me,
-                log.segment_bytes() >> 20
-            );
+            match lack {
+                Some(Lack::Space) => tracing::error!(
+                    "shard {}: the disk is full, and what was kept for ending jobs is used up: nothing is \
+                     answered that needs a record until there is room for a file of {megabytes} MB",
+                    self.me,
+                ),
+                lack => tracing::error!(
+                    "shard {}: {}, and the files that were open beforehand are used up: nothing is answered that \
+                     needs a record until one of {megabytes} MB can be opened",
+                    self.me,
+                    lacking(lack),
+                ),
+            }
         }
         self.exhausted = exhausted;
+        let lack = lack.filter(|&lack| lack != Lack::Space);
+        if lack.is_some() && lack != self.said_lack {
+            tracing::error!(
+                "shard {}: {}: the log makes no file for what comes, and tries again every second",
+                self.me,
+                lacking(lack),
+            );
+        } else if lack.is_none() && self.said_lack.is_some() {
+            tracing::info!("shard {}: the log makes files again", self.me);
+        }
+        self.said_lack = lack;
     }
 
     /// Whether a message has to wait behind others or for room.

@@ -15,7 +15,10 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The least that the disk has for the end of the log, however long clients took before.
+const CLOSING_MS_MIN: u64 = 2000;
 
 /// How often a shard that ends looks whether it may.
 const ENDING_PAUSE_MS: u64 = 5;
@@ -33,6 +36,11 @@ pub enum Fatal {
     Log(LogError),
     /// The ring has failed.
     Ring(io::Error),
+    /// The disk has not ended what the log asked of it, although there was so much time.
+    Unclosed {
+        /// Milliseconds.
+        after_ms: u64,
+    },
 }
 
 impl std::fmt::Display for Fatal {
@@ -42,6 +50,11 @@ impl std::fmt::Display for Fatal {
                 write!(f, "the log has failed, nothing is acknowledged any more: {error}")
             }
             Self::Ring(error) => write!(f, "the ring has failed: {error}"),
+            Self::Unclosed { after_ms } => write!(
+                f,
+                "the log was not closed within {after_ms} ms: the disk does not answer. All that was acknowledged \
+                 is written, and what was to be synced first is, but the last of it may not be on the disk"
+            ),
         }
     }
 }
@@ -89,8 +102,9 @@ struct Held {
 
 /// See the module.
 pub struct Turn {
-    core: Core,
+    /// Goes first: what it has queued for the kernel names files and memory of the log in `core`.
     reactor: Reactor,
+    core: Core,
     pump: Pump,
     clock: Clock,
     events: Vec<Event>,
@@ -122,8 +136,8 @@ impl Turn {
         shutdown_timeout_ms: u64,
     ) -> Self {
         Self {
-            core,
             reactor,
+            core,
             pump: Pump::default(),
             clock,
             events: Vec::new(),
@@ -179,7 +193,9 @@ impl Turn {
             self.sleep(next_ms.min(ending_ms)).await?;
         }
         // Once, at the end: all that it needs would lie in every turn otherwise.
-        Box::pin(self.close_log()).await
+        let now_ms = self.core.now_ms;
+        let left_ms = give_up_ms.saturating_sub(now_ms).max(CLOSING_MS_MIN);
+        Box::pin(self.close_log(left_ms)).await
     }
 
     /// Everything that can be done without sleeping. Returns when time itself brings more, in
@@ -194,6 +210,7 @@ impl Turn {
         }
         self.core.net = self.reactor.counters;
         self.core.note_rates();
+        self.core.note_ground(&mut self.reactor.conns);
         self.take_events()?;
         self.core.give_shares();
         self.core.note_saturation();
@@ -210,6 +227,7 @@ impl Turn {
         self.core.cut_off_slow_readers(&mut self.reactor.conns);
         self.core.post.send_asks();
         let reclaim_ms = self.core.reclaim();
+        self.core.publish_files();
         self.company = self.awaited_company();
         if self.company.is_none() {
             self.flush_log()?;
@@ -422,11 +440,16 @@ impl Turn {
             || self.ending.quiet.load(Ordering::Acquire) >= self.core.slots.shards()
     }
 
-    async fn close_log(mut self) -> Result<(), Fatal> {
+    /// Writes the end of the log, for which the disk has so much time.
+    async fn close_log(mut self, limit_ms: u64) -> Result<(), Fatal> {
+        let began = Instant::now();
         self.reactor.conns.say_goodbye();
         self.reactor.poll(&mut self.events)?;
         self.take_last_events()?;
         while !self.core.engine.book.0.close(self.clock.read())? {
+            if began.elapsed() >= Duration::from_millis(limit_ms) {
+                return Err(Fatal::Unclosed { after_ms: limit_ms });
+            }
             self.pump.submit(&mut self.core.engine.book.0, &mut self.reactor);
             let soon = self.clock.instant_of(self.clock.now_ms() + 10);
             self.reactor.wait(soon, &mut self.events).await?;

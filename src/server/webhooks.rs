@@ -11,7 +11,7 @@
 use super::core::{Core, Pen};
 use super::crons::KEEPER;
 use super::dispatch::Asked;
-use super::execute::{FULL, framed};
+use super::execute::framed;
 use super::message::{Message, Origin, Step};
 use super::task::Task;
 use super::triggers::Outbox;
@@ -206,7 +206,7 @@ impl Core {
         let add = command::AddWebhook { id, url, events, queue, secret };
         self.apply(conns, Self::caller(&asked), &Command::AddWebhook(&add));
         let Some(webhook) = self.engine.shard.webhook(id) else {
-            return Err(FULL.into());
+            return Err(self.no_room().into());
         };
         let frame = frame_of(asked.req_id, |writer| write_added(writer, webhook));
         let known = Self::known_webhook(webhook)?;

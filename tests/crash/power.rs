@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::ledger::Ledger;
 use crate::load::Style;
-use crate::support::{Dice, Server, Start};
+use crate::support::{Dice, Server, Start, until};
 use crate::volatile::Volatile;
 use crate::{ANSWERS_MAX, ANSWERS_MIN, compare, drain, load_and_kill, setting, under_load};
 
@@ -247,4 +247,39 @@ fn canary_what_is_not_synced_goes_with_the_power_and_what_is_synced_stays() {
         lost += usize::from(fs::read(&name).ok() != Some(bytes));
     }
     assert!(lost > 5, "only {lost} of 20 files have suffered");
+}
+
+/// No sync gets an answer as long as this is there.
+struct Held<'a>(&'a Volatile);
+
+impl<'a> Held<'a> {
+    fn of(disk: &'a Volatile) -> Self {
+        disk.hold_syncs(true);
+        Self(disk)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.hold_syncs(false);
+    }
+}
+
+/// Everything is written, and the disk does not say that it has it: the end comes in its time, and not as a good one.
+#[test]
+fn a_stop_ends_in_its_time_although_the_disk_answers_no_sync() {
+    let Some((disk, _dir)) = disk() else { return };
+    let mut server = start(&disk, "written", 1);
+    server.kill();
+    server.start_with("SHUTDOWN_TIMEOUT_MS", 300);
+    server.client().push_with("q", 1, json!({"durable": true}));
+    let held = Held::of(&disk);
+    server.client().push("q", 2);
+    server.signal(rustix::process::Signal::TERM);
+    until("it gives up", || server.output().contains("was not closed within").then_some(()));
+    // The kernel lets go of the process only then.
+    drop(held);
+    assert_eq!(server.wait_for_end().code(), Some(1), "{}", server.output());
+    server.start();
+    assert_eq!(numbers(&server, "q"), [1, 2]);
 }

@@ -69,6 +69,14 @@ impl Volatile {
         self.disk().syncs_fail = fail;
     }
 
+    /// From now on no sync gets an answer; or those that wait get one, that they failed, and later ones their own.
+    pub(crate) fn hold_syncs(&self, hold: bool) {
+        let held = std::mem::replace(&mut self.disk().held, hold.then(Vec::new));
+        for reply in held.into_iter().flatten() {
+            reply.error(Errno::EIO);
+        }
+    }
+
     /// Bytes written that no sync has kept.
     pub(crate) fn unsynced_bytes(&self) -> usize {
         let nodes = &self.disk().nodes;
@@ -124,6 +132,8 @@ struct Disk {
     nodes: BTreeMap<u64, Node>,
     next: u64,
     syncs_fail: bool,
+    /// Syncs that get no answer, while they get none.
+    held: Option<Vec<ReplyEmpty>>,
     /// How many times the power has come back.
     life: u64,
 }
@@ -176,6 +186,7 @@ impl Disk {
             nodes: BTreeMap::from([(INodeNo::ROOT.0, root)]),
             next: 2,
             syncs_fail: false,
+            held: None,
             life: 0,
         }
     }
@@ -495,6 +506,10 @@ impl Filesystem for View {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        if let Some(held) = &mut self.disk.lock().unwrap().held {
+            held.push(reply);
+            return;
+        }
         let synced = self.with(|disk| {
             if let Err(error) = disk.sync() {
                 disk.file(ino.0)?.give_up();

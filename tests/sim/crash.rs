@@ -132,7 +132,8 @@ impl World {
         let (mut written, book_gone) = (book.written, book.gone);
         let mut disk = book.log.into_disk();
         let faults = disk.faults;
-        disk.faults = Faults { fail_write: 0, fail_sync: 0, fail_create: false, ..faults };
+        let disks = Faults { fail_create: false, fail_open: false, ..faults };
+        disk.faults = Faults { fail_write: 0, fail_sync: 0, ..disks };
         if way == Way::Power || way == Way::Stop && self.dice.one_in(2) {
             disk.power_loss();
         } else {

@@ -398,9 +398,14 @@ impl World {
         match kind {
             0 => faults.fail_write = write,
             1 => faults.fail_sync = sync,
-            _ => {
+            _ if write.is_multiple_of(2) => {
                 faults.errno = libc::ENOSPC;
                 faults.fail_create = !faults.fail_create;
+            }
+            // What is open stays so, and reads of what is not wait as well.
+            _ => {
+                faults.errno = [libc::EMFILE, libc::ENFILE, libc::ENOMEM][sync as usize % 3];
+                faults.fail_open = !faults.fail_open;
             }
         }
     }

@@ -20,13 +20,16 @@ pub(crate) struct Start {
     env: Vec<(String, String)>,
     arguments: Vec<String>,
     memory: bool,
+    /// How many files it may have open.
+    open_files: Option<u64>,
 }
 
 impl Start {
     /// Two shards, so that what crosses shards is tried everywhere; `CORQ_TEST_SHARDS` says another number.
     pub(crate) fn new() -> Self {
         let shards = std::env::var("CORQ_TEST_SHARDS").unwrap_or_else(|_| "2".to_owned());
-        Self { env: Vec::new(), arguments: vec!["serve".to_owned()], memory: false }
+        let arguments = vec!["serve".to_owned()];
+        Self { env: Vec::new(), arguments, memory: false, open_files: None }
             .env("HOST", "127.0.0.1")
             .env("SHARDS", shards)
             // The smallest: room is taken from the disk before it is needed.
@@ -44,6 +47,12 @@ impl Start {
     pub(crate) fn memory(mut self) -> Self {
         self.memory = true;
         self.argument("--memory")
+    }
+
+    /// Starts it with room for so many open files, sockets included.
+    pub(crate) fn open_files(mut self, most: u64) -> Self {
+        self.open_files = Some(most);
+        self
     }
 
     pub(crate) fn argument(mut self, argument: &str) -> Self {
@@ -93,7 +102,15 @@ impl Start {
                 .open(log)
                 .unwrap_or_else(|error| panic!("{}: {error}", log.display()))
         };
-        let mut command = Command::new(program());
+        let mut command = match self.open_files {
+            None => Command::new(program()),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"]);
+                shell.arg(most.to_string()).arg(program());
+                shell
+            }
+        };
         // Nothing of the developer's own environment may decide a test.
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         if !self.memory {

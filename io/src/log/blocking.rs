@@ -9,6 +9,9 @@ use super::files::FileDisk;
 use std::io;
 use std::path::Path;
 
+/// There may be a thousand such disks at a time, each of which is read from its beginning to its end.
+const FILES_OPEN: usize = 2;
+
 /// See the module.
 #[derive(Debug)]
 pub struct BlockingDisk(FileDisk);
@@ -17,7 +20,8 @@ impl BlockingDisk {
     /// Opens the directory of a shard, as [`FileDisk::open`] does.
     pub fn open(data_dir: &Path, shard: u16) -> io::Result<Self> {
         // In this mode writes are over at once.
-        FileDisk::open(data_dir, shard, Mode::Written).map(Self)
+        let files = FileDisk::open(data_dir, shard, Mode::Written)?;
+        Ok(Self(files.with_files_open(FILES_OPEN)))
     }
 }
 
@@ -44,11 +48,20 @@ impl Disk for BlockingDisk {
     fn drop_spare(&mut self) -> io::Result<()> {
         self.0.drop_spare()
     }
+    fn ready(&mut self) -> u64 {
+        self.0.ready()
+    }
     fn free_bytes(&mut self) -> u64 {
         self.0.free_bytes()
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.0.retire(segment, keep)
+    }
+    fn retired(&mut self) {
+        self.0.retired();
+    }
+    fn ended(&mut self, tag: u64) {
+        self.0.ended(tag);
     }
     fn len(&mut self, segment: u64) -> io::Result<u64> {
         self.0.len(segment)

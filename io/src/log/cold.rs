@@ -3,17 +3,21 @@
 //! Knows positions and lengths of single records, a bounded number of them at a time; checks each
 //! before anybody sees it.
 
+use super::Log;
 use super::block::{RECORD_HEADER_BYTES, record_is_intact};
 use super::disk::{Disk, Started};
 use super::position::{Geometry, Position};
 use super::preparation::{RETRIES_MAX, is_passing};
 use super::salt::Salts;
+use super::stock::is_lacking;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::{error, fmt, io};
 
 /// The low byte of a read's tag; the slot is above it.
 pub(super) const TAG: u64 = 4;
+/// Until a read is tried again for which the system lacked something.
+const STALL_MS: u64 = 50;
 /// A slot's buffer above this is given back when its next record is smaller.
 const BUFFER_KEPT_BYTES: usize = 256 << 10;
 
@@ -68,6 +72,8 @@ struct Slot {
     done: usize,
     retries: u32,
     in_flight: bool,
+    /// The system lacks something for it, such as a descriptor: to be tried again.
+    stalled: bool,
     error: Option<ReadError>,
 }
 
@@ -80,6 +86,8 @@ pub(super) struct ColdReads {
     free: Vec<usize>,
     finished: VecDeque<usize>,
     waiting: VecDeque<Request>,
+    /// How many slots are stalled.
+    stalled: usize,
 }
 
 impl ColdReads {
@@ -92,6 +100,7 @@ impl ColdReads {
             free: Vec::new(),
             finished: VecDeque::new(),
             waiting: VecDeque::new(),
+            stalled: 0,
         }
     }
 
@@ -108,15 +117,28 @@ impl ColdReads {
     pub(super) fn reads_from(&self, segment: u64) -> bool {
         let there = |request: &Request| self.geometry.segment_of(request.position) == segment;
         self.waiting.iter().any(there)
-            || self.slots.iter().any(|slot| slot.in_flight && there(&slot.request))
+            || self.slots.iter().any(|it| (it.in_flight || it.stalled) && there(&it.request))
     }
 
     pub(super) fn is_in_flight(&self) -> bool {
         self.slots.iter().any(|slot| slot.in_flight)
     }
 
-    /// Starts waiting requests while slots are free.
+    /// Whether some are to be tried again, though nothing will say when.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled > 0
+    }
+
+    /// Starts waiting requests while slots are free, and those again that lacked something.
     pub(super) fn start(&mut self, disk: &mut impl Disk) {
+        if self.stalled > 0 {
+            for index in 0..self.slots.len() {
+                if std::mem::take(&mut self.slots[index].stalled) {
+                    self.stalled -= 1;
+                    self.read_rest(index, disk);
+                }
+            }
+        }
         while let Some(&request) = self.waiting.front() {
             let Some(index) = self.free_slot(request) else { return };
             self.waiting.pop_front();
@@ -161,6 +183,7 @@ impl ColdReads {
                 done: 0,
                 retries: 0,
                 in_flight: false,
+                stalled: false,
                 error: None,
             });
         }
@@ -208,6 +231,10 @@ impl ColdReads {
         } else if is_passing(result) && slot.retries < RETRIES_MAX {
             slot.retries += 1;
             return true;
+        } else if is_lacking(result) {
+            slot.stalled = true;
+            self.stalled += 1;
+            return false;
         } else if result == 0 {
             // The file ends inside the record.
             slot.error = Some(ReadError::Damaged(position));
@@ -225,5 +252,14 @@ impl Drop for ColdReads {
         for slot in self.slots.drain(..).filter(|slot| slot.in_flight) {
             std::mem::forget(slot.buffer);
         }
+    }
+}
+
+impl<D: Disk> Log<D> {
+    /// When to call `flush` at the latest, if nothing else happens before.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let stalled = self.cold.is_stalled() || self.scanner.is_stalled();
+        let again = stalled.then_some(self.writer.now_ms + STALL_MS);
+        self.writer.next_deadline(self.tail.head()).into_iter().chain(again).min()
     }
 }

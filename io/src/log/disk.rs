@@ -37,7 +37,8 @@ pub trait Disk {
     /// sync of the segment and one of the directory, or `settle`.
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()>;
 
-    /// How many files of `bytes` are set aside. Removes those of another length. For the start.
+    /// How many files of `bytes` are set aside, and makes their names durable: each may have been a segment
+    /// that would come back. Removes those of another length. For the start.
     fn spares(&mut self, bytes: u64) -> io::Result<u64>;
 
     /// Sets one more file aside, its room taken from the file system.
@@ -46,13 +47,24 @@ pub trait Disk {
     /// Removes the file that was set aside last, if there is one.
     fn drop_spare(&mut self) -> io::Result<()>;
 
+    /// How many of the files that are set aside can be used although the system opens no more; all of them if it
+    /// still does. Opens the next ones as far as they are not.
+    fn ready(&mut self) -> u64;
+
     /// Bytes that the file system still has; 0 if nobody can tell.
     fn free_bytes(&mut self) -> u64;
 
     /// The segment is needed no more: its file is closed, and set aside if `keep`, else removed. What
-    /// was set aside may be used only after a sync of the directory: before, the segment may come back.
+    /// was set aside is not used before [`Disk::retired`]: until then the segment may come back.
     /// Answers whether it was set aside: a file that somebody else holds on to, a backup, is not.
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool>;
+
+    /// The directory has been synced since the last segment was retired: its file may be used, if it was
+    /// set aside.
+    fn retired(&mut self);
+
+    /// An operation that was pending is over.
+    fn ended(&mut self, tag: u64);
 
     /// The segment's length in bytes.
     fn len(&mut self, segment: u64) -> io::Result<u64>;

@@ -11,6 +11,8 @@ use std::io;
 
 /// What a disk writes as a whole or not at all.
 const SECTOR_BYTES: usize = 512;
+/// Files set aside that are open ahead of the need.
+const SPARES_OPEN: usize = 2;
 
 /// What goes wrong. All zero: nothing, and everything is done at once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +35,8 @@ pub struct Faults {
     pub fail_read: u32,
     /// The disk has no room for another file, or none at all: making one fails with `errno`.
     pub fail_create: bool,
+    /// The system opens no more files, which fails with `errno`; what is open stays so.
+    pub fail_open: bool,
     /// What failures say.
     pub errno: i32,
     /// Syncs and durable writes say they are done, and are not: the canary of every test that
@@ -90,6 +94,10 @@ pub struct FaultyDisk {
     segments: BTreeMap<u64, Content>,
     /// Set aside, oldest first.
     spares: VecDeque<Content>,
+    /// To be set aside once its retirement is on the disk.
+    retiring: Option<Content>,
+    /// How many of those set aside are open.
+    opened: usize,
     /// Set aside or removed, but the directory on the disk still names the segment.
     leaving: Vec<(u64, Content)>,
     pending: Vec<Pending>,
@@ -197,6 +205,8 @@ impl FaultyDisk {
         Self {
             segments: self.segments.clone(),
             spares: self.spares.clone(),
+            retiring: self.retiring.clone(),
+            opened: self.opened,
             leaving: self.leaving.clone(),
             pending: Vec::new(),
             faults: self.faults,
@@ -207,7 +217,15 @@ impl FaultyDisk {
 
     /// Files there are, with those that are set aside.
     pub fn files(&self) -> usize {
-        self.segments.len() + self.spares.len()
+        self.segments.len() + self.spares.len() + usize::from(self.retiring.is_some())
+    }
+
+    fn opens(&self) -> io::Result<()> {
+        if self.faults.fail_open {
+            Err(io::Error::from_raw_os_error(self.faults.errno))
+        } else {
+            Ok(())
+        }
     }
 
     fn next(&mut self) -> u64 {
@@ -307,7 +325,11 @@ impl Disk for FaultyDisk {
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
         assert!(!self.segments.contains_key(&segment), "a segment number was used twice");
         if spare {
+            if self.opened == 0 {
+                self.opens()?;
+            }
             let Some(mut content) = self.spares.pop_front() else { return Self::missing() };
+            self.opened = self.opened.saturating_sub(1);
             let leaving = |was: u64| self.leaving.iter().any(|(left, _)| *left == was);
             assert!(
                 !content.was.is_some_and(leaving),
@@ -320,6 +342,7 @@ impl Disk for FaultyDisk {
             self.segments.insert(segment, content);
             return Ok(());
         }
+        self.opens()?;
         if self.faults.fail_create {
             return Err(io::Error::from_raw_os_error(self.faults.errno));
         }
@@ -336,21 +359,27 @@ impl Disk for FaultyDisk {
     }
 
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
+        // Those that an earlier start was about to set aside are there by their names.
+        self.spares.extend(self.retiring.take());
+        self.keep(Sectors::new(), &self.names(), self.begun);
         self.spares.retain(|content| content.now.len() as u64 == bytes);
         Ok(self.spares.len() as u64)
     }
 
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
+        self.opens()?;
         if self.faults.fail_create {
             return Err(io::Error::from_raw_os_error(self.faults.errno));
         }
         let content = Content { now: vec![0; bytes as usize], ..Content::default() };
         self.spares.push_back(Content { kept: content.now.clone(), ..content });
+        self.ready();
         Ok(())
     }
 
     fn drop_spare(&mut self) -> io::Result<()> {
         self.spares.pop_back();
+        self.opened = self.opened.min(self.spares.len());
         Ok(())
     }
 
@@ -364,8 +393,23 @@ impl Disk for FaultyDisk {
             self.leaving.push((segment, content.clone()));
         }
         let content = Content { was: Some(segment), ..content };
-        self.spares.extend(Some(content).filter(|_| keep));
+        self.retiring = Some(content).filter(|_| keep);
         Ok(keep)
+    }
+
+    fn retired(&mut self) {
+        self.spares.extend(self.retiring.take());
+        self.ready();
+    }
+
+    fn ended(&mut self, _tag: u64) {}
+
+    fn ready(&mut self) -> u64 {
+        let next = self.spares.len().min(SPARES_OPEN);
+        if !self.faults.fail_open {
+            self.opened = next;
+        }
+        (if self.opened >= next { self.spares.len() } else { self.opened }) as u64
     }
 
     fn len(&mut self, segment: u64) -> io::Result<u64> {
@@ -483,6 +527,9 @@ impl Disk for FaultyDisk {
         let mut bytes = into.len();
         if self.one_in(u64::from(self.faults.short_reads)) {
             bytes = bytes.div_ceil(2);
+        }
+        if let Err(error) = self.opens() {
+            return Started::Done(-error.raw_os_error().unwrap_or(libc::EIO));
         }
         let result = if Self::countdown(&mut self.faults.fail_read) {
             -self.faults.errno

@@ -4,14 +4,15 @@
 #![allow(unsafe_code)] // fallocate and fstatvfs have no wrapper in std.
 
 use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
+use super::handles::{Handle, Handles, open_direct};
 use super::lock::new_id;
-use super::segment::file_name;
 use super::{DataDir, Mode};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// How files that are set aside are named, behind a number.
@@ -19,11 +20,17 @@ pub(super) const SPARE: &str = ".spare";
 /// Read and written at once where bytes are written again.
 const REWRITE_BYTES: usize = 1 << 20;
 
+/// Files that may be open at a time besides those of segments that take blocks, unless another number is asked for.
+const FILES_OPEN: usize = 64;
+/// Files set aside that are open before they are needed: the next segment wants no descriptor then.
+const SPARES_OPEN: usize = 2;
+
+/// A file that is set aside.
 #[derive(Debug)]
-struct SegmentFile {
-    buffered: File,
-    /// For writes in `synced` mode, as long as the segment takes any.
-    direct: Option<File>,
+struct Spare {
+    name: String,
+    /// Open, once it is one of the next.
+    handle: Option<Handle>,
 }
 
 /// Segment files in the directory of one shard. In `written` mode blocks go out with an inline
@@ -31,11 +38,14 @@ struct SegmentFile {
 #[derive(Debug)]
 pub struct FileDisk {
     path: PathBuf,
-    directory: File,
+    /// Closed by the drop, unless an operation of the ring still names it.
+    directory: ManuallyDrop<File>,
     mode: Mode,
-    files: BTreeMap<u64, SegmentFile>,
-    /// Names of the files that are set aside, oldest first.
-    spares: VecDeque<String>,
+    handles: Handles,
+    /// The files that are set aside, oldest first.
+    spares: VecDeque<Spare>,
+    /// A file that is set aside once the directory has been synced.
+    retiring: Option<Spare>,
     next_spare: u64,
     ops: Vec<DiskOp>,
 }
@@ -48,9 +58,31 @@ impl FileDisk {
             fs::create_dir(&path)?;
         }
         File::open(data_dir)?.sync_all()?;
-        let directory = File::open(&path)?;
-        let (files, spares) = (BTreeMap::new(), VecDeque::new());
-        Ok(Self { path, directory, mode, files, spares, next_spare: 0, ops: Vec::new() })
+        let directory = ManuallyDrop::new(File::open(&path)?);
+        let handles = Handles::new(path.clone(), FILES_OPEN);
+        let (spares, ops) = (VecDeque::new(), Vec::new());
+        Ok(Self { path, directory, mode, handles, spares, retiring: None, next_spare: 0, ops })
+    }
+
+    /// From now on as many files are open at a time, besides those of segments that take blocks and the next
+    /// ones.
+    #[must_use]
+    pub fn with_files_open(mut self, most: usize) -> Self {
+        self.handles = Handles::new(self.path.clone(), most);
+        self
+    }
+
+    /// How many descriptors such a disk takes at most, with so many files open.
+    pub const fn descriptors_max(files_open: usize) -> usize {
+        // Two for each that takes blocks or is next, for blocks go around the cache in `synced` mode. One takes
+        // blocks, one is made ready for them and one may wait for its last sync.
+        const ACTIVE: usize = 3;
+        1 + files_open + 2 * (ACTIVE + SPARES_OPEN)
+    }
+
+    /// Segment files that are open.
+    pub fn files_open(&self) -> usize {
+        self.handles.len()
     }
 
     /// Moves the operations for the ring to `into`. See [`DiskOp`] for what their submitter owes.
@@ -62,7 +94,7 @@ impl FileDisk {
     pub(super) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
         match target {
             SyncTarget::Directory => self.directory.sync_all(),
-            SyncTarget::Segment(segment) => self.file(segment)?.buffered.sync_data(),
+            SyncTarget::Segment(segment) => self.handles.get(segment)?.buffered.sync_data(),
         }
     }
 
@@ -71,61 +103,47 @@ impl FileDisk {
         format!("{:016x}{SPARE}", self.next_spare)
     }
 
-    fn path_of(&self, segment: u64) -> PathBuf {
-        self.path.join(file_name(segment))
-    }
-
-    fn file(&mut self, segment: u64) -> io::Result<&mut SegmentFile> {
-        use std::collections::btree_map::Entry;
-        match self.files.entry(segment) {
-            Entry::Occupied(file) => Ok(file.into_mut()),
-            Entry::Vacant(place) => {
-                let path = self.path.join(file_name(segment));
-                let buffered = OpenOptions::new().read(true).write(true).open(path)?;
-                Ok(place.insert(SegmentFile { buffered, direct: None }))
-            }
-        }
-    }
-
-    fn open_direct(&self, segment: u64) -> io::Result<File> {
-        let path = self.path_of(segment);
-        let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path);
-        match direct {
-            // A file system without O_DIRECT: RWF_DSYNC alone keeps the promise.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                OpenOptions::new().write(true).open(&path)
-            }
-            other => other,
-        }
-    }
-
-    fn create_files(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<SegmentFile> {
-        let buffered = new_file(&self.path_of(segment), bytes)?;
+    fn create_file(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<Handle> {
+        let path = self.handles.path_of(segment);
+        let buffered = self.handles.with_descriptor(|| new_file(&path, bytes))?;
         buffered.write_all_at(header, 0)?;
-        self.opened(segment, buffered)
+        let mode = self.mode;
+        let direct = self.handles.with_descriptor(|| open_direct(&path, mode))?;
+        Ok(Handle { buffered, direct })
     }
 
     /// Makes a segment of a file that was one before. It gets its name last: until then whatever it
     /// holds is nobody's.
-    fn recycle(&mut self, segment: u64, header: &[u8]) -> io::Result<SegmentFile> {
-        let spare = self.spares.front().ok_or(io::ErrorKind::NotFound)?;
-        let path = self.path.join(spare);
-        let buffered = OpenOptions::new().read(true).write(true).open(&path)?;
-        buffered.write_all_at(header, 0)?;
-        fs::rename(&path, self.path_of(segment))?;
+    fn recycle(&mut self, segment: u64, header: &[u8]) -> io::Result<Handle> {
+        self.open_next(1)?;
+        let place = self.handles.path_of(segment);
+        let spare = self.spares.front_mut().ok_or(io::ErrorKind::NotFound)?;
+        let handle = spare.handle.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        handle.buffered.write_all_at(header, 0)?;
+        fs::rename(self.path.join(&spare.name), place)?;
+        let handle = spare.handle.take();
         self.spares.pop_front();
-        self.opened(segment, buffered)
+        handle.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn opened(&self, segment: u64, buffered: File) -> io::Result<SegmentFile> {
-        let direct = match self.mode {
-            Mode::Written => None,
-            Mode::Synced => Some(self.open_direct(segment)?),
-        };
-        Ok(SegmentFile { buffered, direct })
+    /// Opens the next files that are set aside, as far as they are not.
+    fn open_next(&mut self, count: usize) -> io::Result<()> {
+        let Self { path, mode, handles, spares, .. } = self;
+        for spare in spares.iter_mut().take(count).filter(|spare| spare.handle.is_none()) {
+            let path = path.join(&spare.name);
+            spare.handle = Some(handles.with_descriptor(|| Handle::open(&path, *mode))?);
+        }
+        Ok(())
     }
 
-    fn queue(&mut self, kind: DiskOpKind, tag: u64) -> Started {
+    /// The same ahead of the need.
+    fn open_ahead(&mut self) {
+        // If it cannot be done now, it is tried again when the next file is set aside or wanted.
+        let _ = self.open_next(SPARES_OPEN);
+    }
+
+    fn queue(&mut self, kind: DiskOpKind, tag: u64, segment: Option<u64>) -> Started {
+        self.handles.begin(tag, segment);
         self.ops.push(DiskOp { kind, tag });
         Started::Pending
     }
@@ -174,20 +192,21 @@ impl Disk for FileDisk {
 
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
         if spare {
-            let file = self.recycle(segment, header)?;
-            self.files.insert(segment, file);
+            let handle = self.recycle(segment, header)?;
+            self.handles.insert(segment, handle);
+            self.open_ahead();
             return Ok(());
         }
-        match self.create_files(segment, bytes, header) {
-            Ok(file) => {
-                self.files.insert(segment, file);
+        match self.create_file(segment, bytes, header) {
+            Ok(handle) => {
+                self.handles.insert(segment, handle);
                 Ok(())
             }
             Err(error) => {
                 // A half-made file would be in the way of the next attempt; what it could not take
                 // is told by the error above.
                 if error.kind() != io::ErrorKind::AlreadyExists {
-                    let _ = fs::remove_file(self.path_of(segment));
+                    let _ = fs::remove_file(self.handles.path_of(segment));
                 }
                 Err(error)
             }
@@ -195,6 +214,7 @@ impl Disk for FileDisk {
     }
 
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
+        self.directory.sync_all()?;
         self.spares.clear();
         for name in self.list()? {
             let Some(stem) = name.strip_suffix(SPARE) else { continue };
@@ -206,26 +226,35 @@ impl Disk for FileDisk {
             // Names of this start must be new.
             let number = u64::from_str_radix(stem, 16).unwrap_or_default();
             self.next_spare = self.next_spare.max(number.saturating_add(1));
-            self.spares.push_back(name);
+            self.spares.push_back(Spare { name, handle: None });
         }
+        self.open_ahead();
         Ok(self.spares.len() as u64)
     }
 
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         let name = self.new_spare();
         let path = self.path.join(&name);
-        if let Err(error) = new_file(&path, bytes) {
+        if let Err(error) = self.handles.with_descriptor(|| new_file(&path, bytes)) {
             // What is left of it takes room that others need; the error above tells the rest.
             let _ = fs::remove_file(path);
             return Err(error);
         }
-        self.spares.push_back(name);
+        self.spares.push_back(Spare { name, handle: None });
+        self.open_ahead();
         Ok(())
     }
 
     fn drop_spare(&mut self) -> io::Result<()> {
-        let Some(name) = self.spares.pop_back() else { return Ok(()) };
-        fs::remove_file(self.path.join(name))
+        let Some(spare) = self.spares.pop_back() else { return Ok(()) };
+        fs::remove_file(self.path.join(spare.name))
+    }
+
+    fn ready(&mut self) -> u64 {
+        self.open_ahead();
+        let open = self.spares.iter().take_while(|spare| spare.handle.is_some()).count();
+        let all = self.spares.len();
+        (if open >= SPARES_OPEN.min(all) { all } else { open }) as u64
     }
 
     fn free_bytes(&mut self) -> u64 {
@@ -239,8 +268,8 @@ impl Disk for FileDisk {
     }
 
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
-        self.files.remove(&segment);
-        let path = self.path_of(segment);
+        self.handles.remove(segment);
+        let path = self.handles.path_of(segment);
         if !keep {
             fs::remove_file(path)?;
             return Ok(false);
@@ -253,16 +282,25 @@ impl Disk for FileDisk {
             fs::remove_file(spare)?;
             return Ok(false);
         }
-        self.spares.push_back(name);
+        self.retiring = Some(Spare { name, handle: None });
         Ok(true)
     }
 
+    fn retired(&mut self) {
+        self.spares.extend(self.retiring.take());
+        self.open_ahead();
+    }
+
+    fn ended(&mut self, tag: u64) {
+        self.handles.end(tag);
+    }
+
     fn len(&mut self, segment: u64) -> io::Result<u64> {
-        Ok(self.file(segment)?.buffered.metadata()?.len())
+        Ok(self.handles.get(segment)?.buffered.metadata()?.len())
     }
 
     fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let file = self.file(segment)?;
+        let file = self.handles.get(segment)?;
         let mut done = 0;
         while done < into.len() {
             match file.buffered.read_at(&mut into[done..], offset + done as u64) {
@@ -276,12 +314,12 @@ impl Disk for FileDisk {
     }
 
     fn settle(&mut self, segment: u64) -> io::Result<()> {
-        self.file(segment)?.buffered.sync_all()?;
+        self.handles.get(segment)?.buffered.sync_all()?;
         self.directory.sync_all()
     }
 
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
-        let file = self.file(segment)?;
+        let file = self.handles.get(segment)?;
         file.buffered.set_len(bytes)?;
         file.buffered.sync_all()
     }
@@ -295,7 +333,7 @@ impl Disk for FileDisk {
             if read == 0 {
                 return Ok(());
             }
-            self.file(segment)?.buffered.write_all_at(&buffer[..read], at)?;
+            self.handles.get(segment)?.buffered.write_all_at(&buffer[..read], at)?;
             at += read as u64;
         }
         Ok(())
@@ -306,14 +344,14 @@ impl Disk for FileDisk {
     }
 
     fn erase(&mut self, segment: u64, offset: u64, bytes: usize) -> io::Result<()> {
-        let file = self.file(segment)?;
+        let file = self.handles.get(segment)?;
         file.buffered.write_all_at(&vec![0; bytes], offset)?;
         file.buffered.sync_all()
     }
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {
-        self.files.remove(&segment);
-        fs::remove_file(self.path_of(segment))?;
+        self.handles.remove(segment);
+        fs::remove_file(self.handles.path_of(segment))?;
         self.directory.sync_all()
     }
 
@@ -325,7 +363,7 @@ impl Disk for FileDisk {
         durable: bool,
         tag: u64,
     ) -> Started {
-        let file = match self.file(segment) {
+        let file = match self.handles.get(segment) {
             Ok(file) => file,
             Err(error) => return Started::Done(-errno(&error)),
         };
@@ -337,7 +375,7 @@ impl Disk for FileDisk {
                 len: bytes.len() as u32,
                 dsync: durable,
             };
-            return self.queue(kind, tag);
+            return self.queue(kind, tag, Some(segment));
         }
         match file.buffered.write_at(bytes, offset) {
             Ok(bytes) => Started::Done(bytes as i32),
@@ -348,27 +386,37 @@ impl Disk for FileDisk {
     fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
         let fd = match target {
             SyncTarget::Directory => self.directory.as_raw_fd(),
-            SyncTarget::Segment(segment) => match self.file(segment) {
+            SyncTarget::Segment(segment) => match self.handles.get(segment) {
                 Ok(file) => file.buffered.as_raw_fd(),
                 Err(error) => return Started::Done(-errno(&error)),
             },
         };
-        let data_only = target != SyncTarget::Directory;
-        self.queue(DiskOpKind::Sync { fd, data_only }, tag)
+        let (segment, data_only) = match target {
+            SyncTarget::Directory => (None, false),
+            SyncTarget::Segment(segment) => (Some(segment), true),
+        };
+        self.queue(DiskOpKind::Sync { fd, data_only }, tag, segment)
     }
 
     fn read(&mut self, segment: u64, offset: u64, into: &mut [u8], tag: u64) -> Started {
-        let fd = match self.file(segment) {
+        let fd = match self.handles.get(segment) {
             Ok(file) => file.buffered.as_raw_fd(),
             Err(error) => return Started::Done(-errno(&error)),
         };
         let (ptr, len) = (into.as_mut_ptr(), into.len() as u32);
-        self.queue(DiskOpKind::Read { fd, offset, ptr, len }, tag)
+        self.queue(DiskOpKind::Read { fd, offset, ptr, len }, tag, Some(segment))
     }
 
     fn seal(&mut self, segment: u64) {
-        if let Some(file) = self.files.get_mut(&segment) {
-            file.direct = None;
+        self.handles.seal(segment);
+    }
+}
+
+impl Drop for FileDisk {
+    fn drop(&mut self) {
+        if !self.handles.uses_directory() {
+            // SAFETY: it is dropped here and nowhere else, and nothing uses it after its owner.
+            unsafe { ManuallyDrop::drop(&mut self.directory) };
         }
     }
 }

@@ -10,7 +10,7 @@ use super::position::{Geometry, Position};
 use super::preparation::{RETRIES_MAX, is_passing};
 use super::salt::Salts;
 use super::segment::file_name;
-use super::stock::InUse;
+use super::stock::{InUse, is_lacking};
 use std::sync::Arc;
 use std::{error, fmt};
 
@@ -73,6 +73,8 @@ pub(super) struct Scanner {
     record: Position,
     records_end: Position,
     in_flight: bool,
+    /// The system lacks something for the next read, such as a descriptor: to be tried again.
+    stalled: bool,
     retries: u32,
     error: Option<ScanError>,
 }
@@ -94,6 +96,7 @@ impl Scanner {
             record: nowhere,
             records_end: nowhere,
             in_flight: false,
+            stalled: false,
             retries: 0,
             error: None,
         }
@@ -101,6 +104,11 @@ impl Scanner {
 
     pub(super) fn is_in_flight(&self) -> bool {
         self.in_flight
+    }
+
+    /// Whether it is to be tried again, though nothing will say when.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled
     }
 
     /// Whether it is in the middle of this segment.
@@ -117,7 +125,7 @@ impl Scanner {
         self.segment = Some(segment);
         (self.start, self.filled, self.wanted) = (start, 0, 0);
         (self.block_end, self.record, self.records_end) = (start, start, start);
-        self.error = None;
+        (self.error, self.stalled) = (None, false);
         if self.buffer.capacity() > BUFFER_KEPT_BYTES {
             self.buffer = Vec::new();
         }
@@ -126,8 +134,11 @@ impl Scanner {
     /// Finds the next record, which is then at `record` in the buffer.
     fn advance(&mut self, disk: &mut impl Disk) -> Step {
         let Some(segment) = self.segment else { return Step::End };
+        if std::mem::take(&mut self.stalled) {
+            self.read_rest(disk);
+        }
         loop {
-            if self.in_flight {
+            if self.in_flight || self.stalled {
                 return Step::Reading;
             }
             if self.error.is_some() {
@@ -234,6 +245,10 @@ impl Scanner {
         if is_passing(result) && self.retries < RETRIES_MAX {
             self.retries += 1;
             return true;
+        }
+        if is_lacking(result) {
+            self.stalled = true;
+            return false;
         }
         // The last segment of a process was cut behind its last block.
         if result == 0 && self.filled >= self.need {

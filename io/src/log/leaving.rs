@@ -1,5 +1,5 @@
-//! Letting the oldest segment go, once nothing of it is needed: the log says so, then the file is set
-//! aside or removed, then the directory is synced.
+//! Leaving segments: one that takes no more blocks is sealed, and the oldest goes once nothing of it is needed. The
+//! log says so, then the file is set aside or removed, then the directory is synced.
 //!
 //! Knows segments as files; what was needed of one has been written again before.
 
@@ -78,25 +78,45 @@ impl Writer {
             counters.disk_bytes -= file_bytes;
         }
         if let Started::Done(result) = disk.sync(SyncTarget::Directory, TAG_RETIRED) {
-            self.retired(result)?;
+            self.retired(result, disk)?;
         }
         Ok(())
     }
 
-    pub(super) fn retired(&mut self, result: i32) -> Result<(), LogError> {
+    pub(super) fn retired(&mut self, result: i32, disk: &mut impl Disk) -> Result<(), LogError> {
         let Some(leaving) = self.leaving.take() else { panic!("nothing was retired") };
         if result < 0 {
             let (operation, file) = ("fsync of the directory", file_name(leaving.segment.number));
             return Err(LogError { operation, file, errno: -result });
         }
         // Only now: before, a power loss could have brought the segment back under its name.
+        disk.retired();
         if leaving.retired == Some(true) {
             self.stock.spares += 1;
-            self.stock.full = false;
+            self.stock.lack = None;
         } else {
             // The file system has room again.
             self.stock.retry_ms = 0;
         }
         Ok(())
+    }
+
+    /// The preparation has done its part once its segment is ready and in use.
+    pub(super) fn forget_prepared(&mut self, disk: &mut impl Disk) {
+        let Some(next) = self.next.take_if(|next| next.is_done()) else { return };
+        self.named = self.named.max(next.segment);
+        if next.segment != self.segment {
+            self.next = Some(next);
+        } else if self.left.iter().all(|left| left.segment != next.before) {
+            // Its mark was the last that it was open for.
+            disk.seal(next.before);
+        }
+    }
+
+    /// A segment takes no more blocks, and none of it has to be synced.
+    pub(super) fn seal(&self, segment: u64, disk: &mut impl Disk) {
+        if self.next.as_ref().is_none_or(|next| next.before != segment) {
+            disk.seal(segment);
+        }
     }
 }

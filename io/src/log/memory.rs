@@ -53,6 +53,10 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn ready(&mut self) -> u64 {
+        u64::MAX
+    }
+
     fn free_bytes(&mut self) -> u64 {
         u64::MAX
     }
@@ -62,6 +66,10 @@ impl Disk for MemoryDisk {
         self.spares.extend(content.filter(|_| keep));
         Ok(keep)
     }
+
+    fn retired(&mut self) {}
+
+    fn ended(&mut self, _tag: u64) {}
 
     fn len(&mut self, segment: u64) -> io::Result<u64> {
         Ok(self.segment(segment)?.len() as u64)

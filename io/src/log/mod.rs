@@ -12,17 +12,17 @@
 //! | `position` | addresses, and how they fall into segments |
 //! | `block`, `segment` | the format: headers, records, checksums, file names |
 //! | `buffer`, `tail` | the newest part of the log in memory: open block, write queue, cache |
-//! | `disk`; `files`, `memory`, `faulty` | what the log needs of a disk; three disks |
+//! | `disk`; `files`, `handles`, `memory`, `faulty` | what the log needs of a disk; three disks |
 //! | `preparation`, `writer` | the next segment made ready; writes, syncs, what is released |
 //! | `cold` | reading back what has left memory |
 //! | `stock` | the files there are, and how much room they leave |
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
 //! | `onward` | what a file says about those behind it: none goes missing unnoticed |
-//! | `salt` | what tells the blocks of a segment from all that its file held before |
-//! | `slots` | what had been synced, said in a second place |
+//! | `salt`, `slots` | what tells blocks from all else that a file held; what had been synced, in a second place |
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
+//! | `watch` | whether the files are still where the next start looks for them |
 //! | `lock`, `claim`, `manifest` | who owns the data directory, and how many shards it has |
 //! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
 //!
@@ -46,6 +46,7 @@ mod faulty;
 mod files;
 mod finding;
 mod forget;
+mod handles;
 mod inspect;
 mod leaving;
 mod lock;
@@ -63,6 +64,7 @@ mod slots;
 mod stock;
 mod succession;
 mod tail;
+mod watch;
 mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
@@ -81,7 +83,9 @@ pub use position::{Position, SEGMENT_HEADER_BYTES};
 pub use recovery::{Dropped, Recovery};
 pub use segment::file_name as segment_file;
 pub use slots::forget_claims;
+pub use stock::Lack;
 pub use succession::{Moving, Next};
+pub use watch::{Change, Presence, Watch};
 
 use cold::ColdReads;
 use forget::Scanner;
@@ -277,7 +281,7 @@ impl<D: Disk> Log<D> {
             before: from.last.map(|last| salts.of(last)),
         };
         let making = |source: std::io::Error| match source.raw_os_error() {
-            Some(errno) if stock::is_full(errno) => {
+            Some(errno) if Lack::of(errno) == Some(Lack::Space) => {
                 OpenError::NoRoom { bytes: config.segment_bytes, source }
             }
             _ => OpenError::Io { what: "making a segment".into(), source },
@@ -421,11 +425,6 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// When to call `flush` at the latest, if nothing else happens before.
-    pub fn next_deadline(&self) -> Option<u64> {
-        self.writer.next_deadline(self.tail.head())
-    }
-
     /// The operation with this tag has completed: bytes done or a negative errno. A `flush` in the
     /// same turn starts what that made possible.
     ///
@@ -433,6 +432,7 @@ impl<D: Disk> Log<D> {
     /// When no such operation is in flight.
     pub fn complete(&mut self, tag: u64, result: i32) -> Result<(), LogError> {
         let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
+        disk.ended(tag);
         match tag & 0xff {
             cold::TAG => cold.complete(tag, result, disk),
             forget::TAG => scanner.complete(result, disk),
@@ -457,8 +457,7 @@ impl<D: Disk> Log<D> {
         Some(start..oldest.end)
     }
 
-    /// Whether there is a segment besides the one that is being written: one that can be given up, or is
-    /// on its way out.
+    /// Whether there is a segment besides the one that is being written, be it on its way out.
     pub fn has_older(&self) -> bool {
         self.writer.stock.segments.len() > 1 || self.writer.leaving.is_some()
     }
@@ -531,9 +530,9 @@ impl<D: Disk> Log<D> {
         BLOCK_HEADER_BYTES as u64 + self.tail.geometry().align_bytes
     }
 
-    /// Whether the file system, or the bound, gave no more room when it was asked last.
-    pub fn lacks_space(&self) -> bool {
-        self.writer.stock.full
+    /// What there was too little of for more room when it was asked for last.
+    pub fn lack(&self) -> Option<Lack> {
+        self.writer.stock.lack
     }
 
     /// The body of the record at `position`, if it is still in memory.

@@ -44,7 +44,7 @@ pub(super) struct Preparation {
     retries: u32,
     zeros: Buffer,
     /// The segment before it, and the last page of that one, which is zeros and the mark.
-    before: u64,
+    pub(super) before: u64,
     mark: Buffer,
 }
 

@@ -22,6 +22,11 @@ pub(super) struct InUse {
     pub(super) end: Position,
 }
 
+/// Whether an operation that ended like this lacks something that the system may have again in a while.
+pub(super) fn is_lacking(result: i32) -> bool {
+    result < 0 && matches!(Lack::of(-result), Some(Lack::Descriptors | Lack::Memory))
+}
+
 #[derive(Debug)]
 pub(super) struct Stock {
     geometry: Geometry,
@@ -31,20 +36,42 @@ pub(super) struct Stock {
     pub(super) used_bytes: u64,
     /// Files set aside that may be used.
     pub(super) spares: u64,
+    /// How many of them can be, while descriptors or memory are lacking.
+    ready: u64,
     /// A segment that has been made and is not written yet.
     pub(super) prepared: Option<u64>,
     bytes_max: u64,
     /// Bytes that there were when a file could not be made for them.
     pub(super) loose_bytes: u64,
-    /// Room was asked for in vain, and none has come since.
-    pub(super) full: bool,
+    /// Room was asked for in vain, for want of this, and none has come since.
+    pub(super) lack: Option<Lack>,
     pub(super) retry_ms: u64,
     pub(super) now_ms: u64,
 }
 
-/// Whether an error means that there is no room.
-pub(super) fn is_full(errno: i32) -> bool {
-    errno == libc::ENOSPC || errno == libc::EDQUOT
+/// What there is too little of for another file. All of it may come back, so the log waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// Room on the file system, or within the bound.
+    Space,
+    /// Descriptors, of the process or of the machine.
+    Descriptors,
+    /// Memory of the kernel.
+    Memory,
+    /// Something else stands in the way, such as a file system that has become read-only.
+    Other,
+}
+
+impl Lack {
+    /// What is lacking by an error; none if the error means something else.
+    pub(super) fn of(errno: i32) -> Option<Self> {
+        match errno {
+            libc::ENOSPC | libc::EDQUOT => Some(Self::Space),
+            libc::EMFILE | libc::ENFILE => Some(Self::Descriptors),
+            libc::ENOMEM => Some(Self::Memory),
+            _ => None,
+        }
+    }
 }
 
 impl Stock {
@@ -55,10 +82,11 @@ impl Stock {
             segments,
             used_bytes,
             spares: 0,
+            ready: 0,
             prepared: None,
             bytes_max,
             loose_bytes: 0,
-            full: false,
+            lack: None,
             retry_ms: 0,
             now_ms: 0,
         }
@@ -75,7 +103,19 @@ impl Stock {
         let last = self.prepared.unwrap_or(self.current());
         let end = self.geometry.data_end_of(last);
         let each = self.geometry.data_end_of(0).0 - SEGMENT_HEADER_BYTES;
-        (end.0 + self.spares * each).saturating_sub(head.0)
+        let spares = if self.lacks_opening() { self.spares.min(self.ready) } else { self.spares };
+        (end.0 + spares * each).saturating_sub(head.0)
+    }
+
+    /// Whether files that are there may not be to be had, since the system opens no more.
+    pub(super) fn lacks_opening(&self) -> bool {
+        matches!(self.lack, Some(Lack::Descriptors | Lack::Memory))
+    }
+
+    /// A file that was set aside has become a segment.
+    pub(super) fn used_spare(&mut self, disk: &mut impl Disk) {
+        self.spares -= 1;
+        self.ready = disk.ready();
     }
 
     /// Makes room for `bytes` behind `head`; false if there is none to be had.
@@ -88,7 +128,7 @@ impl Stock {
     ) -> bool {
         while self.room_bytes(head) < bytes {
             if self.now_ms < self.retry_ms || !self.add_one(disk, counters) {
-                self.full = true;
+                self.lack.get_or_insert(Lack::Space);
                 return false;
             }
         }
@@ -97,8 +137,16 @@ impl Stock {
 
     /// Tries again for room that was asked for in vain.
     pub(super) fn try_again(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
-        if self.full && self.now_ms >= self.retry_ms {
+        let Some(lack) = self.lack.filter(|_| self.now_ms >= self.retry_ms) else { return };
+        if !self.lacks_opening() || self.spares == 0 {
             self.add_one(disk, counters);
+            return;
+        }
+        self.ready = disk.ready();
+        if self.ready < self.spares {
+            self.got_none(lack, disk, counters);
+        } else {
+            self.lack = None;
         }
     }
 
@@ -126,14 +174,18 @@ impl Stock {
     fn add_one(&mut self, disk: &mut impl Disk, counters: &mut Counters) -> bool {
         let bytes = self.geometry.segment_bytes;
         // Whatever the reason for a failure, nothing is lost by it: what is written has its room.
-        let added = self.permit(counters).and_then(|()| disk.set_aside(bytes)).is_ok();
-        if added {
-            self.spares += 1;
-            self.got_room(counters);
-        } else {
-            self.got_none(disk, counters);
+        match self.permit(counters).and_then(|()| disk.set_aside(bytes)) {
+            Ok(()) => {
+                self.spares += 1;
+                self.got_room(counters);
+                true
+            }
+            Err(error) => {
+                let lack = error.raw_os_error().and_then(Lack::of);
+                self.got_none(lack.unwrap_or(Lack::Other), disk, counters);
+                false
+            }
         }
-        added
     }
 
     /// Whether one more file is within the bound.
@@ -146,14 +198,15 @@ impl Stock {
 
     /// A file more.
     pub(super) fn got_room(&mut self, counters: &mut Counters) {
-        self.full = false;
+        self.lack = None;
         self.loose_bytes = 0;
         counters.disk_bytes += self.geometry.segment_bytes;
     }
 
     /// No file more, for now.
-    pub(super) fn got_none(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
-        self.full = true;
+    pub(super) fn got_none(&mut self, lack: Lack, disk: &mut impl Disk, counters: &mut Counters) {
+        self.lack = Some(lack);
+        self.ready = disk.ready();
         let permitted = self.bytes_max.saturating_sub(counters.disk_bytes);
         let loose = permitted.min(disk.free_bytes());
         // As much would have been enough: whatever stands in the way, it is not known.

@@ -13,7 +13,7 @@ use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
 use super::salt::Salts;
 use super::segment::{SegmentHeader, file_name};
 use super::slots::{self, Slots};
-use super::stock::{Stock, is_full};
+use super::stock::{Lack, Stock};
 use super::tail::{Batch, Tail};
 use super::{Counters, Mode};
 use std::collections::VecDeque;
@@ -36,8 +36,8 @@ struct WriteInFlight {
 
 /// A segment that was left before all of it was synced.
 #[derive(Clone, Copy, Debug)]
-struct Left {
-    segment: u64,
+pub(super) struct Left {
+    pub(super) segment: u64,
     end: Position,
 }
 
@@ -55,6 +55,8 @@ enum Closing {
     Draining,
     /// The closing block has been queued. It is synced, and then the slots say so.
     Last,
+    /// There is no room for the closing block.
+    Unsaid,
 }
 
 /// What the writer continues from.
@@ -86,25 +88,25 @@ pub(super) struct Writer {
     /// The end of the last written block that has records.
     records_end: Position,
     /// The segment that blocks go to, its header, and that of the one that is made ready.
-    segment: u64,
+    pub(super) segment: u64,
     header: SegmentHeader,
     next_header: SegmentHeader,
-    next: Option<Preparation>,
+    pub(super) next: Option<Preparation>,
     pub(super) slots: Slots,
     /// The newest segment that is on the disk with its name, and told of in the one before it.
-    named: u64,
+    pub(super) named: u64,
     pub(super) stock: Stock,
     /// Room that is to be had at any time.
     pub(super) reserve_bytes: u64,
     pub(super) leaving: Option<Leaving>,
-    left: VecDeque<Left>,
+    pub(super) left: VecDeque<Left>,
     write: Option<WriteInFlight>,
     sync: Option<SyncInFlight>,
     /// Written batches with blocks that must be synced: they hold back all that follows.
     barriers: VecDeque<(Position, Position)>,
     dirty_since_ms: Option<u64>,
     last_write_ms: u64,
-    now_ms: u64,
+    pub(super) now_ms: u64,
     closing: Closing,
     failure: Option<LogError>,
 }
@@ -169,7 +171,7 @@ impl Writer {
         if self.failure.is_some() || self.write.is_some() || self.sync.is_some() {
             return None;
         }
-        let retry = self.stock.full.then_some(self.stock.retry_ms);
+        let retry = self.stock.lack.map(|_| self.stock.retry_ms);
         let sync = self.dirty_since_ms.map(|since| since + self.fsync_interval_ms);
         if sync.is_some() && (self.awaits_name() || self.is_mark_syncing()) {
             return retry;
@@ -242,7 +244,8 @@ impl Writer {
             self.flush(tail, disk, counters, now_ms, is_read)?;
         }
         let told = self.slots.tell_end(tail.head());
-        Ok(self.closing == Closing::Last && told && self.is_still())
+        let said = self.closing == Closing::Last && told;
+        Ok((said || self.closing == Closing::Unsaid) && self.is_still())
     }
 
     /// Says in the header page what has been synced, when that is due. Nothing waits for it but the end.
@@ -283,7 +286,7 @@ impl Writer {
         let outcome = match (tag, &mut self.next) {
             (TAG_WRITE, _) => self.write_done(result, tail, disk, counters),
             (TAG_SYNC, _) => self.sync_done(result, tail, disk),
-            (TAG_RETIRED, _) => self.retired(result),
+            (TAG_RETIRED, _) => self.retired(result, disk),
             (slots::TAG, _) => self.slots.written(result),
             (preparation::TAG, Some(next)) => next.complete(result, disk, self.sync.is_some()),
             _ => panic!("a completion with tag {tag} that nobody waits for"),
@@ -399,14 +402,19 @@ impl Writer {
         if segment == self.segment {
             return Ok(true);
         }
-        self.forget_prepared();
+        self.forget_prepared(disk);
         if self.next.is_none() && !self.create_next(disk, counters)? {
             // No room: what waits to be written waits until there is some, but not at the end.
             return match self.closing {
                 Closing::No => Ok(false),
-                _ => {
+                Closing::Draining => {
                     let (operation, file) = ("creation", file_name(segment));
                     Err(LogError { operation, file, errno: libc::ENOSPC })
+                }
+                // All there is has been synced: the next start finds that out by itself.
+                Closing::Last | Closing::Unsaid => {
+                    self.closing = Closing::Unsaid;
+                    Ok(false)
                 }
             };
         }
@@ -424,22 +432,10 @@ impl Writer {
         if self.synced < self.written {
             self.left.push_back(Left { segment: left, end: self.written });
         } else {
-            disk.seal(left);
+            self.seal(left, disk);
         }
-        self.forget_prepared();
+        self.forget_prepared(disk);
         Ok(true)
-    }
-
-    /// The preparation has done its part once its segment is ready and in use.
-    fn forget_prepared(&mut self) {
-        if let Some(next) = &self.next
-            && next.is_done()
-        {
-            self.named = self.named.max(next.segment);
-            if next.segment == self.segment {
-                self.next = None;
-            }
-        }
     }
 
     /// From the middle of a segment on, gets the next one ready.
@@ -448,7 +444,7 @@ impl Writer {
         disk: &mut impl Disk,
         counters: &mut Counters,
     ) -> Result<(), LogError> {
-        self.forget_prepared();
+        self.forget_prepared(disk);
         let used = self.written.0.saturating_sub(self.geometry.start_of(self.segment).0);
         let due = used > self.geometry.segment_bytes / 2;
         if self.next.is_none() && due && self.closing == Closing::No {
@@ -456,7 +452,7 @@ impl Writer {
         }
         let Some(next) = &mut self.next else { return Ok(()) };
         next.drive(disk, self.sync.is_some())?;
-        self.forget_prepared();
+        self.forget_prepared(disk);
         Ok(())
     }
 
@@ -468,7 +464,7 @@ impl Writer {
         counters: &mut Counters,
     ) -> Result<bool, LogError> {
         let spare = self.stock.spares > 0;
-        if !spare && self.now_ms < self.stock.retry_ms {
+        if self.now_ms < self.stock.retry_ms && (!spare || self.stock.lacks_opening()) {
             return Ok(false);
         }
         let segment = self.segment + 1;
@@ -485,12 +481,12 @@ impl Writer {
         let bytes = self.geometry.segment_bytes;
         let permitted = if spare { Ok(()) } else { self.stock.permit(counters) };
         match permitted.and_then(|()| disk.create(segment, bytes, &header.encode(), spare)) {
-            Ok(()) if spare => self.stock.spares -= 1,
+            Ok(()) if spare => self.stock.used_spare(disk),
             Ok(()) => self.stock.got_room(counters),
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                if is_full(errno) {
-                    self.stock.got_none(disk, counters);
+                if let Some(lack) = Lack::of(errno) {
+                    self.stock.got_none(lack, disk, counters);
                     return Ok(false);
                 }
                 return Err(LogError { operation: "creation", file: file_name(segment), errno });
@@ -575,9 +571,8 @@ impl Writer {
         }
         self.set_synced(sync.covers, tail);
         // A segment may have been left after its sync started, and be done all the same.
-        while let Some(left) = self.left.front().filter(|left| left.end <= self.synced) {
-            disk.seal(left.segment);
-            self.left.pop_front();
+        while let Some(left) = self.left.pop_front_if(|left| left.end <= self.synced) {
+            self.seal(left.segment, disk);
         }
         Ok(())
     }

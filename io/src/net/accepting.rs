@@ -10,6 +10,7 @@ use io_uring::types::Fd;
 
 use super::Event;
 use super::connection::Life;
+use super::connections::Socket;
 use super::listener::Listener;
 use super::reactor::Reactor;
 use super::secure::Secure;
@@ -47,8 +48,8 @@ impl Reactor {
         tag: u32,
         (acceptor, limited): (Option<Acceptor>, bool),
     ) {
-        let listener =
-            Listener { socket, tag, acceptor, limited, armed: false, paused_until: None };
+        let (armed, recalled, paused_until) = (false, false, None);
+        let listener = Listener { socket, tag, acceptor, limited, armed, recalled, paused_until };
         self.listeners.push(Some(listener));
         self.listeners_dirty = true;
     }
@@ -97,7 +98,12 @@ impl Reactor {
             }
             listener.armed = true;
             let fd = Fd(listener.socket.as_raw_fd());
-            let accept = opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build();
+            let accept = if self.permits.are_ample() {
+                opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build()
+            } else {
+                let (nobody, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
+                opcode::Accept::new(fd, nobody, nothing).flags(libc::SOCK_CLOEXEC).build()
+            };
             // SAFETY: the socket stays open until the accept's last completion.
             unsafe { self.ring.push(accept.user_data(Token::Accept(index as u32).pack())) };
         }
@@ -118,21 +124,32 @@ impl Reactor {
             // SAFETY: a completed accept gives a new descriptor to us alone.
             let fd = unsafe { OwnedFd::from_raw_fd(result) };
             let full = listener.limited && self.conns.len() >= self.config.connections_max;
+            let permit = self.permits.take();
             if self.stopped && !self.takes_last || full {
                 self.counters.rejected += 1;
-            } else {
+            } else if let Some(permit) = permit {
                 let tag = listener.tag;
                 self.counters.accepted += 1;
                 if let Some(acceptor) = &mut listener.acceptor {
-                    self.conns.greet(fd, Secure::new(acceptor.config(), tag));
+                    self.conns.greet(fd, permit, Secure::new(acceptor.config(), tag));
                 } else {
-                    let conn = self.conns.insert(fd, None, Life::Open);
+                    let conn = self.conns.insert(Socket { fd, secure: None, permit }, Life::Open);
                     events.push(Event::Accepted { conn, listener: tag });
                 }
+            } else {
+                self.counters.rejected += 1;
+            }
+            if !last && !listener.recalled && !self.permits.are_ample() {
+                listener.recalled = true;
+                let accept = Token::Accept(index as u32).pack();
+                let cancel = opcode::AsyncCancel::new(accept).build();
+                // SAFETY: a cancel names no memory.
+                unsafe { self.ring.push(cancel.user_data(Token::CancelAccept.pack())) };
             }
         }
         if last {
             listener.armed = false;
+            let recalled = std::mem::take(&mut listener.recalled);
             if self.stopped {
                 self.listeners[index] = None;
                 return;
@@ -141,7 +158,10 @@ impl Reactor {
             // A client that went away while it was accepted is no reason to pause. All else may
             // come back at once, so it pauses, be it EMFILE, ENFILE, ENOBUFS or ENOMEM.
             let harmless = [libc::ECONNABORTED, libc::EINTR, libc::EAGAIN, libc::EPROTO];
-            if result < 0 && !harmless.contains(&-result) {
+            if result < 0
+                && !harmless.contains(&-result)
+                && !(recalled && result == -libc::ECANCELED)
+            {
                 self.counters.accept_pauses += 1;
                 listener.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
             }

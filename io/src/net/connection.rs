@@ -8,6 +8,7 @@ use socket2::SockRef;
 
 use super::gather::Heard;
 use super::output::{Output, Pool, SEND_BYTES_MAX};
+use super::permits::Permit;
 use super::secure::Secure;
 
 /// The multishot receive of a connection.
@@ -65,10 +66,12 @@ pub(super) struct Connection {
     pub(super) output: Output,
     /// TLS, where it is spoken.
     pub(super) secure: Option<Box<Secure>>,
+    /// Behind the descriptor: given back once that is closed.
+    pub(super) permit: Permit,
 }
 
 impl Connection {
-    pub(super) fn new(fd: OwnedFd) -> Self {
+    pub(super) fn new(fd: OwnedFd, permit: Permit) -> Self {
         Self {
             fd,
             receive: Receive::Idle,
@@ -85,6 +88,7 @@ impl Connection {
             prompt_send: false,
             output: Output::default(),
             secure: None,
+            permit,
         }
     }
 

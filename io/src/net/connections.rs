@@ -13,6 +13,7 @@ use socket2::SockRef;
 
 use super::connection::{Connection, Life};
 use super::output::Pool;
+use super::permits::Permit;
 use super::secure::Secure;
 use super::{Config, ConnId};
 
@@ -24,6 +25,7 @@ const CUT: [Life; 3] = [Life::Draining, Life::Lingering, Life::Greeting];
 pub struct Socket {
     pub(super) fd: OwnedFd,
     pub(super) secure: Option<Box<Secure>>,
+    pub(super) permit: Permit,
 }
 
 struct Slot {
@@ -143,8 +145,7 @@ impl Connections {
 
     /// Takes in a connection that another shard has given away.
     pub fn adopt(&mut self, socket: Socket) -> ConnId {
-        let Socket { fd, secure } = socket;
-        self.insert(fd, secure, Life::Open)
+        self.insert(socket, Life::Open)
     }
 
     /// Takes in one that another shard has only accepted, unless there are as many as may be.
@@ -240,8 +241,9 @@ impl Connections {
     }
 
     /// A new connection that begins with a handshake, for which it has so much time.
-    pub(super) fn greet(&mut self, fd: OwnedFd, secure: Secure) -> ConnId {
-        let id = self.insert(fd, Some(Box::new(secure)), Life::Greeting);
+    pub(super) fn greet(&mut self, fd: OwnedFd, permit: Permit, secure: Secure) -> ConnId {
+        let socket = Socket { fd, secure: Some(Box::new(secure)), permit };
+        let id = self.insert(socket, Life::Greeting);
         self.greeting.push_back((Instant::now() + self.greet, id));
         id
     }
@@ -272,12 +274,8 @@ impl Connections {
         self.secure -= usize::from(was.is_some());
     }
 
-    pub(super) fn insert(
-        &mut self,
-        fd: OwnedFd,
-        secure: Option<Box<Secure>>,
-        life: Life,
-    ) -> ConnId {
+    pub(super) fn insert(&mut self, socket: Socket, life: Life) -> ConnId {
+        let Socket { fd, secure, permit } = socket;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, conn: None });
             self.slots.len() as u32 - 1
@@ -285,7 +283,7 @@ impl Connections {
         let slot = &mut self.slots[index as usize];
         assert!(slot.conn.is_none(), "slot {index} is taken");
         self.secure += usize::from(secure.is_some());
-        slot.conn = Some(Connection { life, secure, ..Connection::new(fd) });
+        slot.conn = Some(Connection { life, secure, ..Connection::new(fd, permit) });
         let id = ConnId { index, generation: slot.generation };
         self.touch(id);
         id
@@ -299,9 +297,9 @@ impl Connections {
         let conn = conn.expect("a connection removed while the kernel holds it");
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
-        let Connection { fd, secure, .. } = conn;
+        let Connection { fd, secure, permit, .. } = conn;
         self.secure -= usize::from(secure.is_some());
-        Socket { fd, secure }
+        Socket { fd, secure, permit }
     }
 
     pub(super) fn get(&self, id: ConnId) -> Option<&Connection> {

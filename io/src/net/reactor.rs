@@ -17,7 +17,7 @@ use super::connections::Connections;
 use super::gather::{Gather, Heard};
 use super::listener::Listener;
 use super::token::{CONNECTIONS_MAX, TAG_MAX, Token};
-use super::{Config, ConnId, Counters, EndReason, Event, Wait};
+use super::{Config, ConnId, Counters, EndReason, Event, Permits, Wait};
 use crate::bell::Bell;
 use crate::log::DiskOpKind;
 use crate::mesh::Alarm;
@@ -60,6 +60,7 @@ pub struct Reactor {
     disk_ops: u32,
     /// Scratch space of a wait.
     reaped: Vec<cqueue::Entry>,
+    pub(super) permits: Permits,
     pub(super) config: Config,
 }
 
@@ -98,8 +99,14 @@ impl Reactor {
             rung: Heard::default(),
             disk_ops: 0,
             reaped: Vec::new(),
+            permits: Permits::new(usize::MAX, 0, 0),
             config,
         })
+    }
+
+    /// From now on connections are taken as far as there are permits for them.
+    pub fn limit(&mut self, permits: Permits) {
+        self.permits = permits;
     }
 
     /// Listens to the shard's alarm: from now on a ring of it ends a wait with [`Event::Woken`].

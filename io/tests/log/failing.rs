@@ -80,11 +80,20 @@ impl Disk for Failing {
     fn drop_spare(&mut self) -> io::Result<()> {
         self.now("drop spare", Disk::drop_spare)
     }
+    fn ready(&mut self) -> u64 {
+        self.0.disk.borrow_mut().ready()
+    }
     fn free_bytes(&mut self) -> u64 {
         self.0.disk.borrow_mut().free_bytes()
     }
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.now("retire", |disk| disk.retire(segment, keep))
+    }
+    fn retired(&mut self) {
+        self.0.disk.borrow_mut().retired();
+    }
+    fn ended(&mut self, tag: u64) {
+        self.0.disk.borrow_mut().ended(tag);
     }
     fn len(&mut self, segment: u64) -> io::Result<u64> {
         self.now("len", |disk| Disk::len(disk, segment))

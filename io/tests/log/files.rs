@@ -222,7 +222,7 @@ fn real_files_are_recycled_and_closed() {
         let (gone, open): (Vec<_>, Vec<_>) =
             own.partition(|link| link.to_string_lossy().ends_with("(deleted)"));
         assert_eq!(gone.len(), 0, "{gone:?}");
-        assert!(open.len() <= 8, "{open:?}");
+        assert!(open.len() <= FileDisk::descriptors_max(0), "{open:?}");
         let kept = fill(&mut log, 20, &mut turn);
         drop(log);
         let (log, recovery, found) = open_files(&config, dir.path());

@@ -230,7 +230,7 @@ fn a_bound_counts_as_a_full_disk_until_something_goes() {
         settle(&mut log, turn);
         assert!(log.counters().disk_bytes <= 5 << 16);
     }
-    assert!(log.lacks_space());
+    assert!(log.lack().is_some());
     // What has been made ready is there for those who do not ask.
     for _ in 0..15 {
         append(&mut log, 3000, 1);
@@ -239,7 +239,7 @@ fn a_bound_counts_as_a_full_disk_until_something_goes() {
     }
     log.forget_oldest();
     settle(&mut log, turn + 2000);
-    assert!(log.make_room(1 << 16) && !log.lacks_space());
+    assert!(log.make_room(1 << 16) && log.lack().is_none());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod failing;
 mod files;
 mod forget;
 mod giving_up;
+mod handles;
 mod inspect;
 mod missing;
 mod model;

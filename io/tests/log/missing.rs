@@ -209,6 +209,15 @@ impl Disk for Recording {
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.after(|disk| disk.retire(segment, keep))
     }
+    fn retired(&mut self) {
+        self.disk.retired();
+    }
+    fn ended(&mut self, tag: u64) {
+        self.disk.ended(tag);
+    }
+    fn ready(&mut self) -> u64 {
+        self.disk.ready()
+    }
     fn len(&mut self, segment: u64) -> io::Result<u64> {
         self.disk.len(segment)
     }

@@ -161,7 +161,7 @@ fn a_full_disk_is_told_before_it_is_needed_and_holds_back_only_what_has_no_room(
         for turn in 0..40 {
             written.push(append(&mut log, 2000, turn));
             log.flush(u64::from(turn)).unwrap();
-            let (told, room) = (log.lacks_space(), log.released() == log.head());
+            let (told, room) = (log.lack().is_some(), log.released() == log.head());
             assert!(told || room, "what is held back is told of");
         }
         let released = log.released();
@@ -175,7 +175,7 @@ fn a_full_disk_is_told_before_it_is_needed_and_holds_back_only_what_has_no_room(
         assert_eq!(log.counters().segment_failures, 4);
         log.disk_mut().faults.fail_create = false;
         log.flush(4070).unwrap();
-        assert!(log.released() == log.head() && !log.lacks_space());
+        assert!(log.released() == log.head() && log.lack().is_none());
         let (_, _, found) = open(&config(Mode::Written), log.into_disk());
         assert!(found == written);
     }
@@ -199,12 +199,12 @@ fn a_disk_that_was_full_for_a_while_is_full_no_longer_once_there_is_room() {
     let mut log = new_log(Mode::Written, Faults::default());
     log.disk_mut().faults = faults;
     let mut turns = 0..;
-    while !log.lacks_space() {
+    while log.lack().is_none() {
         append(&mut log, 2000, 1);
         log.flush(turns.next().unwrap()).unwrap();
     }
     log.disk_mut().faults = Faults::default();
-    while log.lacks_space() {
+    while log.lack().is_some() {
         // Time passes before the next attempt.
         log.flush(100 * turns.next().unwrap()).unwrap();
     }

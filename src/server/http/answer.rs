@@ -1,7 +1,10 @@
 //! From the reply of a command to the answer of a request.
 
 use super::super::core::Core;
-use super::super::execute::{DAMAGED, FULL, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE};
+use super::super::execute::{
+    DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
+};
+use super::super::ground::GONE;
 use super::{
     Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
     memory, slimmed,
@@ -103,7 +106,9 @@ impl Core {
         kind: &'static str,
         body: &[u8],
     ) {
-        self.conclude_with(conns, conn, &Answer { status, kind, extra: "", body });
+        // What is lacking may be there again at any time.
+        let extra = if status == 503 { "Retry-After: 1\r\n" } else { "" };
+        self.conclude_with(conns, conn, &Answer { status, kind, extra, body });
     }
 
     pub(super) fn conclude_error(
@@ -244,7 +249,7 @@ pub fn coded_body(text: &str, code: &str) -> String {
 
 fn status_of(endpoint: Endpoint, error: &str) -> u16 {
     match (endpoint, error) {
-        (Endpoint::Ready, _) => 503,
+        (Endpoint::Ready, _) | (_, NO_FILES | NO_MEMORY | NO_ROOM | GONE) => 503,
         (Endpoint::Get, NOT_FOUND) => 404,
         (_, DAMAGED | TOO_LARGE) => 500,
         (_, FULL) => 507,

@@ -1,0 +1,118 @@
+//! What a shard stands on: files that the next start will find. When they are gone, because the data directory or
+//! a part of it was removed or renamed, all that would be acknowledged is refused, until they are back.
+
+use super::core::Core;
+use crate::api::request::Body;
+use corq_io::log::Presence;
+use corq_io::net::Connections;
+use corq_shards::Caller;
+use corq_shards::command::Command;
+use std::sync::Arc;
+
+/// Told to whoever asks for what would be written into files that nobody finds again.
+pub(super) const GONE: &str = "The data directory is gone";
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Ground {
+    /// None without a data directory.
+    presence: Option<Arc<Presence>>,
+    /// What was known in the turn before.
+    was_gone: bool,
+    /// Which segments the one who looks knows of.
+    published: Option<(usize, u64)>,
+}
+
+impl Ground {
+    /// Of a shard with files that somebody looks after; or of one without any.
+    pub fn new(presence: Option<Arc<Presence>>) -> Self {
+        Self { presence, ..Self::default() }
+    }
+
+    /// Whether what is written now may never be found.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.presence.as_ref().is_some_and(|presence| presence.is_gone())
+    }
+
+    /// How often has been looked.
+    pub fn looks(&self) -> u64 {
+        self.presence.as_ref().map_or(0, |presence| presence.looks())
+    }
+}
+
+/// Whether a command leaves everything as it is, and can be answered whatever has become of the log.
+fn is_question(body: &Body<'_>) -> bool {
+    matches!(
+        body,
+        Body::Hello { .. }
+            | Body::Ping
+            | Body::SubscribeEvents(_)
+            | Body::UnsubscribeEvents
+            | Body::GetJob(_)
+            | Body::GetState(_)
+            | Body::GetResult(_)
+            | Body::GetProgress(_)
+            | Body::GetLogs { .. }
+            | Body::GetJobByCustomId(_)
+            | Body::GetJobs { .. }
+            | Body::GetJobCounts(_)
+            | Body::GetCountsPerPriority(_)
+            | Body::Count(_)
+            | Body::GetChildrenValues(_)
+            | Body::GetFailedChildrenValues(_)
+            | Body::GetIgnoredChildrenFailures(_)
+            | Body::GetDeduplicationJobId { .. }
+            | Body::WaitJob { .. }
+            | Body::IsPaused(_)
+            | Body::ListQueues
+            | Body::Dlq { .. }
+            | Body::GetDlqStats(_)
+            | Body::GetDlqConfig(_)
+            | Body::GetStallConfig(_)
+            | Body::CronGet(_)
+            | Body::CronList
+            | Body::Stats
+            | Body::Metrics
+            | Body::QueueMetrics { .. }
+            | Body::Prometheus
+            | Body::ListWorkers
+            | Body::ListWebhooks
+            | Body::GetQueueLimits { .. }
+            | Body::GetGroups { .. }
+            | Body::GetGroupsJobsCount(_)
+            // Workers are known in memory only.
+            | Body::RegisterWorker(_)
+            | Body::UnregisterWorker(_)
+            | Body::Heartbeat { .. }
+    )
+}
+
+impl Core {
+    /// Whether a command must be refused because what it writes would be lost.
+    #[inline]
+    pub(super) fn has_no_ground(&self, body: &Body<'_>) -> bool {
+        self.ground.is_gone() && !is_question(body)
+    }
+
+    /// Once per turn. Pulls that wait get their empty answer when the files are gone: a job that they got could not
+    /// be acknowledged.
+    pub fn note_ground(&mut self, conns: &mut Connections) {
+        let gone = self.ground.is_gone();
+        if gone && !std::mem::replace(&mut self.ground.was_gone, gone) {
+            self.apply(conns, Caller::default(), &Command::EndWaits);
+        }
+        self.ground.was_gone = gone;
+    }
+
+    /// Says which files are in use: before one that is not any more is let go.
+    pub fn publish_files(&mut self) {
+        let Some(presence) = &self.ground.presence else { return };
+        let log = &self.engine.book.0;
+        let mark = Some(log.use_mark());
+        if self.ground.published != mark {
+            self.ground.published = mark;
+            presence.publish(self.me, log.in_use());
+        }
+    }
+}
