@@ -41,17 +41,21 @@ impl Descriptors {
         posters_max: usize,
     ) -> Result<Self, String> {
         let shards = shards as u64;
-        let log_files = (open_max / (16 * shards)).clamp(*LOG_FILES.start(), *LOG_FILES.end());
-        let posters = (open_max / 32).clamp(POSTERS_MIN, posters_max as u64);
-        let of_log = FileDisk::descriptors_max(log_files as usize) as u64;
-        let others = OF_PROCESS + shards * (OF_SHARD + of_log) + posters * OF_POSTER;
-        if open_max < others + CONNECTIONS_MIN {
+        let others = |log_files: u64, posters: u64| {
+            let of_log = FileDisk::descriptors_max(log_files as usize) as u64;
+            OF_PROCESS + shards * (OF_SHARD + of_log) + posters * OF_POSTER
+        };
+        let least = others(*LOG_FILES.start(), POSTERS_MIN) + CONNECTIONS_MIN;
+        let Some(spare) = open_max.checked_sub(least) else {
             return Err(format!(
-                "only {open_max} files may be open (ulimit -n), and {shards} shards need {}: raise the limit \
-                 (systemd: LimitNOFILE=), or start with fewer SHARDS",
-                others + CONNECTIONS_MIN
+                "only {open_max} files may be open (ulimit -n), and {shards} shards need {least}: raise the limit \
+                 (systemd: LimitNOFILE=), or start with fewer SHARDS"
             ));
-        }
+        };
+        // Both together take less than a sixth of what is to spare.
+        let log_files = (LOG_FILES.start() + spare / (16 * shards)).min(*LOG_FILES.end());
+        let posters = (POSTERS_MIN + spare / 32).min(posters_max as u64);
+        let others = others(log_files, posters);
         let wished = shards.saturating_mul(u64::from(connections_max));
         Ok(Self {
             connections: wished.min(open_max - others) as usize,
@@ -111,6 +115,7 @@ mod tests {
         );
         let needed: u64 =
             said.split("shards need ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
-        assert!(Descriptors::share_out(needed + 100, 64, 10, 64).is_ok());
+        assert!(Descriptors::share_out(needed - 1, 64, 10, 64).is_err());
+        assert!(Descriptors::share_out(needed, 64, 10, 64).is_ok());
     }
 }

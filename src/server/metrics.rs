@@ -69,7 +69,11 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
         Kind::Counter,
         "Groups forgotten before the span of such a rate was over, since too many were remembered",
     ),
-    ("queue_minutes", Kind::Gauge, "Minutes of queues that Metrics remembers"),
+    (
+        "throughput_buckets",
+        Kind::Gauge,
+        "Counts by the minute that Metrics remembers, of all queues",
+    ),
     (
         "children_unheard",
         Kind::Gauge,
