@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use glommio::{LocalExecutorBuilder, Placement, PoolPlacement};
 
@@ -81,7 +82,22 @@ fn failed(index: usize, cpu: usize, error: &dyn Display) -> io::Error {
     io::Error::other(format!("shard {index} cannot start its executor on CPU {cpu}: {error}"))
 }
 
+/// How often a wait that has an end looks whether all shards are done.
+const LOOK: Duration = Duration::from_millis(5);
+
 impl<E> Shards<E> {
+    /// Waits for all shards, at most until `deadline`: as [`Shards::join`], or `None` if one of them is still
+    /// there, as when the kernel holds it.
+    pub fn join_before(self, deadline: Instant) -> Option<Result<(), E>> {
+        while !self.threads.iter().all(JoinHandle::is_finished) {
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(LOOK);
+        }
+        Some(self.join())
+    }
+
     /// Waits for all shards; the first error in their order, if there is one.
     ///
     /// # Panics
@@ -133,6 +149,20 @@ mod tests {
             if index == 0 { Ok(()) } else { Err(format!("shard {index} failed")) }
         });
         assert_eq!(shards.unwrap().join(), Err("shard 1 failed".to_string()));
+    }
+
+    #[test]
+    fn a_shard_that_does_not_end_is_not_waited_for_for_ever() {
+        let (ends, end) = mpsc::channel::<()>();
+        let shards = spawn_shards(&cpus()[..1], vec![end], |_, end| async move {
+            let _ = end.recv();
+            Ok::<(), String>(())
+        });
+        assert!(shards.unwrap().join_before(Instant::now()).is_none());
+        drop(ends);
+        let shards = spawn_shards(&cpus()[..1], vec![()], |_, ()| async { Err("failed") });
+        let give_up = Instant::now() + Duration::from_secs(60);
+        assert_eq!(shards.unwrap().join_before(give_up), Some(Err("failed")));
     }
 
     #[test]

@@ -69,6 +69,10 @@ fn other(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
 /// How often the start looks whether a shard has failed.
 const READY_PAUSE: Duration = Duration::from_millis(50);
 
+/// How much longer than they may take the shards are waited for. Each gives up by itself before, unless the kernel
+/// does not let it.
+const HELD_MAX: Duration = Duration::from_secs(6);
+
 /// What one shard is given.
 struct Seed {
     endpoint: Endpoint<Batch>,
@@ -200,7 +204,13 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let give_up = Instant::now() + Duration::from_millis(common.config.shutdown_timeout_ms);
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
-    let outcome = running.join().map_err(StartError::Other);
+    let outcome = match running.join_before(give_up + HELD_MAX) {
+        Some(outcome) => outcome.map_err(StartError::Other),
+        None => Err(StartError::Other(format!(
+            "the log was not closed within {} ms: the kernel holds a shard, as while a disk does not answer",
+            common.config.shutdown_timeout_ms + HELD_MAX.as_millis() as u64
+        ))),
+    };
     let outcome = outcome.and(vigil.map_or(Ok(()), Vigil::end));
     drop(files);
     drop(data);
