@@ -197,7 +197,7 @@ impl<'a> Changed<'a> {
             Self::LogCut { keep, .. } => out.u32(*keep),
             Self::KeyFreed { .. } => {}
             Self::KeyExtended { until_ms, .. } | Self::Renewed { until_ms, .. } => {
-                out.u64(*until_ms)
+                out.u64(*until_ms);
             }
             Self::PutOff { at_ms, run_at_ms, .. } => {
                 out.u64(*at_ms);

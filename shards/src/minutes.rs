@@ -189,7 +189,9 @@ mod tests {
         assert!(queues[0].newest_first(now, 0, 1) == [1, 1]);
         // What nobody adds to grows old, and makes room for others.
         let later = now + 2 * MINUTES_MAX as u64 * MINUTE_MS;
-        queues.iter_mut().for_each(|queue| queue.grow_old(later, &mut budget));
+        for queue in &mut queues {
+            queue.grow_old(later, &mut budget);
+        }
         assert_eq!(budget.used, 0);
     }
 }

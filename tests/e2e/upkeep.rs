@@ -339,12 +339,14 @@ fn dead_letters_that_leave_while_they_are_searched_are_left_out() {
         for id in ids {
             client.send("FAIL", json!({"id": id, "error": "why"})).unwrap();
         }
-        ids.iter().for_each(|_| assert_eq!(client.recv().unwrap()["ok"], true));
+        for _ in ids {
+            assert_eq!(client.recv().unwrap()["ok"], true);
+        }
     }
-    for round in 0..5 {
+    for (round, id) in ids.iter().enumerate().take(5) {
         let filter = json!({"reason": "max_attempts_exceeded"});
         let search = client.send("Dlq", json!({"queue": "q", "count": 1000, "filter": filter}));
-        let retry = client.send("RetryDlq", json!({"queue": "q", "jobId": ids[round]}));
+        let retry = client.send("RetryDlq", json!({"queue": "q", "jobId": id}));
         let (search, retry) = (search.unwrap(), retry.unwrap());
         for _ in 0..2 {
             let reply = client.recv().unwrap();
