@@ -244,7 +244,7 @@ fn consequences(data: &Path) -> Vec<(Place, Place)> {
         let place = (number("shard") as usize, number("position"));
         let text = |name: &str| record[name].as_str().unwrap().to_owned();
         match text("kind").as_str() {
-            "met" => follows.push((place, ("completed".to_owned(), text("dependency")))),
+            "met" => follows.push((place, ("done".to_owned(), text("dependency")))),
             kind => drop(found.insert((kind.to_owned(), text("id")), place)),
         }
         for id in record["unmet"].as_array().into_iter().flatten() {

@@ -114,7 +114,7 @@ fn the_figures_of_a_log_are_those_of_its_server() {
         assert_eq!(queue[state], counts[state], "{state}");
     }
     assert_eq!(stat["records"]["pushed"]["count"], 93);
-    assert_eq!(stat["records"]["completed"]["count"], 12);
+    assert_eq!(stat["records"]["done"]["count"], 12);
     assert_eq!(stat["records"]["paused"]["count"], 1);
     let metrics = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
     let live = metrics
@@ -144,10 +144,10 @@ fn records_are_dumped_as_lines_of_json_and_filtered() {
     let of_queue = dump(&server.data, &["--queue", "log-b"]);
     assert!(of_queue.iter().all(|it| it["queue"].is_null() || it["queue"] == "log-b"));
     let count = |kind: &str| of_queue.iter().filter(|it| it["kind"] == kind).count();
-    assert_eq!((count("pushed"), count("completed"), count("paused")), (31, 4, 0));
+    assert_eq!((count("pushed"), count("done"), count("paused")), (31, 4, 0));
     assert_eq!(count("buried-for"), 3, "records that name only the job");
 
-    let kinds = dump(&server.data, &["--kind", "completed,paused"]);
+    let kinds = dump(&server.data, &["--kind", "done,paused"]);
     assert_eq!(kinds.len(), 13);
     let one: Vec<Json> = dump(&server.data, &["--shard", "1"]);
     let behind = one[one.len() / 2]["position"].as_u64().unwrap();
