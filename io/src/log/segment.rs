@@ -143,7 +143,7 @@ mod tests {
     fn header_comes_back_as_it_went() {
         for predecessor in [None, Some(0), Some(6)] {
             for salt in [Salt::NONE, Salt(Some(0)), Salt(Some(u64::MAX))] {
-                let before = predecessor.and_then(|_| salt.0);
+                let before = predecessor.and(salt.0);
                 let header = SegmentHeader {
                     shard: 2,
                     segment: 7,
