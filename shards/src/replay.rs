@@ -11,7 +11,7 @@ impl Shard {
     /// Applies one record. `stored` is where it lies; its payload length is found here.
     ///
     /// A record that names a job which is not known is passed over, and counted unless what brought the
-    /// job has been reclaimed: see [`crate::unknown`].
+    /// job has been reclaimed: see `unknown.rs`.
     pub fn replay(&mut self, position: u64, bytes: &[u8]) -> Result<(), Malformed> {
         let record = Record::decode(bytes)?;
         let stored = Stored {
@@ -165,7 +165,7 @@ impl Shard {
     }
 
     /// Records that a replay has met about jobs that it should have known. Any at all means that
-    /// something was lost: see [`crate::unknown`].
+    /// something was lost: see `unknown.rs`.
     pub fn unknown_job_records(&self) -> u64 {
         self.unknown.records()
     }

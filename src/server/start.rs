@@ -121,7 +121,6 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let most = (config.connections_max, deliveries::THREADS_MAX);
     let shares = Descriptors::share_out(host.nofile, shards, most.0, most.1);
     let shares = shares.map_err(StartError::Other)?;
-    shares.announce(host.nofile, shards, most.0);
     // One more accepts before the shards do.
     let at_once = net::Config::default().accepted_at_once();
     let permits = Permits::new(shares.connections, shards + 1, at_once);
@@ -181,6 +180,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
             announce(&common, &shown);
+            shares.announce(host.nofile, shards, most.0);
             // An error here would mean that the set of signals is not one.
             let look = || {
                 if let Some(vigil) = &mut vigil
