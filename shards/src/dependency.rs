@@ -182,10 +182,10 @@ impl Shard {
             }
             News::Completed => {
                 let Some(job) = self.waits_for(dependent, dependency) else { return };
-                let queue = self.jobs.slab[job].queue;
+                let (queue, before) = (self.jobs.slab[job].queue, self.jobs.slab[job].state);
                 out.journal.append(&Record::Met { id: dependent, dependency, at_ms: now_ms });
                 self.meet(job, dependency, now_ms);
-                self.emit_delay(now_ms, job, out.effects);
+                self.emit_rest_of_delay(now_ms, job, before, out.effects);
                 self.serve(now_ms, queue, out);
             }
             News::Removed => {

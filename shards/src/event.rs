@@ -173,6 +173,21 @@ impl Shard {
         }
     }
 
+    /// A job that stood at `before` waits for one other job less. If that was the last one and a part of its
+    /// delay is left, that is told; a wait that began otherwise goes on.
+    #[inline]
+    pub(crate) fn emit_rest_of_delay(
+        &mut self,
+        now_ms: u64,
+        job: u32,
+        before: State,
+        effects: &mut Effects,
+    ) {
+        if before == State::WaitingChildren {
+            self.emit_delay(now_ms, job, effects);
+        }
+    }
+
     /// A queue was drained. By name: it need not be known.
     pub(crate) fn emit_drained(&mut self, at_ms: u64, queue: &str, effects: &mut Effects) {
         if self.listeners.listening {

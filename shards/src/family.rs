@@ -157,7 +157,7 @@ impl Shard {
             value,
         };
         self.record_child_end(job, &ended, out);
-        self.emit_delay(now_ms, job, out.effects);
+        self.emit_rest_of_delay(now_ms, job, state, out.effects);
         self.serve(now_ms, queue, out);
     }
 

@@ -36,10 +36,14 @@ impl Shard {
                 if about.declared || !about.linkable {
                     return u64::from(about.declared);
                 }
-                let waits = self.jobs.slab[job].state != State::Active;
+                let before = self.jobs.slab[job].state;
+                let waits = before != State::Active;
                 let adopted = Adopted { parent: id, child, name, waits };
                 out.journal.append(&Record::Adopted(adopted));
                 self.adopt(job, &adopted);
+                if waits && before != State::WaitingChildren {
+                    self.emit(now_ms, job, Step::WaitingChildren, out.effects);
+                }
                 let news = News::WatchChild;
                 self.notices.push(Notice { news, dependent: id, dependency: child });
                 1
@@ -80,9 +84,10 @@ impl Shard {
         how: How,
         out: &mut Out<'_, J>,
     ) {
-        let parent = self.jobs.slab[job].id;
+        let (parent, before) = (self.jobs.slab[job].id, self.jobs.slab[job].state);
         let ended = ChildEnded { parent, child, at_ms, how, queue: "", known_as, value: &[] };
         self.record_child_end(job, &ended, out);
+        self.emit_rest_of_delay(at_ms, job, before, out.effects);
     }
 
     /// [`Record::Adopted`].

@@ -12,6 +12,7 @@ use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
 use corq_shards::id::JobId;
 use corq_shards::job::{State, Stored};
+use corq_shards::kin::NewKin;
 use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::schedule::Plan;
 use support::Bed;
@@ -320,6 +321,59 @@ fn waiting_children_is_told_and_the_rest_of_a_delay_when_the_waiting_ends() {
     assert_eq!(heard(&bed), ["delayed 70"]);
     bed.run(0, &Command::Notice(completed));
     assert!(heard(&bed).is_empty(), "a notice that comes twice is told of once");
+}
+
+/// A job with a delay that waits for a child as well; both of them.
+fn with_child(bed: &mut Bed, delay_ms: u64) -> (JobId, JobId) {
+    let child = bed.data("c", b"child");
+    let mut open = Vec::new();
+    Unmet::push(&mut open, child, "c");
+    let kin = NewKin { children: b"\x91\xa1c", open: Unmet::new(&open), ..NewKin::default() };
+    let job = NewJob { data: b"p", delay_ms, kin: Some(Box::new(kin)), ..NewJob::default() };
+    let parent = bed.push("p", job);
+    bed.carry_notices();
+    (parent, child)
+}
+
+#[test]
+fn the_rest_of_a_delay_is_told_when_the_last_child_is_let_go() {
+    let mut bed = listening();
+    let (parent, child) = with_child(&mut bed, 500);
+    bed.pass(100);
+    change(&mut bed, parent, Change::LetGo { child, name: "c" });
+    assert_eq!(heard(&bed), ["delayed 400"]);
+    assert_eq!(bed.state(parent), Some(State::Delayed));
+}
+
+#[test]
+fn waiting_children_is_told_of_a_job_that_gets_a_child_while_it_waits() {
+    let mut bed = listening();
+    let parent = bed.data("p", b"parent");
+    let (first, second) = (bed.data("c", b"1"), bed.data("c", b"2"));
+    change(&mut bed, parent, Change::Adopt { child: first, name: "1" });
+    assert_eq!(heard(&bed), ["waiting-children"]);
+    change(&mut bed, parent, Change::Adopt { child: second, name: "2" });
+    assert!(heard(&bed).is_empty(), "it waits already");
+}
+
+#[test]
+fn a_wait_between_two_attempts_is_not_told_as_a_delay_when_a_child_ends_meanwhile() {
+    let mut bed = listening();
+    let parent = bed.data("p", b"parent");
+    bed.data("c", b"child");
+    let (_, token) = bed.pull(1, "p", 1)[0];
+    let (child, child_token) = bed.pull(2, "c", 1)[0];
+    change(&mut bed, parent, Change::Adopt { child, name: "c" });
+    bed.carry_notices();
+    bed.fail(parent, Some(token)).unwrap();
+    assert_eq!(bed.state(parent), Some(State::Delayed));
+    bed.ack(child, Some(child_token)).unwrap();
+    let reports = std::mem::take(&mut bed.effects.reports);
+    for report in &reports {
+        support::kin::deliver(&mut bed, report);
+        assert!(heard(&bed).is_empty(), "{:?}", heard(&bed));
+    }
+    assert_eq!((reports.len(), bed.state(parent)), (1, Some(State::Delayed)));
 }
 
 #[test]
