@@ -1,8 +1,10 @@
 //! Who waits for the end of a job, in the model, and what ended in this call.
 
 use super::check::Check;
+use super::compare::found;
 use super::model::{Model, State};
 use super::ops::Answer;
+use super::told::Heard;
 use corq_shards::effect::Ending;
 use corq_shards::id::JobId;
 
@@ -47,6 +49,9 @@ impl End {
 impl Model {
     /// A job goes before it was completed or has failed for good.
     pub fn remove(&mut self, id: JobId) {
+        if let Some(prev) = found(&self.jobs[&id].state) {
+            self.tell(id, Heard::Removed(prev));
+        }
         self.change(id).state = State::Gone;
         self.ends.insert(id, End::Removed);
     }

@@ -70,6 +70,32 @@ canaries! {
     canary_a_record_that_comes_back_changed_is_seen: Log sees BentRecord;
     canary_a_group_that_gives_too_many_is_seen: Group sees GenerousGroups;
     canary_a_reclaim_that_drops_a_job_is_seen: Replay sees SloppyReclaim;
+    canary_a_key_without_its_time_is_seen: Unique sees EndlessKeys;
+    canary_a_key_whose_time_does_not_begin_anew_is_seen: Rarity sees ShortKeys;
+    canary_a_push_that_takes_no_place_is_seen: Unique sees NoReplacing;
+    canary_a_debounce_without_its_delay_is_seen: State sees NoDelays;
+    canary_a_wait_that_grows_and_should_not_is_seen: Overdue sees GrowingWaits;
+    canary_a_silence_that_lasts_too_long_is_seen: State sees PatientStalls;
+    canary_a_log_that_is_too_long_is_seen: State sees LongLogs;
+    canary_a_job_that_is_younger_than_its_client_says_is_seen: State sees NoTimestamps;
+    canary_a_group_with_too_many_jobs_is_seen: Answer sees RoomyGroups;
+    canary_a_batch_with_two_holders_of_a_key_is_seen: Unique sees OneOfOneKey;
+    canary_a_key_that_stays_though_freed_is_seen: Unique sees StubbornKeys;
+    canary_a_promotion_of_too_few_is_seen: Chore sees ShyPromotions;
+    canary_a_look_at_more_than_was_asked_for_is_seen: Answer sees WideSieves;
+    canary_a_filtered_retry_of_others_is_seen: Chore sees WideSieves;
+    canary_a_retry_of_what_was_completed_later_is_seen: Chore sees LateRetries;
+    canary_a_wrong_token_that_opens_is_seen: Answer sees BlindTokens;
+    canary_another_delay_than_asked_for_is_seen: State sees LongDelays;
+    canary_a_dead_letter_that_does_not_go_is_seen: Answer sees DeafBins;
+    canary_a_line_that_stays_is_seen: State sees LongCuts;
+    canary_a_child_without_its_parent_is_seen: Kin sees NoLinks;
+    canary_a_group_that_gives_too_fast_is_seen: Group sees HastyGroups;
+    canary_a_rate_of_a_pull_that_is_not_kept_is_seen: Group sees DeafRates;
+    canary_a_webhook_that_hears_too_much_is_seen: Hook sees NosyHooks;
+    canary_an_event_that_nobody_hears_is_seen: Told sees LostEvents;
+    canary_events_out_of_order_are_seen: Told sees EventsBackwards;
+    canary_settings_that_do_not_come_are_seen: State sees OldSettings;
 }
 
 #[test]

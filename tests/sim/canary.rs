@@ -2,15 +2,22 @@
 
 use super::node::Node;
 use super::settings::Flaw;
+use super::told::{Heard, Told};
 use corq_shards::Caller;
 use corq_shards::Out;
-use corq_shards::command::{Clean, ClientId, Command, GroupLimit, Pull, RequestId, SetCron};
+use corq_shards::change::Change;
+use corq_shards::command::{
+    AddWebhook, Clean, ClientId, Command, GroupLimit, GroupPull, Pull, RequestId, SetCron, Sifting,
+};
 use corq_shards::effect::Effects;
+use corq_shards::extras::Extras;
 use corq_shards::flow::Fate;
+use corq_shards::group::GroupRate;
 use corq_shards::id::{IdMaker, JobId, Slot};
 use corq_shards::new_job::NewJob;
 use corq_shards::record::{Pushed, Record};
 use corq_shards::schedule::Plan;
+use corq_shards::sift::FailedFilter;
 use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +62,9 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
             for job in &mut jobs {
                 spoil_job(flaw, job);
             }
+            if let (Flaw::OneOfOneKey, Some(second)) = (flaw, jobs.get_mut(1)) {
+                second.unique_key = None;
+            }
             if flaw == Flaw::ExtraJob {
                 jobs.extend(jobs.first().cloned());
             }
@@ -75,10 +85,20 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
         Command::Decide { flow, fate: Fate::Released, durable } if flaw == Flaw::HalfFlows => {
             to(&Command::Decide { flow: *flow, fate: Fate::Dropped, durable: *durable });
         }
+        Command::LimitGroup { queue, group, limit: GroupLimit::Rate(Some(rate)) }
+            if flaw == Flaw::HastyGroups =>
+        {
+            let limit = GroupLimit::Rate(Some(GroupRate { jobs: rate.jobs + 1, ..*rate }));
+            to(&Command::LimitGroup { queue, group, limit });
+        }
+        Command::Pull(pull) if flaw == Flaw::DeafRates => {
+            let group = pull.group.map(|group| GroupPull { rate: None, ..*group });
+            to(&Command::Pull(Pull { group: group.as_ref(), ..*pull }));
+        }
         Command::Pull(pull) if flaw == Flaw::SmallPulls => {
             to(&Command::Pull(Pull { count: 1, ..*pull }));
         }
-        other => to(other),
+        other => spoil_other(flaw, other, to),
     }
 }
 
@@ -89,6 +109,85 @@ fn spoil_job(flaw: Flaw, job: &mut NewJob<'_>) {
         Flaw::OneMoreAttempt => job.max_attempts += 1,
         Flaw::NoUniqueKeys => job.unique_key = None,
         Flaw::NoRepeats => job.repeat = None,
+        Flaw::RoomyGroups => job.group_max = 0,
+        Flaw::NoDelays if job.extras.as_ref().is_some_and(|it| it.dedup.is_some()) => {
+            job.delay_ms = 0;
+        }
+        _ => {
+            if let Some(extras) = &mut job.extras {
+                spoil_extras(flaw, extras);
+            }
+        }
+    }
+}
+
+fn spoil_extras(flaw: Flaw, extras: &mut Extras) {
+    match flaw {
+        Flaw::GrowingWaits => extras.backoff = None,
+        Flaw::PatientStalls => extras.stall_timeout_ms = None,
+        Flaw::LongLogs => extras.keep_logs = None,
+        Flaw::NoTimestamps => extras.made_at_ms = None,
+        _ => {}
+    }
+    let Some(dedup) = &mut extras.dedup else { return };
+    match flaw {
+        Flaw::EndlessKeys => dedup.ttl_ms = 0,
+        Flaw::ShortKeys => dedup.extend = false,
+        Flaw::NoReplacing => dedup.replace = false,
+        _ => {}
+    }
+}
+
+/// What is bent of commands about queues and single jobs.
+fn spoil_other(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)) {
+    match *command {
+        Command::FreeKey { queue, .. } if flaw == Flaw::StubbornKeys => {
+            to(&Command::FreeKey { queue, key: "another" });
+        }
+        Command::PromoteAll { queue, count } if flaw == Flaw::ShyPromotions => {
+            to(&Command::PromoteAll { queue, count: count.min(2).saturating_sub(1) });
+        }
+        Command::Sift(sifting) if flaw == Flaw::WideSieves => {
+            to(&Command::Sift(&Sifting { filter: FailedFilter::default(), ..*sifting }));
+        }
+        Command::RetryCompleted { queue, job, count, .. } if flaw == Flaw::LateRetries => {
+            to(&Command::RetryCompleted { queue, job, count, until_ms: u64::MAX });
+        }
+        Command::AddWebhook(hook) if flaw == Flaw::NosyHooks => {
+            to(&Command::AddWebhook(&AddWebhook { queue: None, ..*hook }));
+        }
+        Command::Change { job, change } => {
+            to(&Command::Change { job, change: spoil_change(flaw, change) });
+        }
+        ref other => to(other),
+    }
+}
+
+fn spoil_change(flaw: Flaw, change: Change<'_>) -> Change<'_> {
+    match (flaw, change) {
+        (Flaw::BlindTokens, Change::ToWait { .. }) => Change::ToWait { token: None },
+        (Flaw::BlindTokens, Change::Discard { .. }) => Change::Discard { token: None },
+        (Flaw::BlindTokens, Change::PutOff { delay_ms, .. }) => {
+            Change::PutOff { delay_ms, token: None }
+        }
+        (Flaw::BlindTokens, Change::Delay { delay_ms, .. }) => {
+            Change::Delay { delay_ms, token: None }
+        }
+        (Flaw::LongDelays, Change::Delay { delay_ms, token }) => {
+            Change::Delay { delay_ms: delay_ms + 1, token }
+        }
+        (Flaw::DeafBins, Change::Bin { .. }) => Change::Bin { queue: "another" },
+        (Flaw::LongCuts, Change::CutLog(keep)) => Change::CutLog(keep + 1),
+        (Flaw::NoLinks, Change::Link { job, .. }) => Change::Link { job, parent: None },
+        (_, change) => change,
+    }
+}
+
+/// What listeners hear, bent as the flaw has it.
+pub fn spoil_told(flaw: Flaw, told: &mut Vec<Told>) {
+    match flaw {
+        Flaw::LostEvents => told.retain(|one| !matches!(one.step, Heard::Retried(_))),
+        Flaw::EventsBackwards => told.reverse(),
         _ => {}
     }
 }
@@ -122,7 +221,7 @@ impl super::world::World {
             let mut bytes = vec![0; record.encoded_len()];
             record.encode(&mut bytes);
             let _ = self.nodes[node].shard.replay(1, &bytes);
-            self.nodes[node].check_replay(&self.settings, self.now_ms);
+            self.nodes[node].check_replay(&self.settings);
         }
     }
 }

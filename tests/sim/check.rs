@@ -29,6 +29,8 @@ pub enum Check {
     Counters,
     /// A deduplication key has one holder.
     Unique,
+    /// Rules of its own that a job was pushed with are what it has.
+    Rarity,
     /// The directory equals a rebuild.
     Directory,
     /// In the end everything can be drained.
@@ -60,6 +62,10 @@ pub enum Check {
     Flow,
     /// A parent learns how its children ended, and goes on as they say.
     Kin,
+    /// Listeners are told of each step of each job, in order, and of nothing else.
+    Told,
+    /// Webhooks are as they were set, and told what they asked for.
+    Hook,
     /// A long command does what it was given, in whatever slices.
     Chore,
 }

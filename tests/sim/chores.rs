@@ -6,6 +6,9 @@ use super::compare::found;
 use super::judge::Moment;
 use super::model::{DETACHED, Job, Model, State};
 use super::ops::Answer;
+use super::sift::Sift;
+use super::told::Heard;
+use corq_shards::changed::Changed;
 use corq_shards::effect::KnownAs;
 use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
@@ -16,11 +19,18 @@ use std::collections::BTreeSet;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Work {
     /// Removes jobs in these states; `named`, it answers which.
-    Remove { states: Vec<Found>, grace_ms: u64, named: bool },
+    /// `drains`, it is an event of the queue.
+    Remove { states: Vec<Found>, grace_ms: u64, named: bool, drains: bool },
     /// Removes what is left of a queue.
     Empty,
-    /// Has jobs that have ended run anew.
-    Revive { ended: Found },
+    /// Has jobs run anew that have ended, and had so by then.
+    Revive { ended: Found, until_ms: u64 },
+    /// Ends delays.
+    Promote,
+    /// Looks through a dead-letter queue.
+    Sift(Sift),
+    /// Takes a key from all that have it; `held`, somebody held it when it came.
+    FreeKey { key: String, held: bool },
     /// Gives jobs the deadlines of a new rule.
     Rearm,
 }
@@ -28,32 +38,56 @@ pub enum Work {
 /// One long command.
 #[derive(Clone, Debug)]
 pub struct Chore {
-    request: u64,
-    queue: String,
-    work: Work,
-    began_ms: u64,
+    pub request: u64,
+    pub queue: String,
+    pub work: Work,
+    pub began_ms: u64,
     /// No job that was made later is meant, unless it has ended.
     newest: JobId,
     /// Jobs that it may still take.
-    left: u64,
+    pub left: u64,
     /// Jobs that were meant when it came, and have not been touched since.
     pub must: BTreeSet<JobId>,
-    done: Vec<JobId>,
+    pub done: Vec<JobId>,
     /// Jobs that went while it was at work, and may have gone for another reason.
     perhaps: Vec<JobId>,
 }
 
 /// The moment from which the age of a job counts.
-fn since_ms(job: &Job) -> u64 {
+pub fn since_ms(job: &Job) -> u64 {
     match &job.state {
         State::Active(lease) => lease.started_at_ms,
-        State::Completed { at_ms, .. } | State::Failed { at_ms } => *at_ms,
-        _ => job.id.made_at_ms(),
+        State::Completed { at_ms, .. } | State::Failed { at_ms, .. } => *at_ms,
+        // As old as its client says.
+        _ => job.extras.made_at_ms.unwrap_or_else(|| job.id.made_at_ms()),
+    }
+}
+
+/// What became of a job that a long command has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    Removed,
+    Revived,
+    Promoted,
+    Freed,
+}
+
+impl Work {
+    /// What becomes of the jobs that it takes.
+    fn takes(&self) -> Option<Taken> {
+        match self {
+            Self::Remove { .. } | Self::Empty => Some(Taken::Removed),
+            Self::Revive { .. } => Some(Taken::Revived),
+            Self::Promote => Some(Taken::Promoted),
+            Self::FreeKey { .. } => Some(Taken::Freed),
+            Self::Sift(sift) => sift.retries().then_some(Taken::Revived),
+            Self::Rearm => None,
+        }
     }
 }
 
 impl Chore {
-    fn means(&self, job: &Job) -> bool {
+    pub fn means(&self, model: &Model, now_ms: u64, job: &Job) -> bool {
         let Some(state) = found(&job.state) else { return false };
         let ended = matches!(state, Found::Completed | Found::Failed);
         job.queue == self.queue
@@ -61,7 +95,10 @@ impl Chore {
             && match &self.work {
                 Work::Empty => true,
                 Work::Rearm => false,
-                Work::Revive { ended } => state == *ended,
+                Work::Revive { ended, until_ms } => state == *ended && since_ms(job) <= *until_ms,
+                Work::Promote => state == Found::Delayed,
+                Work::FreeKey { key, .. } => job.is_live() && job.unique_key.as_ref() == Some(key),
+                Work::Sift(sift) => sift.means(model, now_ms, job),
                 Work::Remove { states, grace_ms, .. } => {
                     states.contains(&state)
                         && (*grace_ms == 0 || since_ms(job) + grace_ms <= self.began_ms)
@@ -88,13 +125,16 @@ impl Chore {
         }
     }
 
-    fn answer(&self, model: &Model) -> Answer {
+    pub fn answer(&self, model: &Model) -> Answer {
         match &self.work {
             Work::Empty | Work::Rearm => Answer::Done,
+            Work::FreeKey { held, .. } => Answer::Count(u64::from(*held)),
             Work::Remove { named: true, .. } => {
                 Answer::Cleaned(self.done.iter().map(|&id| known_as(model, id)).collect())
             }
-            Work::Remove { .. } | Work::Revive { .. } => Answer::Count(self.done.len() as u64),
+            Work::Remove { .. } | Work::Revive { .. } | Work::Promote | Work::Sift(_) => {
+                Answer::Count(self.done.len() as u64)
+            }
         }
     }
 }
@@ -121,8 +161,8 @@ impl Model {
             done: Vec::new(),
             perhaps: Vec::new(),
         };
-        let meant = self.jobs.values().filter(|job| chore.means(job)).map(|job| job.id);
-        chore.must = meant.collect();
+        let meant = self.jobs.values().filter(|job| chore.means(self, at.now_ms, job));
+        chore.must = meant.map(|job| job.id).collect();
         if let Work::Revive { .. } = chore.work {
             chore.left = limit.min(chore.must.len() as u64);
         }
@@ -150,20 +190,23 @@ impl Model {
     /// that it took, or one whose time was over all the same.
     pub fn follow_chores(&mut self, at: &Moment<'_>) {
         for (place, record) in at.records() {
-            let (id, revived) = match record {
-                Record::Removed { id } => (id, false),
-                Record::Revived { id, by_itself: false, .. } => (id, true),
+            let (id, taken) = match record {
+                Record::Removed { id } => (id, Taken::Removed),
+                Record::Revived { id, by_itself: false, .. } => (id, Taken::Revived),
+                Record::Changed(Changed::Promoted { id, .. }) => (id, Taken::Promoted),
+                Record::Changed(Changed::KeyFreed { id }) => (id, Taken::Freed),
                 _ => continue,
             };
             let Some(job) = self.jobs.get(&id) else { continue };
             let chore = self.chores.iter().position(|chore| chore.queue == job.queue);
-            let Some(chore) = chore.filter(|&chore| self.chores[chore].means(job)) else {
+            let is_meant = |&chore: &usize| self.chores[chore].means(self, at.now_ms, job);
+            let Some(chore) = chore.filter(is_meant) else {
                 continue;
             };
             self.record = Some(place);
             let is_due = match &job.state {
                 // It was tried anew, though a rule could have let it go just then.
-                _ if revived => false,
+                _ if taken != Taken::Removed => false,
                 State::Active(lease) => {
                     let hold_ends_ms = self.hold_ends_ms(job, lease);
                     let ends = lease.timeout_at_ms.into_iter().chain([hold_ends_ms]);
@@ -176,8 +219,8 @@ impl Model {
                 self.leaving.insert(id);
                 self.remove(id);
             } else {
-                self.take_in_chore(at, id, revived);
-                if revived {
+                self.take_in_chore(at, id, taken);
+                if matches!(taken, Taken::Revived | Taken::Promoted) {
                     self.claimed.insert(id);
                 }
             }
@@ -186,10 +229,10 @@ impl Model {
     }
 
     /// A rule lets a job go out of the dead-letter queue, unless it was a long command that took it.
-    pub fn drop_letter(&mut self, id: JobId) {
+    pub fn drop_letter(&mut self, now_ms: u64, id: JobId) {
         let job = &self.jobs[&id];
         let chore = self.chores.iter().position(|chore| chore.queue == job.queue);
-        if let Some(chore) = chore.filter(|&chore| self.chores[chore].means(job)) {
+        if let Some(chore) = chore.filter(|&chore| self.chores[chore].means(self, now_ms, job)) {
             self.chores[chore].perhaps.push(id);
         }
         // Who waited for its end learnt of that, if it came in this call.
@@ -199,7 +242,7 @@ impl Model {
     }
 
     /// The chore that is at work on a queue takes a job, as the shard's record says.
-    pub fn take_in_chore(&mut self, at: &Moment<'_>, id: JobId, revived: bool) {
+    pub fn take_in_chore(&mut self, at: &Moment<'_>, id: JobId, taken: Taken) {
         let Some(job) = self.jobs.get(&id) else {
             self.checks.fail(Check::Chore, || format!("{id:?} is taken and was never pushed"));
             return;
@@ -209,30 +252,43 @@ impl Model {
             return;
         };
         let chore = &self.chores[place];
-        let fits = chore.means(job)
+        let fits = chore.means(self, at.now_ms, job)
             && chore.left > 0
-            && revived == matches!(chore.work, Work::Revive { .. });
+            && chore.work.takes() == Some(taken);
         self.must(Check::Chore, fits, || format!("{chore:?}\n  takes {job:?}"));
-        if revived {
-            self.judge_order_of_revival(at, job);
+        match taken {
+            Taken::Revived => self.judge_order_of_revival(at, chore, job),
+            // Oldest first.
+            Taken::Promoted => {
+                let older = chore.must.range(..id).next();
+                self.must(Check::Order, older.is_none(), || {
+                    format!("{chore:?}\n  takes {job:?} before {older:?}")
+                });
+            }
+            Taken::Removed | Taken::Freed => {}
         }
         self.chores[place].left -= 1;
         self.chores[place].done.push(id);
-        if revived {
-            self.revive(at.now_ms, id);
-        } else {
-            // A worker that gets it in this call got it before.
-            self.leaving.insert(id);
-            self.remove(id);
+        match taken {
+            Taken::Revived => self.revive(at.now_ms, id),
+            Taken::Promoted => self.promote(at.now_ms, id),
+            Taken::Freed => self.change(id).unique_key = None,
+            Taken::Removed => {
+                // A worker that gets it in this call got it before.
+                self.leaving.insert(id);
+                self.remove(id);
+            }
         }
     }
 
     /// Oldest first; of those that ended at the same time, the shard chooses.
-    fn judge_order_of_revival(&self, at: &Moment<'_>, job: &Job) {
+    fn judge_order_of_revival(&self, at: &Moment<'_>, chore: &Chore, job: &Job) {
         let older = self.of_queue(&job.queue).find(|other| {
             found(&other.state) == found(&job.state)
+                && chore.must.contains(&other.id)
+                && chore.means(self, at.now_ms, other)
                 && since_ms(other) < since_ms(job)
-                && !(self.is_aged(other, at.now_ms) && at.shard.find(other.id).is_none())
+                && !(self.is_spent(other, at.now_ms) && at.shard.find(other.id).is_none())
         });
         if let Some(older) = older {
             self.checks.fail(Check::Order, || format!("{job:?}\n  runs anew before {older:?}"));
@@ -260,9 +316,33 @@ impl Model {
         }
     }
 
-    /// A job that has ended is to run anew.
+    /// A delay ends before its time.
+    pub fn promote(&mut self, now_ms: u64, id: JobId) {
+        let job = self.change(id);
+        (job.state, job.run_at_ms) = (State::Waiting, now_ms);
+        // In a long command, others are delivered before.
+        self.fresh.insert(id, Some(0));
+    }
+
+    /// The life of a job begins anew.
+    pub fn renew_life(&mut self, now_ms: u64, id: JobId) {
+        if let Some(ttl_ms) = self.jobs[&id].ttl_ms {
+            self.change(id).expires_at_ms = Some(now_ms + ttl_ms);
+        }
+    }
+
+    /// A job that has ended is to run anew, and to live as long as a new one.
     pub fn revive(&mut self, now_ms: u64, id: JobId) {
+        self.revive_as_it_is(now_ms, id);
+        self.renew_life(now_ms, id);
+    }
+
+    /// The same without another life.
+    pub fn revive_as_it_is(&mut self, now_ms: u64, id: JobId) {
         self.reopened.insert(id);
+        if let Some(prev) = found(&self.jobs[&id].state) {
+            self.tell(id, Heard::Retried(prev));
+        }
         let job = self.change(id);
         (job.attempts, job.stalls, job.run_at_ms) = (0, 0, now_ms);
         job.redelivered = 0;
@@ -284,12 +364,21 @@ impl Model {
             chore.settle(self, answer);
             let first = self.chores[..place].iter().all(|other| other.queue != chore.queue);
             self.must(Check::Chore, first, || format!("{chore:?} overtakes another"));
+            if let Work::Remove { drains: true, .. } = chore.work {
+                self.tell_drained(&chore.queue);
+            }
+            let at_once = !at.by_clock && *request == at.request;
+            if let Work::Sift(sift) = &chore.work
+                && self.judge_sift(at, &chore, sift, answer, at_once)
+            {
+                continue;
+            }
             let expected = chore.answer(self);
             self.must(Check::Answer, *answer == expected, || {
                 format!("{chore:?}\n  was answered {answer:?}, not {expected:?}")
             });
             let aged = |id: &JobId| {
-                self.is_aged(&self.jobs[id], at.now_ms) && at.shard.find(*id).is_none()
+                self.is_spent(&self.jobs[id], at.now_ms) && at.shard.find(*id).is_none()
             };
             let rest = chore.must.iter().find(|id| !aged(id));
             self.must(Check::Chore, chore.left == 0 || rest.is_none(), || {

@@ -27,8 +27,8 @@ impl Model {
                 None => self.missing(now_ms, job),
                 Some(view) => self.compare_job(now_ms, job, found, &view),
             }
-            if let (Some(key), true) = (&job.unique_key, job.is_live()) {
-                self.compare_key(job, key);
+            if let Some(key) = job.unique_key.as_ref().filter(|_| job.holds_key(now_ms)) {
+                self.compare_key(now_ms, job, key);
             }
         }
         let found = shard.holdings().jobs as u64;
@@ -59,16 +59,11 @@ impl Model {
         self.compare_groups(shard);
         self.compare_schedules(shard);
         self.compare_flows(shard);
+        self.compare_hooks(shard);
         let waiters = shard.holdings().waiters;
         self.must(Check::Answer, waiters == self.waiters.len(), || {
             format!("{waiters} pulls wait, not {}", self.waiters.len())
         });
-    }
-
-    /// Whether a shard's job is a completed one whose time is over: it may be forgotten any moment.
-    pub fn is_past_retention(&self, view: &JobView<'_>, now_ms: u64) -> bool {
-        let ended = view.outcome.filter(|_| view.job.state == Found::Completed);
-        ended.is_some_and(|how| how.finished_at_ms + self.retention_ms <= now_ms)
     }
 
     fn missing(&self, now_ms: u64, job: &Job) {
@@ -104,9 +99,13 @@ impl Model {
                 let found = (client, found.token, found.expires_at_ms, timeout_at_ms);
                 self.must(Check::State, model == found, || format!("{job:?}\n  is {found:?}"));
             }
-            (State::Completed { at_ms, .. } | State::Failed { at_ms }, _, Some(how)) => {
-                self.must(Check::State, how.finished_at_ms == *at_ms, || {
-                    format!("{job:?} ended at {}", how.finished_at_ms)
+            (State::Completed { at_ms, .. } | State::Failed { at_ms, .. }, _, Some(how)) => {
+                let same_cause = match job.state {
+                    State::Failed { cause, .. } => cause == how.cause,
+                    _ => true,
+                };
+                self.must(Check::State, same_cause && how.finished_at_ms == *at_ms, || {
+                    format!("{job:?} ended at {} for {:?}", how.finished_at_ms, how.cause)
                 });
             }
             _ => {}
@@ -132,6 +131,7 @@ impl Model {
         });
         self.must(Check::Repeat, series == job.series, || format!("{job:?}\n  has {series:?}"));
         self.compare_family(job, view);
+        self.compare_rarities(job, view);
         let times = redelivered(view);
         self.must(Check::Rule, times == job.redelivered, || format!("{job:?}\n  not {times}"));
         let notes = options.and_then(|has| has.notes.as_deref()).cloned().unwrap_or_default();
@@ -165,8 +165,9 @@ impl Model {
     }
 
     /// Two may hold a key only if a retry out of the dead-letter queue brought the second.
-    fn compare_key(&self, job: &Job, key: &str) {
-        let same = |other: &&Job| other.is_live() && other.unique_key.as_deref() == Some(key);
+    fn compare_key(&self, now_ms: u64, job: &Job, key: &str) {
+        let same =
+            |other: &&Job| other.holds_key(now_ms) && other.unique_key.as_deref() == Some(key);
         let holders = self.of_queue(&job.queue).filter(same).count();
         self.must(Check::Unique, holders == 1 || self.revived.contains(job.queue_name()), || {
             format!("{holders} jobs hold the key {key} in {}", job.queue)

@@ -57,6 +57,7 @@ impl World {
             let keep = settings.completed_max as usize;
             let model = Model::new(self.checks, keep, settings.completed_retention_ms);
             let mut node = Node::new(index, shard, book, model);
+            node.listen(!self.dice.one_in(4));
             node.run(self.now_ms, 0, 0, &StartSchedules);
             self.nodes.push(node);
         }
@@ -81,9 +82,14 @@ impl World {
             self.reconnect(client);
         }
         self.now_ms += self.dice.pick(&[0, 0, 100, 5000, 100_000]);
+        let before = self.settings.clone();
+        if self.dice.one_in(3) {
+            self.settings.change(&mut self.dice);
+        }
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes {
-            let node = self.start_again(node, way);
+            let mut node = self.start_again(node, way, &before);
+            node.listen(!self.dice.one_in(4));
             self.nodes.push(node);
         }
         let all = way != Way::Power || self.settings.mode == Mode::Synced;
@@ -98,7 +104,7 @@ impl World {
             node.tick(self.now_ms);
             let Node { model, shard, .. } = node;
             model.compare(self.now_ms, shard);
-            node.check_replay(&self.settings, self.now_ms);
+            node.check_replay(&self.settings);
             node.check_payloads();
             node.check_values();
         }
@@ -127,7 +133,8 @@ impl World {
         true
     }
 
-    fn start_again(&mut self, node: Node, way: Way) -> Node {
+    /// `before`: the settings of the process that has ended.
+    fn start_again(&mut self, node: Node, way: Way, before: &Settings) -> Node {
         let Node { index, book, mut model, .. } = node;
         let (mut written, book_gone) = (book.written, book.gone);
         let mut disk = book.log.into_disk();
@@ -139,7 +146,8 @@ impl World {
         } else {
             disk.kill();
         }
-        let Found { mut shard, log, records } = open(&self.settings, index, self.starts, disk);
+        let given = if self.settings.has(Flaw::OldSettings) { before } else { &self.settings };
+        let Found { mut shard, log, records } = open(given, index, self.starts, disk);
         if self.settings.has(Flaw::BentRecord)
             && let Some((_, bytes)) = written.last_mut()
         {
@@ -163,6 +171,8 @@ impl World {
         });
         model.rewind(kept, &mut shard);
         shard.restart(self.now_ms);
+        model.completed_max = self.settings.completed_max as usize;
+        model.retention_ms = self.settings.completed_retention_ms;
         model.restart(self.now_ms);
         written.truncate(kept);
         let gone = records.first().map_or(book_gone, |(first, _)| *first);

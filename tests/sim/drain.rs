@@ -41,9 +41,12 @@ impl World {
             let shard = self.shard_of_queue(queue);
             self.send(0, shard, Pause { queue: (*queue).into(), paused: false });
             for group in GROUPS {
-                for limit in
-                    [GroupLimit::Paused(false), GroupLimit::Active(None), GroupLimit::Weight(1)]
-                {
+                for limit in [
+                    GroupLimit::Paused(false),
+                    GroupLimit::Active(None),
+                    GroupLimit::Rate(None),
+                    GroupLimit::Weight(1),
+                ] {
                     let (queue, group) = ((*queue).into(), (*group).into());
                     self.send(0, shard, LimitGroup { queue, group, limit });
                 }
@@ -111,7 +114,7 @@ impl World {
         self.settle();
         let held = std::mem::take(&mut self.clients[0].held);
         for held in &held {
-            let one = One { job: held.job, token: held.token, shard: held.shard };
+            let one = One { job: held.job, token: held.token, shard: held.shard, remove: false };
             self.send(0, held.shard, Ack { acks: vec![one], check_for: None });
         }
         self.settle();
@@ -193,7 +196,7 @@ impl World {
             self.checks.must(Check::Quiet, rest == (0, 0, 0, 0, 0), || {
                 format!("leases, waiters, timers, keys and watches are left: {rest:?}")
             });
-            node.check_replay(&self.settings, self.now_ms);
+            node.check_replay(&self.settings);
             node.check_values();
         }
         for (id, promise) in &self.ledger.pushed {

@@ -31,7 +31,9 @@ pub struct Ties {
     pub open: Vec<JobId>,
     /// The same as the shard takes them.
     unmet: Vec<u8>,
-    /// Names of all its children, and of all it depends on: MessagePack arrays, or empty.
+    /// Names of all its children.
+    names: Vec<String>,
+    /// The same, and those of all it depends on: MessagePack arrays, or empty.
     children: Vec<u8>,
     pub depends_on: Vec<u8>,
 }
@@ -51,6 +53,7 @@ fn array(names: &[String]) -> Vec<u8> {
 impl Ties {
     /// A job has these children, and depends on these others.
     pub fn bind(&mut self, children: &[String], others: &[String]) {
+        self.names = children.to_vec();
         self.children = array(children);
         self.depends_on = array(&[children, others].concat());
     }
@@ -81,6 +84,7 @@ impl Ties {
             parent: self.parent.clone(),
             policy: self.policy,
             children: self.open.iter().copied().collect(),
+            declared: self.names.iter().cloned().collect(),
             ..Family::default()
         }
     }
@@ -99,8 +103,11 @@ pub struct Family {
     pub ends: BTreeMap<JobId, (How, Vec<u8>)>,
     /// Its parent had no use for it.
     pub abandoned: bool,
-    /// It was forgotten when it failed.
+    /// It was forgotten when it failed, or when it was completed.
     pub failed_and_gone: bool,
+    pub completed_and_gone: bool,
+    /// Its children, as it was told of them and has not been told otherwise.
+    pub declared: BTreeSet<String>,
     /// It came with a flow: others that came before it may be younger.
     pub of_flow: bool,
 }
@@ -126,6 +133,7 @@ impl Job {
 
     /// It has one child more, and waits for it unless a worker has it.
     pub fn adopt(&mut self, child: JobId) {
+        self.family.declared.insert(child.to_string());
         self.unmet.insert(child);
         self.family.children.insert(child);
         self.family.freed = matches!(self.state, State::Active(_));
@@ -164,10 +172,15 @@ impl Model {
         };
         match news {
             News::Watch | News::WatchChild | News::Unwatch | News::UnwatchChild => {}
-            News::Removed if state == State::WaitingChildren => self.fail_parent(at, dependent),
+            News::Removed if state == State::WaitingChildren => {
+                self.fail_parent(at, dependent, "Dependency removed: ");
+            }
             News::Removed | News::Completed => {
                 self.record = at.place_of(met);
                 self.change(dependent).meet(dependency, at.now_ms);
+                if state == State::WaitingChildren {
+                    self.tell_delay(at.now_ms, dependent);
+                }
             }
         }
         self.record = None;
@@ -182,7 +195,7 @@ impl Model {
         let how = match end {
             End::Completed => How::Completed,
             End::Failed(Policy::Fail) if !matches!(state, State::Active(_)) => {
-                self.fail_parent(at, parent);
+                self.fail_parent(at, parent, "Child job ");
                 return;
             }
             End::Failed(Policy::Fail | Policy::Continue) => How::Failed,
@@ -206,17 +219,20 @@ impl Model {
             job.unmet.clone_from(&job.family.children);
         }
         job.meet(child, at.now_ms);
+        if state == State::WaitingChildren {
+            self.tell_delay(at.now_ms, parent);
+        }
         self.record = None;
     }
 
     /// What it waits for will never be.
-    fn fail_parent(&mut self, at: &Moment<'_>, parent: JobId) {
+    fn fail_parent(&mut self, at: &Moment<'_>, parent: JobId, error: &str) {
         self.record = at.place_of(|record| match record {
             Record::Buried(buried) => buried.id == parent,
             Record::Removed { id } => *id == parent,
             _ => false,
         });
-        self.discard(at.now_ms, parent);
+        self.discard(at.now_ms, parent, error);
         self.record = None;
     }
 
@@ -264,8 +280,7 @@ impl World {
         let child = keeper.jobs.get(&notice.dependency);
         let left = child.is_some_and(|child| {
             let gone = child.state == State::Gone && child.family.parent.is_some();
-            let goes = child.remove_on_complete || keeper.completed_max == 0;
-            gone && child.met && goes || child.may_leave_remains()
+            gone && child.family.completed_and_gone || child.may_leave_remains()
         });
         let settled = keeper.ever_settled.contains(&notice.dependency);
         self.checks.must(Check::Kin, !own || !left || settled, || {

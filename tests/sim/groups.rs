@@ -5,14 +5,17 @@ use super::check::Check;
 use super::judge::Moment;
 use super::model::{Job, Model, Old, State, Waiter};
 use corq_shards::Shard;
-use corq_shards::group::GroupSettings;
+use corq_shards::group::{GroupRate, GroupSettings};
 use corq_shards::group_record::Grouped;
+use corq_shards::id::JobId;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// Names of groups that jobs belong to.
 pub const GROUPS: &[&str] = &["g", "h", "i"];
 
 /// Which jobs a pull wants.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Wanted {
     #[default]
     Any,
@@ -21,10 +24,66 @@ pub enum Wanted {
 }
 
 /// What a pull says of groups, if anything.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OfGroups {
     pub active_max: Option<u64>,
+    pub rate: Option<GroupRate>,
     pub wanted: Wanted,
+}
+
+impl OfGroups {
+    fn terms(&self) -> (Option<u64>, Option<(u64, u64)>, &Wanted) {
+        (self.active_max, self.rate.map(|rate| (rate.jobs, rate.span_ms)), &self.wanted)
+    }
+}
+
+impl Ord for OfGroups {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.terms().cmp(&other.terms())
+    }
+}
+
+impl PartialOrd for OfGroups {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Spans of time in which jobs of groups are counted. No start remembers them.
+#[derive(Default)]
+pub struct Spans {
+    /// By queue and group: when the span began, and how many have left in it.
+    own: BTreeMap<(String, String), (u64, u64)>,
+    /// What left to pulls that brought a rate, by what they said.
+    of_pulls: BTreeMap<(String, String, OfGroups), Vec<u64>>,
+}
+
+impl Spans {
+    fn note(&mut self, now_ms: u64, key: (String, String), rate: GroupRate) {
+        let (began_ms, jobs) = self.own.entry(key).or_insert((now_ms, 0));
+        if *jobs == 0 || *began_ms + rate.span_ms <= now_ms {
+            (*began_ms, *jobs) = (now_ms, 0);
+        }
+        *jobs += 1;
+    }
+
+    /// `at`: the time, and whether it is known to have come.
+    fn has_room(&self, at: (u64, bool), queue: &str, group: &str, rate: GroupRate) -> bool {
+        let (now_ms, by_clock) = at;
+        let (began_ms, jobs) =
+            self.own.get(&(queue.into(), group.into())).copied().unwrap_or_default();
+        jobs < rate.jobs || by_clock && began_ms + rate.span_ms <= now_ms
+    }
+
+    /// When their spans began, only the shard knows: one of them can end and the next begin in any time that
+    /// is as long as they are.
+    fn has_room_for_pull(&self, now_ms: u64, queue: &str, group: &str, said: &OfGroups) -> bool {
+        let Some(rate) = said.rate else { return true };
+        let key = (queue.into(), group.into(), said.clone());
+        let left = self.of_pulls.get(&key).into_iter().flatten();
+        let lately = left.filter(|&&at_ms| at_ms + rate.span_ms > now_ms).count() as u64;
+        lately < 2 * rate.jobs
+    }
 }
 
 impl Waiter {
@@ -52,6 +111,10 @@ impl Model {
         let key = (queue.to_string(), group.to_string());
         let old = self.settings_of(queue, group);
         self.keep(Old::Group(key.clone(), old));
+        // A rate that is said again is no new span of time.
+        if settings.rate != old.rate {
+            self.spans.own.remove(&key);
+        }
         if settings == GroupSettings::default() {
             self.groups.remove(&key);
         } else {
@@ -110,25 +173,37 @@ impl Model {
         self.settings_of(&job.queue, group).active_max.or(waiter.of_groups.active_max)
     }
 
-    /// Whether a pull may get a job, as far as groups are concerned.
-    pub fn may_get(&self, waiter: &Waiter, job: &Job) -> bool {
+    /// Whether a pull may get a job for sure, as far as groups are concerned. What a rate that it brings
+    /// leaves, only the shard knows; and that a span of time is over is noticed by the clock.
+    pub fn may_get(&self, at: (u64, bool), waiter: &Waiter, job: &Job) -> bool {
         let Some(group) = job.group.as_deref() else { return waiter.wants(job) };
         let set = self.settings_of(&job.queue, group);
         let full = || {
             let max = self.active_max(job, waiter);
             max.is_some_and(|max| self.active_of(&job.queue, group) >= max)
         };
-        waiter.wants(job) && !set.paused && set.held_until_ms == 0 && !full()
+        let counted = match (set.rate, waiter.of_groups.rate) {
+            (Some(rate), _) => !self.spans.has_room(at, &job.queue, group, rate),
+            (None, of_pull) => of_pull.is_some(),
+        };
+        waiter.wants(job) && !set.paused && set.held_until_ms == 0 && !counted && !full()
     }
 
     /// Whether a pull that came earlier should have got a job that another one got.
-    pub fn is_overtaken(&self, earlier: &Waiter, by: &Waiter, job: &Job) -> bool {
+    pub fn is_overtaken(&self, at: (u64, bool), earlier: &Waiter, by: &Waiter, job: &Job) -> bool {
         // In a call of several steps the group may have had no room for the earlier one when the job went out.
-        let sure = !self.in_steps || self.active_max(job, earlier).is_none();
+        let sure = !self.in_steps || !self.is_counted(job, earlier);
         earlier.queue == by.queue
             && (earlier.is_choosy() || !by.is_choosy())
             && sure
-            && self.may_get(earlier, job)
+            && self.may_get(at, earlier, job)
+    }
+
+    /// Whether what leaves a job's group is counted for a pull.
+    pub fn is_counted(&self, job: &Job, waiter: &Waiter) -> bool {
+        let rate = |group| self.settings_of(&job.queue, group).rate.or(waiter.of_groups.rate);
+        self.active_max(job, waiter).is_some()
+            || job.group.as_deref().is_some_and(|group| rate(group).is_some())
     }
 
     /// The job that a pull gets is one that its group may give.
@@ -144,6 +219,32 @@ impl Model {
         self.must(Check::Group, max.is_none_or(|max| active < max), || {
             format!("{active} of the group of {job:?} are active, {max:?} may be")
         });
+        let spans = &self.spans;
+        let (fits, rate) = match (set.rate, waiter.of_groups.rate) {
+            (Some(rate), _) => {
+                (spans.has_room((now_ms, true), &job.queue, group, rate), Some(rate))
+            }
+            (None, Some(rate)) => {
+                (spans.has_room_for_pull(now_ms, &job.queue, group, &waiter.of_groups), Some(rate))
+            }
+            (None, None) => (true, None),
+        };
+        self.must(Check::Group, fits, || {
+            format!("at {now_ms}, too fast for {rate:?} is delivered {job:?}\n  to {waiter:?}")
+        });
+    }
+
+    /// A job of a group leaves.
+    pub fn note_left(&mut self, now_ms: u64, waiter: &Waiter, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(group) = job.group.clone() else { return };
+        let queue = job.queue.clone();
+        if let Some(rate) = self.settings_of(&queue, &group).rate {
+            self.spans.note(now_ms, (queue, group), rate);
+        } else if waiter.of_groups.rate.is_some() {
+            let key = (queue, group, waiter.of_groups.clone());
+            self.spans.of_pulls.entry(key).or_default().push(now_ms);
+        }
     }
 
     /// What the shard says of groups is what it should be.

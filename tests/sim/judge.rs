@@ -2,19 +2,24 @@
 
 use super::awaits::End;
 use super::check::Check;
+use super::chores::Taken;
+use super::family::result_of;
 use super::groups::Wanted;
 use super::model::{Job, Lease, Model, State, Waiter};
 use super::ops::Answer;
+use super::told::Heard;
 use corq_io::log::Position;
 use corq_shards::Shard;
+use corq_shards::cause::Cause;
+use corq_shards::changed::Changed;
 use corq_shards::command::Token;
 use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
+use corq_shards::job::State as Found;
 use corq_shards::record::Record;
 
 /// An unlocked job is left for dead after this long.
 const UNLOCKED_TTL_MS: u64 = 30_000;
-const BACKOFF_MAX_MS: u64 = 3_600_000;
 
 /// For [`Model::fresh`]: after all that fell due in a call by its own time.
 pub const LAST: Option<u64> = Some(u64::MAX);
@@ -81,6 +86,7 @@ impl Model {
     /// An active job is done.
     pub fn complete(&mut self, at: &Moment<'_>, id: JobId) {
         let now_ms = at.now_ms;
+        self.tell(id, Heard::Completed(result_of(id).to_vec()));
         self.repeat(at, id);
         self.ends.insert(id, End::Completed);
         self.ever_completed.insert(id);
@@ -90,37 +96,29 @@ impl Model {
         job.met = true;
         if job.remove_on_complete || keep == 0 {
             job.state = State::Gone;
+            job.family.completed_and_gone = true;
             self.record = None;
             return;
         }
         job.state = State::Completed { at_ms: now_ms, place };
         let queue = job.queue.clone();
         self.record = None;
-        let mut completed: Vec<(u64, JobId)> = self
-            .of_queue(&queue)
-            .filter_map(|job| match job.state {
-                State::Completed { place, .. } => Some((place, job.id)),
-                _ => None,
-            })
-            .collect();
-        completed.sort_unstable();
-        let surplus = completed.len().saturating_sub(keep);
-        for &(_, oldest) in &completed[..surplus] {
-            self.change(oldest).state = State::Gone;
-        }
+        self.displace(&queue);
     }
 
     /// An attempt has failed. How long until the next one is the shard's choice, within bounds.
-    pub fn fail_attempt(&mut self, at: &Moment<'_>, id: JobId) {
+    pub fn fail_attempt(&mut self, at: &Moment<'_>, id: JobId, cause: Cause) {
         let now_ms = at.now_ms;
+        let error = if cause == Cause::Timeout { "Job timeout exceeded" } else { "no" };
         let job = &self.jobs[&id];
         if job.attempts + 1 >= job.max_attempts {
-            self.bury(now_ms, id, false);
+            self.tell(id, Heard::Failed(error.into()));
+            self.bury(now_ms, id, false, cause);
             return;
         }
-        let doublings = u32::from(job.attempts);
-        let least_ms = (job.backoff_ms << doublings).min(BACKOFF_MAX_MS);
-        let most_ms = (least_ms + least_ms / 5).min(BACKOFF_MAX_MS);
+        let (least_ms, most_ms) = job.backoff();
+        self.tell(id, Heard::Failed(error.into()));
+        self.tell(id, Heard::Retried(Found::Active));
         // Its record says so even if its life has ended in the same call.
         let told = at.records().find_map(|(_, record)| match record {
             Record::Retried(retried) if retried.id == id => Some(retried.run_at_ms),
@@ -143,12 +141,17 @@ impl Model {
 
     /// A worker has gone silent.
     pub fn stall(&mut self, now_ms: u64, id: JobId) {
+        self.tell(id, Heard::Stalled);
         let job = &self.jobs[&id];
         // What was detached from its queue has no rule any more.
         let most = self.rules(&job.queue).stall.stalls_max;
         let too_often = most > 0 && job.stalls + 1 >= most;
-        if too_often || job.attempts + 1 >= job.max_attempts {
-            self.bury(now_ms, id, true);
+        let spent = job.attempts + 1 >= job.max_attempts;
+        if too_often || spent {
+            let cause = if spent { Cause::Attempts } else { Cause::Stalled };
+            let error = format!("Job stalled {} times", job.stalls + 1);
+            self.tell(id, Heard::Failed(error));
+            self.bury(now_ms, id, true, cause);
             return;
         }
         let job = self.change(id);
@@ -159,29 +162,30 @@ impl Model {
     }
 
     /// No other attempt follows.
-    pub fn bury(&mut self, now_ms: u64, id: JobId, stalled: bool) {
+    pub fn bury(&mut self, now_ms: u64, id: JobId, stalled: bool, cause: Cause) {
         self.ends.insert(id, End::Failed);
         self.ever_failed.insert(id);
         let job = self.change(id);
         job.attempts += 1;
         job.stalls += u8::from(stalled);
-        let listed = State::Failed { at_ms: now_ms };
+        let listed = State::Failed { at_ms: now_ms, cause };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
         job.family.failed_and_gone = job.remove_on_fail;
     }
 
     /// A job goes to the dead-letter queue by hand, unless it is there.
-    pub fn discard(&mut self, now_ms: u64, id: JobId) {
+    pub fn discard(&mut self, now_ms: u64, id: JobId, error: &str) {
         if matches!(self.jobs[&id].state, State::Failed { .. }) {
             return;
         }
         if matches!(self.jobs[&id].state, State::Completed { .. }) {
             self.reopened.insert(id);
         }
+        self.tell(id, Heard::Failed(error.into()));
         self.ends.insert(id, End::Failed);
         self.ever_failed.insert(id);
         let job = self.change(id);
-        let listed = State::Failed { at_ms: now_ms };
+        let listed = State::Failed { at_ms: now_ms, cause: Cause::Unknown };
         job.state = if job.remove_on_fail { State::Gone } else { listed };
         job.family.failed_and_gone = job.remove_on_fail;
         job.met = false;
@@ -206,7 +210,8 @@ impl Model {
         let got = jobs.first().and_then(|(id, _)| self.jobs.get(id));
         let overtaken = got.and_then(|job| {
             let mut earlier = self.waiters[..place].iter();
-            earlier.find(|earlier| self.is_overtaken(earlier, &waiter, job))
+            let when = (at.now_ms, at.by_clock);
+            earlier.find(|earlier| self.is_overtaken(when, earlier, &waiter, job))
         });
         self.must(Check::Order, overtaken.is_none(), || {
             format!("pull {request} was served before {overtaken:?}")
@@ -230,8 +235,17 @@ impl Model {
             let fits = token.is_some() == waiter.locked
                 && token.is_none_or(|token| self.tokens.insert(token.0));
             self.must(Check::Answer, fits, || format!("the token of {id:?} is {token:?}"));
-            let Some(timeout_ms) = self.jobs.get(&id).map(|job| job.timeout_ms) else { continue };
-            let ttl_ms = if waiter.locked { waiter.ttl_ms } else { UNLOCKED_TTL_MS };
+            let Some(job) = self.jobs.get(&id) else { continue };
+            let (timeout_ms, stall_ms) = (job.timeout_ms, job.extras.stall_timeout_ms);
+            let ttl_ms = match stall_ms.map(u64::from) {
+                // A lock may be shorter than the job asks for, never longer.
+                Some(stall_ms) if waiter.locked => stall_ms.min(waiter.ttl_ms),
+                Some(stall_ms) => stall_ms,
+                None if waiter.locked => waiter.ttl_ms,
+                None => UNLOCKED_TTL_MS,
+            };
+            self.note_left(at.now_ms, &waiter, id);
+            self.tell(id, Heard::Pulled);
             self.change(id).state = State::Active(Lease {
                 client: (!waiter.detach).then_some(waiter.client),
                 token,
@@ -247,8 +261,9 @@ impl Model {
         let open = !self.in_steps && self.allowance(at.now_ms, &waiter.queue) > 0
             || !self.limits.contains_key(&waiter.queue);
         let left = |job: &Job| {
-            let sure = !self.in_steps || self.active_max(job, &waiter).is_none();
-            !self.fresh.contains_key(&job.id) && sure && self.may_get(&waiter, job)
+            let sure = !self.in_steps || !self.is_counted(job, &waiter);
+            let when = (at.now_ms, at.by_clock);
+            !self.fresh.contains_key(&job.id) && sure && self.may_get(when, &waiter, job)
         };
         let more = self.ready(&waiter.queue).any(left) && open;
         self.must(Check::Starved, jobs.len() == waiter.count || !more, || {
@@ -265,7 +280,10 @@ impl Model {
         let there = at.shard.find(id).is_some();
         if there {
             self.ends.remove(&id);
+            self.untell_removal(id);
             self.change(id).state = State::Waiting;
+        } else {
+            self.tell_pull_before_removal(id);
         }
         there
     }
@@ -339,15 +357,20 @@ impl Model {
         let in_time = |job: &Job| self.fresh.get(&job.id) != Some(&LAST);
         let none = before
             || self.waits_for_token(&waiter.queue, at.by_clock)
-            || !self.is_servable(at.now_ms, &waiter, in_time);
+            || !self.is_servable((at.now_ms, at.by_clock), &waiter, in_time);
         self.must(Check::Starved, none, || format!("pull {request} finds nothing: {waiter:?}"));
     }
 
-    fn is_servable(&self, now_ms: u64, waiter: &Waiter, counts: impl Fn(&Job) -> bool) -> bool {
+    fn is_servable(
+        &self,
+        when: (u64, bool),
+        waiter: &Waiter,
+        counts: impl Fn(&Job) -> bool,
+    ) -> bool {
         let queue = waiter.queue.as_str();
         !self.paused.contains(queue)
-            && self.ready(queue).any(|job| counts(job) && self.may_get(waiter, job))
-            && self.allowance(now_ms, queue) > 0
+            && self.ready(queue).any(|job| counts(job) && self.may_get(when, waiter, job))
+            && self.allowance(when.0, queue) > 0
     }
 
     /// A token that has come is only noticed by the clock.
@@ -362,9 +385,11 @@ impl Model {
             if self.waits_for_token(&waiter.queue, by_clock) {
                 continue;
             }
-            self.must(Check::Starved, !self.is_servable(now_ms, waiter, |_| true), || {
-                format!("pull {} waits beside a ready job", waiter.request)
-            });
+            self.must(
+                Check::Starved,
+                !self.is_servable((now_ms, by_clock), waiter, |_| true),
+                || format!("pull {} waits beside a ready job", waiter.request),
+            );
         }
     }
 
@@ -386,7 +411,7 @@ impl Model {
                         if let Some(token) = lease.token {
                             self.retired.insert(id, token);
                         }
-                        self.fail_attempt(at, id);
+                        self.fail_attempt(at, id, Cause::Timeout);
                     } else if self.hold_ends_ms(job, lease) <= at.now_ms
                         && (!self.has_chore(&job.queue) || at.tells_of_stall(id))
                     {
@@ -410,11 +435,19 @@ impl Model {
                     Some(job) if job.is_over(at.now_ms) && !self.has_chore(&job.queue) => {
                         self.remove(id);
                     }
-                    Some(job) if self.may_drop_letter(job, at.now_ms) => self.drop_letter(id),
-                    _ => self.take_in_chore(at, id, false),
+                    Some(job) if self.may_drop_letter(job, at.now_ms) => {
+                        self.drop_letter(at.now_ms, id);
+                    }
+                    _ => self.take_in_chore(at, id, Taken::Removed),
                 },
                 Record::Revived { id, by_itself: false, .. } if !self.claimed.remove(&id) => {
-                    self.take_in_chore(at, id, true);
+                    self.take_in_chore(at, id, Taken::Revived);
+                }
+                Record::Changed(Changed::Promoted { id, .. }) if !self.claimed.remove(&id) => {
+                    self.take_in_chore(at, id, Taken::Promoted);
+                }
+                Record::Changed(Changed::KeyFreed { id }) if self.has_key(id) => {
+                    self.take_in_chore(at, id, Taken::Freed);
                 }
                 Record::Grouped(grouped) => self.follow_group(at, &grouped),
                 Record::CronRan(ran) => self.run_schedule(at, &ran),
@@ -433,10 +466,13 @@ impl Model {
         self.judge_letters(at.now_ms);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
-            if self.is_aged(&self.jobs[&id], at.now_ms) && at.shard.find(id).is_none() {
+            let job = &self.jobs[&id];
+            let listed = matches!(job.state, State::Completed { .. });
+            if listed && at.shard.find(id).is_none() && self.is_spent(job, at.now_ms) {
                 self.change(id).state = State::Gone;
             }
         }
+        self.judge_retention(at.now_ms);
         let late = self.waiters.iter().find(|waiter| waiter.until_ms <= at.now_ms);
         if let Some(waiter) = late {
             self.checks.fail(Check::Overdue, || format!("{waiter:?} waits too long"));

@@ -8,8 +8,8 @@
 //! names, needs, flows   commands in several steps over several shards
 //! reclaim giving up the beginning of the log
 //! crash   ends of the process and what the next one finds      drain   the end of a run
-//! model, judge, limits, groups, awaits, chores, repeat, schedules, family, staged, compare   what should be
-//! ledger  what clients were told
+//! model, judge, keys, limits, groups, awaits, chores, repeat, schedules, family, staged, sift, hooks, told, compare   what should be
+//! ledger  what clients were told      played  what a life has played, and what none does
 //! check   every promise, by name      canary  wrongness planted to see that a check sees it
 //! ops/    the commands, a family per file: how they are given, what the model makes of them
 //! ```
@@ -30,7 +30,9 @@ pub mod drain;
 pub mod family;
 pub mod flows;
 pub mod groups;
+pub mod hooks;
 pub mod judge;
+pub mod keys;
 pub mod ledger;
 pub mod limits;
 pub mod model;
@@ -38,21 +40,25 @@ pub mod names;
 pub mod needs;
 pub mod node;
 pub mod ops;
+pub mod played;
 pub mod reclaim;
 pub mod repeat;
 pub mod rules;
 pub mod schedules;
 pub mod settings;
+pub mod sift;
 pub mod staged;
+pub mod told;
 pub mod trace;
 pub mod world;
 
 use check::Checks;
+use played::Played;
 use settings::{Flaw, Settings};
 use world::World;
 
 /// What a life came to.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Life {
     /// The hash of all that happened.
     pub hash: u64,
@@ -64,6 +70,8 @@ pub struct Life {
     pub restarts: u64,
     /// Those of them that followed a loss of power.
     pub power_losses: u64,
+    /// What clients did.
+    pub played: Played,
 }
 
 /// Lives the life of a seed.

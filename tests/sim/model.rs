@@ -8,19 +8,28 @@ use super::awaits::{Await, End};
 use super::check::{Check, Checks};
 use super::chores::Chore;
 use super::family::Family;
-use super::groups::OfGroups;
+use super::groups::{OfGroups, Spans};
+use super::hooks::Hook;
 use super::limits::Limits;
+use super::played::Played;
 use super::repeat::Series;
 use super::rules::{Rules, redelivered};
 use super::schedules::Schedule;
 use super::staged::{OldStaged, Staged};
+use super::told::Told;
 use corq_shards::Shard;
+use corq_shards::cause::Cause;
 use corq_shards::changed::Level;
 use corq_shards::command::{self, Token};
+use corq_shards::extras::Extras;
 use corq_shards::group::GroupSettings;
 use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Within this time the age of each completed job is looked at: once a minute, unless the clock leaps while that
+/// is under way.
+const RETENTION_CHECK_MS: u64 = 3 * 60_000;
 
 /// Stands in the name of a queue that was obliterated and is not empty yet.
 pub const DETACHED: char = '#';
@@ -54,6 +63,7 @@ pub enum State {
     },
     Failed {
         at_ms: u64,
+        cause: Cause,
     },
     /// It was, and ended, and is not listed any more.
     Gone,
@@ -65,11 +75,16 @@ pub struct Job {
     pub id: JobId,
     pub queue: String,
     pub group: Option<String>,
+    /// What its client calls it.
+    pub name: Option<String>,
     pub data: Vec<u8>,
     pub priority: i32,
     pub lifo: bool,
     pub run_at_ms: u64,
-    pub backoff_ms: u64,
+    pub backoff_ms: u32,
+    /// Rules of its own.
+    pub extras: Extras,
+    pub ttl_ms: Option<u64>,
     pub expires_at_ms: Option<u64>,
     pub timeout_ms: Option<u64>,
     pub unique_key: Option<String>,
@@ -106,11 +121,14 @@ impl Job {
             id,
             queue: queue.into(),
             group: None,
+            name: None,
             data: data.into(),
             priority: 0,
             lifo: false,
             run_at_ms: 0,
             backoff_ms: 1000,
+            extras: Extras::default(),
+            ttl_ms: None,
             expires_at_ms: None,
             timeout_ms: None,
             unique_key: None,
@@ -191,6 +209,7 @@ pub enum Old {
     Rules(String, Rules),
     Group((String, String), GroupSettings),
     Schedule(String, Option<Box<Schedule>>),
+    Hook(u128, Option<Hook>),
     Staged(OldStaged),
 }
 
@@ -214,14 +233,24 @@ pub struct Model {
     pub rules: BTreeMap<String, Rules>,
     /// What is set for groups, by queue and name; nothing that is only the default.
     pub groups: BTreeMap<(String, String), GroupSettings>,
+    pub spans: Spans,
     pub schedules: BTreeMap<String, Schedule>,
     pub staged: Staged,
+    pub hooks: BTreeMap<u128, Hook>,
+    /// Time has not come by since a start: delays that ended before are not known to have ended.
+    pub is_new: bool,
+    /// What was asked of the shard so far.
+    pub played: Played,
+    /// What listeners are to be told of this call.
+    pub told: Vec<Told>,
     /// From when on they run.
     pub schedules_since_ms: Option<u64>,
     /// Long commands at work or in line.
     pub chores: Vec<Chore>,
     /// In the order they came.
     pub waiters: Vec<Waiter>,
+    /// Who waits for which job here, as the shard was told, and whether as its parent.
+    pub watches: BTreeMap<(JobId, JobId), bool>,
     pub awaits: Vec<Await>,
     /// Jobs that ended in this call.
     pub ends: BTreeMap<JobId, End>,
@@ -264,12 +293,18 @@ impl Model {
             limits: BTreeMap::new(),
             rules: BTreeMap::new(),
             groups: BTreeMap::new(),
+            spans: Spans::default(),
             schedules: BTreeMap::new(),
             staged: Staged::default(),
+            hooks: BTreeMap::new(),
+            told: Vec::new(),
+            played: Played::default(),
+            is_new: false,
             schedules_since_ms: None,
             chores: Vec::new(),
             in_steps: false,
             waiters: Vec::new(),
+            watches: BTreeMap::new(),
             awaits: Vec::new(),
             ends: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -325,6 +360,8 @@ impl Model {
         self.history.extend(changes.map(|(old, record)| Change { before, after, record, old }));
         self.record = None;
         self.fresh.clear();
+        self.told.clear();
+        self.forget_watches();
         self.ends.clear();
         self.leaving.clear();
         self.claimed.clear();
@@ -332,12 +369,6 @@ impl Model {
 
     pub fn of_queue(&self, queue: &str) -> impl Iterator<Item = &Job> {
         self.jobs.values().filter(move |job| job.queue == queue)
-    }
-
-    /// The job that holds a deduplication key: the oldest, if a retry brought a second one.
-    pub fn holder(&self, queue: &str, key: &str) -> Option<JobId> {
-        let mut holders = self.of_queue(queue).filter(|job| job.is_live());
-        holders.find(|job| job.unique_key.as_deref() == Some(key)).map(|job| job.id)
     }
 
     pub fn ready(&self, queue: &str) -> impl Iterator<Item = &Job> {
@@ -354,6 +385,7 @@ impl Model {
     /// that was cut in the middle, each job stands at one of the versions it had in it.
     pub fn rewind(&mut self, kept: usize, shard: &mut Shard) {
         self.waiters.clear();
+        self.watches.clear();
         self.awaits.clear();
         self.chores.clear();
         self.schedules_since_ms = None;
@@ -386,6 +418,7 @@ impl Model {
                 }
                 Old::Group(key, old) => self.undo_group(&key, old, change.before < kept, shard),
                 Old::Staged(old) => self.staged.undo(old),
+                Old::Hook(id, old) => self.put_hook(id, old),
                 Old::Job(id, old) => {
                     let perhaps = change.before < kept && !known_lost;
                     if perhaps && (cut.contains(&id) || self.matches(id, shard)) {
@@ -422,7 +455,11 @@ impl Model {
             }
             _ => false,
         };
+        let options = view.options;
+        let key = options.and_then(|has| has.unique_key.as_deref());
+        let extras = options.and_then(|has| has.extras.as_deref()).copied().unwrap_or_default();
         same && redelivered(&view) == job.redelivered
+            && (key, extras) == (job.unique_key.as_deref(), job.extras)
             && (view.job.attempts, view.job.stalls) == (job.attempts, job.stalls)
             && (view.job.run_at_ms, view.job.priority) == (job.run_at_ms, job.priority)
     }
@@ -430,6 +467,8 @@ impl Model {
     /// The process has started again: locks live once more, what had none waits.
     pub fn restart(&mut self, now_ms: u64) {
         self.fill_buckets(now_ms);
+        self.spans = Spans::default();
+        self.is_new = true;
         self.retired.clear();
         for job in self.jobs.values_mut() {
             if job.is_detached() {
@@ -449,9 +488,57 @@ impl Model {
         }
     }
 
-    /// Completed jobs past their time may be kept a while longer.
-    pub fn is_aged(&self, job: &Job, now_ms: u64) -> bool {
-        matches!(job.state, State::Completed { at_ms, .. } if at_ms + self.retention_ms <= now_ms)
+    /// The completed jobs of a queue, in the order of their completion.
+    fn completed(&self, queue: &str) -> Vec<JobId> {
+        let mut completed: Vec<(u64, JobId)> = self
+            .of_queue(queue)
+            .filter_map(|job| match job.state {
+                State::Completed { place, .. } => Some((place, job.id)),
+                _ => None,
+            })
+            .collect();
+        completed.sort_unstable();
+        completed.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// A job was completed: if there are as many of its queue as may be, the oldest of the others goes. But
+    /// not where the log could not tell them from those of a queue of the same name.
+    pub fn displace(&mut self, queue: &str) {
+        let completed = self.completed(queue);
+        if completed.len() > self.completed_max && !self.has_elder(queue) {
+            self.change(completed[0]).state = State::Gone;
+        }
+    }
+
+    /// Whether a queue is one that was obliterated, or has the name of one, and that is not empty yet.
+    fn has_elder(&self, queue: &str) -> bool {
+        let name = queue.split(DETACHED).next().unwrap_or_default();
+        let names = self.chores.iter().filter_map(|chore| chore.queue.split_once(DETACHED));
+        names.into_iter().any(|(elder, _)| elder == name)
+    }
+
+    /// Completed jobs past their time, and more than there may be by the settings of today, may be kept a
+    /// while longer.
+    pub fn is_spent(&self, job: &Job, now_ms: u64) -> bool {
+        let State::Completed { at_ms, .. } = job.state else { return false };
+        let aged = at_ms + self.retention_ms <= now_ms;
+        aged || {
+            let completed = self.completed(&job.queue);
+            let surplus = completed.len().saturating_sub(self.completed_max);
+            completed[..surplus].contains(&job.id)
+        }
+    }
+
+    /// What is spent goes in time, and first of all after a start.
+    pub fn judge_retention(&self, now_ms: u64) {
+        for job in self.jobs.values() {
+            let State::Completed { at_ms, .. } = job.state else { continue };
+            let late = at_ms.saturating_add(self.retention_ms + RETENTION_CHECK_MS) <= now_ms
+                || self.is_new && self.is_spent(job, now_ms);
+            self.must(Check::Overdue, !late || self.has_elder(&job.queue), || {
+                format!("at {now_ms}, kept for more than {} ms: {job:?}", self.retention_ms)
+            });
+        }
     }
 
     pub fn must(&self, check: Check, holds: bool, what: impl FnOnce() -> String) {

@@ -54,6 +54,8 @@ pub struct Node {
     /// This turn's.
     pub news: Vec<News>,
     effects: Effects,
+    /// Somebody wants to know what happens.
+    pub listening: bool,
 }
 
 impl Node {
@@ -69,6 +71,7 @@ impl Node {
             held: VecDeque::new(),
             news: Vec::new(),
             effects: Effects::default(),
+            listening: false,
         }
     }
 
@@ -80,6 +83,7 @@ impl Node {
         self.effects.clear();
         let Self { shard, book, effects, model, .. } = self;
         call.give(&mut |command| {
+            model.played.command(command);
             canary::spoil(flaw, command, &mut |command| {
                 shard.apply(now_ms, caller, command, &mut Out { journal: book, effects });
             });
@@ -105,11 +109,16 @@ impl Node {
                 }
             }
         }
+        if let Some(Answer::Refused { .. }) = own {
+            let names = call.names().into_iter();
+            self.news.extend(names.map(|(_, name)| News::Unclaim { name: name.into() }));
+        }
         for (request, answer) in &answers {
             model.judge_delivery(&at, *request, answer);
         }
         self.model.settled(now_ms, false);
         self.model.judge_awaits(now_ms, false, &answers);
+        self.judge_events(now_ms, before);
         self.end_call(before, answers);
     }
 
@@ -142,7 +151,30 @@ impl Node {
         self.model.settled(now_ms, true);
         self.model.after_time(&at);
         self.model.judge_awaits(now_ms, true, &answers);
+        self.judge_events(now_ms, before);
+        self.model.is_new = false;
         self.end_call(before, answers);
+    }
+
+    /// Begins or ends to hear what happens.
+    pub fn listen(&mut self, listening: bool) {
+        self.shard.listen(listening);
+        self.listening = listening;
+    }
+
+    fn judge_events(&mut self, now_ms: u64, before: usize) {
+        let mut told = self.heard(&self.effects.events);
+        canary::spoil_told(self.book.flaw, &mut told);
+        if !self.listening {
+            let none = told.is_empty();
+            self.model.must(Check::Told, none, || format!("nobody listens, and is told {told:?}"));
+            return;
+        }
+        let late = self.effects.events.iter().find(|event| event.at_ms != now_ms);
+        self.model.must(Check::Told, late.is_none(), || format!("at {now_ms}, is told {late:?}"));
+        let (written, shard) = (&self.book.written[..], &self.shard);
+        let at = Moment { now_ms, client: 0, request: 0, shard, by_clock: false, written, before };
+        self.model.judge_told(&at, &told);
     }
 
     fn end_call(&mut self, before: usize, answers: Answers) {
@@ -226,13 +258,13 @@ impl Node {
         }
     }
 
-    /// The log, read again from its first record, gives what the shard is.
-    pub fn check_replay(&self, settings: &Settings, now_ms: u64) {
+    /// The log, read again from its first record, gives what the shard is, by whatever settings.
+    pub fn check_replay(&self, settings: &Settings) {
         let checks = self.model.checks;
         if let Err(wrong) = self.shard.audit() {
             checks.fail(Check::Audit, || format!("shard {}: {wrong}", self.index));
         }
-        let mut again = Shard::new(settings.shard(self.index, 99));
+        let mut again = Shard::new(settings.opposite().shard(self.index, 99));
         let left = self.book.written.iter().filter(|(at, _)| *at >= self.book.gone);
         for (position, record) in left {
             if let Err(error) = again.replay(position.0, record) {
@@ -246,11 +278,7 @@ impl Node {
         if unknown > 0 {
             checks.fail(Check::Replay, || format!("{unknown} records are about unknown jobs"));
         }
-        let facts = |shard: &Shard| -> Vec<String> {
-            let aged = |fact: &String| self.is_of_aged(shard, fact, now_ms);
-            shard.facts().into_iter().filter(|fact| !aged(fact)).collect()
-        };
-        let (live, again) = (facts(&self.shard), facts(&again));
+        let (live, again) = (self.shard.facts(), again.facts());
         if live != again {
             checks.fail(Check::Replay, || {
                 let only = |of: &[String], not_of: &[String]| -> Vec<String> {
@@ -260,14 +288,6 @@ impl Node {
                 format!("shard {}:\n  live {lost:#?}\n  replayed {new:#?}", self.index)
             });
         }
-    }
-
-    /// Whether a fact is of a completed job past its time: live shards forget those when they come by.
-    fn is_of_aged(&self, shard: &Shard, fact: &str, now_ms: u64) -> bool {
-        let id = fact.split(' ').next().and_then(|id| u128::from_str_radix(id, 16).ok());
-        let index = id.and_then(|id| shard.find(JobId(id)));
-        let view = index.map(|index| shard.view(index));
-        view.is_some_and(|view| self.model.is_past_retention(&view, now_ms))
     }
 }
 
@@ -295,7 +315,7 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
         Reply::Unended => Answer::Unended,
         Reply::Cleaned(jobs) => Answer::Cleaned(jobs.to_vec()),
         Reply::Found(jobs) => Answer::Found(jobs.to_vec()),
-        Reply::FailedStats(stats) => Answer::Count(stats.total),
+        Reply::FailedStats(stats) => Answer::Stats(stats.clone()),
         Reply::Dropped => Answer::Dropped,
         Reply::Cron(index) => Answer::Schedule(index.map(|index| {
             let cron = shard.cron_at(index);

@@ -3,6 +3,7 @@
 use super::check::Check;
 use super::family::Family;
 use super::judge::Moment;
+use super::keys::begin_key;
 use super::model::{Job, Model, Notes, State};
 use corq_shards::id::{JobId, Slot};
 use corq_shards::record::Record;
@@ -55,6 +56,9 @@ impl Model {
         self.must(Check::Repeat, run_at_ms == due_ms && highest && routed, || {
             format!("{job:?}\n  is followed at {run_at_ms}, not {due_ms}, by {next:?}")
         });
+        let mut extras = job.extras;
+        extras.made_at_ms = None;
+        begin_key(&mut extras, at.now_ms);
         let state = if run_at_ms > at.now_ms { State::Delayed } else { State::Waiting };
         let run = Job {
             id: next,
@@ -62,6 +66,7 @@ impl Model {
             state,
             expires_at_ms: series.ttl_ms.map(|ttl_ms| at.now_ms + ttl_ms),
             custom_id: None,
+            extras,
             attempts: 0,
             stalls: 0,
             redelivered: 0,
@@ -73,6 +78,6 @@ impl Model {
         };
         self.record = Some(place);
         self.change(id).series = Some(Series { continued: true, ..series });
-        self.add(run);
+        self.come(at.now_ms, run);
     }
 }

@@ -68,6 +68,10 @@ impl Model {
 
     /// When a worker is given up that says nothing more.
     pub fn hold_ends_ms(&self, job: &Job, lease: &Lease) -> u64 {
+        // What a job asks for itself is part of its lease.
+        if job.extras.stall_timeout_ms.is_some() {
+            return lease.expires_at_ms;
+        }
         let rule = self.rules(&job.queue).stall;
         let silent_ms = match rule.interval_ms {
             _ if !rule.enabled => u64::MAX,
@@ -82,8 +86,8 @@ impl Model {
     }
 
     /// When a job leaves the dead-letter queue by itself to be tried anew, if it will.
-    fn returns_ms(&self, job: &Job) -> Option<u64> {
-        let State::Failed { at_ms } = job.state else { return None };
+    pub fn returns_ms(&self, job: &Job) -> Option<u64> {
+        let State::Failed { at_ms, .. } = job.state else { return None };
         let rule = self.rules(&job.queue).dlq;
         let doublings = job.redelivered.saturating_sub(1);
         let left = rule.auto_retry && job.redelivered < rule.retries_max;
@@ -92,8 +96,8 @@ impl Model {
     }
 
     /// Whether a job in the dead-letter queue is too old for it.
-    fn is_outdated(&self, job: &Job, now_ms: u64) -> bool {
-        let State::Failed { at_ms } = job.state else { return false };
+    pub fn is_outdated(&self, job: &Job, now_ms: u64) -> bool {
+        let State::Failed { at_ms, .. } = job.state else { return false };
         self.rules(&job.queue).dlq.age_max_ms.is_some_and(|age_ms| at_ms + age_ms <= now_ms)
     }
 
@@ -106,10 +110,10 @@ impl Model {
 
     /// Whether a rule lets a job go out of the dead-letter queue for good.
     pub fn may_drop_letter(&self, job: &Job, now_ms: u64) -> bool {
-        let State::Failed { at_ms } = job.state else { return false };
+        let State::Failed { at_ms, .. } = job.state else { return false };
         // Of those that came at the same time, the shard chooses.
         let older =
-            |other: &Job| matches!(other.state, State::Failed { at_ms: its } if its < at_ms);
+            |other: &Job| matches!(other.state, State::Failed { at_ms: its, .. } if its < at_ms);
         self.is_outdated(job, now_ms)
             || self.surplus(&job.queue) > 0 && !self.of_queue(&job.queue).any(older)
     }
@@ -126,7 +130,7 @@ impl Model {
                         .get(&id)
                         .is_some_and(|job| self.may_drop_letter(job, at.now_ms)) =>
                 {
-                    self.drop_letter(id);
+                    self.drop_letter(at.now_ms, id);
                 }
                 _ => {}
             }
@@ -143,8 +147,9 @@ impl Model {
             format!("at {}, not at {due_ms:?}, is tried anew {job:?}", at.now_ms)
         });
         let before = job.redelivered;
-        let buried_just_now = job.state == State::Failed { at_ms: at.now_ms };
-        self.revive(at.now_ms, id);
+        let buried_just_now =
+            matches!(job.state, State::Failed { at_ms, .. } if at_ms == at.now_ms);
+        self.revive_as_it_is(at.now_ms, id);
         if let Some(job) = self.jobs.get_mut(&id) {
             job.redelivered = before + 1;
         }
@@ -160,7 +165,7 @@ impl Model {
             let due = self.returns_ms(job).is_some_and(|due_ms| due_ms <= now_ms);
             let lives = job.expires_at_ms.is_none_or(|life_ms| now_ms < life_ms);
             let due = due && lives || self.is_outdated(job, now_ms);
-            let fresh = job.state == State::Failed { at_ms: now_ms };
+            let fresh = matches!(job.state, State::Failed { at_ms, .. } if at_ms == now_ms);
             self.must(Check::Overdue, !due || fresh || self.has_chore(&job.queue), || {
                 format!("at {now_ms}, still a dead letter: {job:?}")
             });

@@ -89,7 +89,7 @@ impl Model {
             }
         }
         let new = Job::new(pushed.id, pushed.queue, pushed.job.data);
-        self.add(Job { run_at_ms: due_ms, priority: pushed.job.priority, ..new });
+        self.come(at.now_ms, Job { run_at_ms: due_ms, priority: pushed.job.priority, ..new });
         self.fresh.insert(pushed.id, LAST);
     }
 

@@ -7,7 +7,8 @@
 
 mod canaries;
 
-use corq_sim::check::Checks;
+use corq_sim::check::{Check, Checks};
+use corq_sim::played::{ALL, NOT_PLAYED, Played};
 use corq_sim::settings::Flaw;
 use corq_sim::{Life, live};
 use std::io::Write;
@@ -50,7 +51,7 @@ struct Sums {
 
 impl Sums {
     fn add(&self, life: &Life) {
-        let Life { hash: _, lived_ms, jobs, restarts, power_losses } = *life;
+        let Life { hash: _, lived_ms, jobs, restarts, power_losses, played: _ } = *life;
         for (sum, more) in [
             (&self.seeds, 1),
             (&self.lived_ms, lived_ms),
@@ -142,6 +143,21 @@ impl Line {
         let (seconds, first) = (self.begun.elapsed().as_secs(), self.first);
         let _ = writeln!(std::io::stderr(), "from {first} on, in {seconds} s: {}", self.sums);
     }
+}
+
+#[test]
+fn everything_that_clients_can_ask_for_is_played() {
+    let mut played = Played::default();
+    let check_nothing = Checks { only: Some(Check::Log) };
+    for seed in 0..40 {
+        played.0.extend(live(seed, Flaw::None, check_nothing, false).played.0);
+    }
+    let unknown: Vec<_> = played.0.iter().filter(|what| !ALL.contains(what)).collect();
+    assert!(unknown.is_empty(), "not listed: {unknown:?}");
+    let missing = ALL.iter().filter(|what| !played.0.contains(*what));
+    let missing: Vec<_> = missing.copied().collect();
+    let excused: Vec<_> = ALL.iter().copied().filter(|what| NOT_PLAYED.contains(what)).collect();
+    assert_eq!(missing, excused);
 }
 
 #[test]

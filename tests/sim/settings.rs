@@ -6,6 +6,11 @@ use corq_io::log::{Faults, LogConfig, Mode};
 use corq_shards::hash_key::HashKey;
 use corq_shards::secret::SecretKey;
 
+/// What settings are drawn from.
+const COMPLETED_MAX: &[u32] = &[0, 2, 10, 1000];
+const RETENTION_MS: &[u64] = &[20_000, 100_000, 600_000_000];
+const CHORE_SLICE: &[u64] = &[1, 3, 500];
+
 /// Wrongness planted in the harness's own seams, to see that a check sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Flaw {
@@ -69,6 +74,56 @@ pub enum Flaw {
     ShyClean,
     /// Groups are told that one more of their jobs may be active than was said.
     GenerousGroups,
+    /// The time of a key is not passed on.
+    EndlessKeys,
+    /// A second push makes no time of a key begin anew.
+    ShortKeys,
+    /// A push takes nobody's place.
+    NoReplacing,
+    /// A debounce comes without its delay.
+    NoDelays,
+    /// Waits that stay are passed on as such that grow.
+    GrowingWaits,
+    /// Jobs wait for signs of life as long as any other.
+    PatientStalls,
+    /// Jobs keep as many lines of their logs as any other.
+    LongLogs,
+    /// Jobs are as old as their push.
+    NoTimestamps,
+    /// Groups may have any number of jobs.
+    RoomyGroups,
+    /// Of the jobs of a batch, the second goes without its key.
+    OneOfOneKey,
+    /// Another key is freed than was asked for.
+    StubbornKeys,
+    /// All delays but one are to end.
+    ShyPromotions,
+    /// A look through a dead-letter queue passes over what was asked for.
+    WideSieves,
+    /// Tokens are not passed on where none is needed.
+    BlindTokens,
+    /// Another delay is longer than was said.
+    LongDelays,
+    /// A job that is to leave the dead-letter queue is looked for in another one.
+    DeafBins,
+    /// One line more of a log is to stay.
+    LongCuts,
+    /// Children are told of no parent.
+    NoLinks,
+    /// Groups give one job more in a span of time than was said.
+    HastyGroups,
+    /// Rates that pulls bring are not passed on.
+    DeafRates,
+    /// Webhooks are told of all queues.
+    NosyHooks,
+    /// Listeners miss that a job is tried again.
+    LostEvents,
+    /// Listeners are told of the last step first.
+    EventsBackwards,
+    /// The next process is started with the settings of the one before.
+    OldSettings,
+    /// Completed jobs run anew that were completed too late for it.
+    LateRetries,
     /// The dice are not the same in a second run.
     LoadedDice,
 }
@@ -117,13 +172,31 @@ impl Settings {
             steps: 350 + dice.below(350),
             segment_bytes: 1 << dice.pick(&[14, 15, 16]),
             cache_bytes: 8192 << dice.below(3),
-            completed_max: dice.pick(&[0, 2, 10, 1000]),
-            completed_retention_ms: dice.pick(&[20_000, 100_000, 600_000_000]),
+            completed_max: dice.pick(COMPLETED_MAX),
+            completed_retention_ms: dice.pick(RETENTION_MS),
             pace_ms: dice.pick(&[2, 20, 200]),
             reclaim: dice.pick(&[0, 1, 2, 8]),
-            chore_slice: dice.pick(&[1, 3, 500]),
+            chore_slice: dice.pick(CHORE_SLICE),
             flaw,
             checks,
+        }
+    }
+
+    /// The operator starts the next process with other settings.
+    pub fn change(&mut self, dice: &mut Dice) {
+        self.completed_max = dice.pick(COMPLETED_MAX);
+        self.completed_retention_ms = dice.pick(RETENTION_MS);
+        self.chore_slice = dice.pick(CHORE_SLICE);
+    }
+
+    /// Settings by which as much as can be is kept if little is by these, and the other way round.
+    #[must_use]
+    pub fn opposite(&self) -> Self {
+        let (few, many) = (self.completed_max == 0, self.completed_retention_ms < 1_000_000);
+        Self {
+            completed_max: if few { 1000 } else { 0 },
+            completed_retention_ms: if many { u64::MAX } else { 1 },
+            ..self.clone()
         }
     }
 

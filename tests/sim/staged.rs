@@ -96,7 +96,7 @@ impl Model {
                 let old = Some(Box::new(job.clone()));
                 self.keep(Old::Staged(OldStaged::Part { flow, id, job: old }));
                 if fate != Fate::Dropped {
-                    self.add(job);
+                    self.come(at.now_ms, job);
                 }
             }
         }

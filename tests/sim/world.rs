@@ -10,6 +10,7 @@ use super::ledger::Ledger;
 use super::names::Task;
 use super::node::{News, Node, finish_one};
 use super::ops::{self, Call, Learned};
+use super::played::Played;
 use super::settings::{Flaw, Settings};
 use super::trace::Trace;
 use corq_io::log::LogError;
@@ -110,12 +111,14 @@ impl World {
             self.step();
         }
         self.drain();
+        let played = self.nodes.iter().flat_map(|node| node.model.played.0.iter());
         Life {
             hash: self.trace.hash,
             lived_ms: self.now_ms - START_MS,
             jobs: self.nodes.iter().map(|node| node.model.jobs.len() as u64).sum(),
             restarts: self.starts,
             power_losses: self.power_losses,
+            played: Played(played.copied().collect()),
         }
     }
 
@@ -131,7 +134,7 @@ impl World {
             88..=96 => self.pass_time(),
             97 => {
                 let node = self.dice.index(self.nodes.len());
-                self.nodes[node].check_replay(&self.settings, self.now_ms);
+                self.nodes[node].check_replay(&self.settings);
             }
             98 if self.dice.one_in(2) => {
                 self.check_directory();
@@ -307,6 +310,14 @@ impl World {
         self.requests
     }
 
+    /// A payload like no other.
+    pub fn new_data(&mut self) -> Vec<u8> {
+        self.pushes += 1;
+        let mut data = vec![0xce];
+        data.extend_from_slice(&(self.pushes as u32).to_be_bytes());
+        data
+    }
+
     pub fn shard_of_queue(&self, queue: &str) -> usize {
         Slot::of_name(queue).index() % self.nodes.len()
     }
@@ -394,7 +405,9 @@ impl World {
         let node = self.dice.index(self.nodes.len());
         let (write, sync) = (self.dice.below(60) as u32, self.dice.below(30) as u32);
         let (kind, faults) = (self.dice.below(3), &mut self.nodes[node].book.log.disk_mut().faults);
-        faults.errno = libc::EIO;
+        let opens = faults.fail_open;
+        // All that fails at a time says the same, and only what lacks descriptors or memory is worth a wait.
+        (faults.errno, faults.fail_open) = (libc::EIO, false);
         match kind {
             0 => faults.fail_write = write,
             1 => faults.fail_sync = sync,
@@ -405,7 +418,7 @@ impl World {
             // What is open stays so, and reads of what is not wait as well.
             _ => {
                 faults.errno = [libc::EMFILE, libc::ENFILE, libc::ENOMEM][sync as usize % 3];
-                faults.fail_open = !faults.fail_open;
+                faults.fail_open = !opens;
             }
         }
     }

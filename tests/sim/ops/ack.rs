@@ -2,6 +2,7 @@
 
 use super::{Answer, Call, Learned};
 use crate::check::Check;
+use crate::client::Held;
 use crate::family::result_of;
 use crate::judge::Moment;
 use crate::ledger::Promise;
@@ -17,6 +18,8 @@ pub struct One {
     pub job: JobId,
     pub token: Option<Token>,
     pub shard: usize,
+    /// Nothing is to be left of it, whatever it was pushed with.
+    pub remove: bool,
 }
 
 /// Completions on one shard.
@@ -75,11 +78,11 @@ impl Call for Ack {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
         let results: Vec<[u8; 18]> = self.acks.iter().map(|one| result_of(one.job)).collect();
         let acks: Vec<command::Ack<'_>> = (self.acks.iter().zip(&results))
-            .map(|(&One { job, token, .. }, result)| command::Ack {
+            .map(|(&One { job, token, remove, .. }, result)| command::Ack {
                 job,
                 token,
                 result,
-                remove: false,
+                remove,
             })
             .collect();
         match self.check_for {
@@ -98,6 +101,9 @@ impl Call for Ack {
         }
         for ack in self.applied(answer) {
             if model.jobs.contains_key(&ack.job) {
+                if ack.remove {
+                    model.change(ack.job).remove_on_complete = true;
+                }
                 model.complete(at, ack.job);
             }
         }
@@ -120,10 +126,15 @@ impl Call for Ack {
     }
 }
 
+fn one(world: &mut World, held: Held) -> One {
+    let remove = world.dice.one_in(10);
+    One { job: held.job, token: held.token, shard: held.shard, remove }
+}
+
 /// A client completes one job it holds, or held.
 pub fn act(world: &mut World, client: usize) {
     let Some(held) = world.take_held(client) else { return };
-    let one = One { job: held.job, token: held.token, shard: held.shard };
+    let one = one(world, held);
     world.send(client, held.shard, Ack { acks: vec![one], check_for: None });
 }
 
@@ -132,7 +143,9 @@ pub fn act_on_many(world: &mut World, client: usize) {
     let count = 2 + world.dice.below(4);
     let mut acks: Vec<One> = (0..count)
         .filter_map(|_| world.take_held(client))
-        .map(|held| One { job: held.job, token: held.token, shard: held.shard })
+        .collect::<Vec<Held>>()
+        .into_iter()
+        .map(|held| one(world, held))
         .collect();
     let Some(&first) = acks.first() else { return };
     if world.dice.one_in(10) {

@@ -1,15 +1,17 @@
 //! What is done to one job by its id, whoever has it: Cancel, Promote, `ChangePriority`,
-//! `MoveToDelayed`, Discard.
+//! `MoveToDelayed`, `MoveToWait`, `ChangeDelay`, Discard, `RemoveDlqJob`.
 
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::judge::Moment;
 use crate::model::{Job, Model, State};
+use crate::told::Heard;
 use crate::world::{QUEUES, World};
 use corq_shards::change;
-use corq_shards::command::Command;
+use corq_shards::command::{Command, Token};
 use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
+use corq_shards::job::State as Found;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +19,10 @@ enum What {
     Cancel,
     Promote,
     Prioritize(i32, Option<bool>),
-    PutOff(u64),
-    Discard,
+    PutOff(u64, Option<Token>),
+    ToWait(Option<Token>),
+    Delay(u64, Option<Token>),
+    Discard(Option<Token>),
 }
 
 /// See the module.
@@ -29,9 +33,25 @@ pub struct Change {
 }
 
 impl What {
+    fn token(self) -> Option<Token> {
+        match self {
+            Self::PutOff(_, token)
+            | Self::ToWait(token)
+            | Self::Delay(_, token)
+            | Self::Discard(token) => token,
+            Self::Cancel | Self::Promote | Self::Prioritize(..) => None,
+        }
+    }
+
     /// Whether it can be done to a job, or why not.
     fn verdict(self, model: &Model, now_ms: u64, job: Option<&Job>) -> Result<(), Refusal> {
         let state = job.map_or(&State::Gone, |job| &job.state);
+        // Needed by none, but one that is shown must be that of a living lock.
+        if let (State::Active(lease), Some(shown)) = (state, self.token())
+            && (lease.token != Some(shown) || now_ms >= lease.expires_at_ms)
+        {
+            return Err(Refusal::TokenInvalid);
+        }
         let is_held = |job: &Job| match &job.state {
             State::Active(lease) => now_ms < model.hold_ends_ms(job, lease),
             _ => false,
@@ -47,8 +67,19 @@ impl What {
                 (matches!(state, State::Waiting | State::Delayed), Refusal::NotPending)
             }
             // A worker whose hold has run out has the job no longer.
-            (Self::PutOff(_), _) => (job.is_some_and(is_held), Refusal::NotActive),
-            (Self::Discard, state) => (*state != State::Gone, Refusal::NotFound),
+            (Self::PutOff(..), _) => (job.is_some_and(is_held), Refusal::NotActive),
+            (Self::ToWait(_), state) => {
+                let movable = !matches!(
+                    state,
+                    State::Gone | State::Completed { .. } | State::WaitingChildren
+                );
+                (movable, Refusal::NotMovable)
+            }
+            (Self::Delay(..), state) => {
+                let fits = matches!(state, State::Waiting | State::Delayed | State::Active(_));
+                (fits, Refusal::NotDelayable)
+            }
+            (Self::Discard(_), state) => (*state != State::Gone, Refusal::NotFound),
         };
         if fits { Ok(()) } else { Err(refusal) }
     }
@@ -60,8 +91,10 @@ impl Call for Change {
             What::Cancel => change::Change::Cancel,
             What::Promote => change::Change::Promote,
             What::Prioritize(priority, lifo) => change::Change::Prioritize { priority, lifo },
-            What::PutOff(delay_ms) => change::Change::PutOff { delay_ms, token: None },
-            What::Discard => change::Change::Discard { token: None },
+            What::PutOff(delay_ms, token) => change::Change::PutOff { delay_ms, token },
+            What::ToWait(token) => change::Change::ToWait { token },
+            What::Delay(delay_ms, token) => change::Change::Delay { delay_ms, token },
+            What::Discard(token) => change::Change::Discard { token },
         };
         to(&Command::Change { job: self.job, change });
     }
@@ -77,29 +110,54 @@ impl Call for Change {
             return;
         }
         match self.what {
-            What::Discard => model.discard(at.now_ms, self.job),
+            What::Discard(_) => model.discard(at.now_ms, self.job, "Job discarded"),
             What::Cancel => model.remove(self.job),
             What::Prioritize(priority, lifo) => {
                 let job = model.change(self.job);
                 (job.priority, job.lifo) = (priority, lifo.unwrap_or(job.lifo));
             }
             What::Promote => {
-                let job = model.change(self.job);
-                (job.state, job.run_at_ms) = (State::Waiting, at.now_ms);
+                model.claimed.insert(self.job);
+                model.promote(at.now_ms, self.job);
             }
-            What::PutOff(delay_ms) => {
+            What::ToWait(_) => self.let_wait(model, at),
+            What::PutOff(delay_ms, _) | What::Delay(delay_ms, _) => {
                 let job = model.change(self.job);
                 job.run_at_ms = at.now_ms + delay_ms;
                 job.state = if delay_ms > 0 { State::Delayed } else { State::Waiting };
+                model.tell_delay(at.now_ms, self.job);
             }
         }
     }
 }
 
 impl Change {
+    fn let_wait(&self, model: &mut Model, at: &Moment<'_>) {
+        // Else it might go at once.
+        if matches!(model.jobs[&self.job].state, State::Delayed | State::Active(_)) {
+            model.renew_life(at.now_ms, self.job);
+        }
+        match model.jobs[&self.job].state {
+            State::Delayed => {
+                model.claimed.insert(self.job);
+                model.promote(at.now_ms, self.job);
+            }
+            State::Failed { .. } => {
+                model.claimed.insert(self.job);
+                model.revive(at.now_ms, self.job);
+            }
+            // Where it stood before, with its attempts as they are.
+            State::Active(_) => {
+                model.tell(self.job, Heard::Retried(Found::Active));
+                model.change(self.job).state = State::Waiting;
+            }
+            _ => {}
+        }
+    }
+
     /// Sends a job to the dead-letter queue.
     pub fn discard_one(job: JobId) -> Self {
-        Self { job, what: What::Discard }
+        Self { job, what: What::Discard(None) }
     }
 }
 
@@ -140,11 +198,84 @@ pub fn prioritize(world: &mut World, client: usize) {
 
 /// A client puts a job off that some worker has.
 pub fn put_off(world: &mut World, client: usize) {
-    let what = What::PutOff(world.dice.pick(&[0, 1, 300, 6000]));
-    send(world, client, what, |state| matches!(state, State::Active(_)));
+    if let Some((shard, job)) = pick(world, |state| matches!(state, State::Active(_))) {
+        let delay_ms = world.dice.pick(&[0, 1, 300, 6000]);
+        let what = What::PutOff(delay_ms, token_for(world, shard, job));
+        world.send(client, shard, Change { job, what });
+    }
+}
+
+/// What a client shows for a job: mostly nothing, or what its worker has, or what that had once, or what
+/// nobody ever had.
+fn token_for(world: &mut World, shard: usize, job: JobId) -> Option<Token> {
+    let model = &world.nodes[shard].model;
+    let right = model.jobs.get(&job).and_then(|job| match &job.state {
+        State::Active(lease) => lease.token,
+        _ => None,
+    });
+    let earlier = world.stale.iter().rev().find(|held| held.job == job).and_then(|held| held.token);
+    world.dice.pick(&[None, None, right, right, earlier, Some(Token(7))])
+}
+
+/// A client lets a job wait, wherever it is.
+pub fn to_wait(world: &mut World, client: usize) {
+    let movable =
+        |state: &State| matches!(state, State::Active(_) | State::Delayed | State::Failed { .. });
+    if let Some((shard, job)) = pick(world, movable) {
+        let what = What::ToWait(token_for(world, shard, job));
+        world.send(client, shard, Change { job, what });
+    }
+}
+
+/// A client gives a job another delay, or one.
+pub fn delay(world: &mut World, client: usize) {
+    let fits = |state: &State| matches!(state, State::Active(_) | State::Delayed | State::Waiting);
+    if let Some((shard, job)) = pick(world, fits) {
+        let delay_ms = world.dice.pick(&[0, 1, 250, 7000]);
+        let what = What::Delay(delay_ms, token_for(world, shard, job));
+        world.send(client, shard, Change { job, what });
+    }
+}
+
+/// `RemoveDlqJob`.
+#[derive(Clone, Debug)]
+struct Bin {
+    job: JobId,
+    queue: String,
+}
+
+impl Call for Bin {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::Change { job: self.job, change: change::Change::Bin { queue: &self.queue } });
+    }
+
+    fn judge(&self, model: &mut Model, _at: &Moment<'_>, answer: Option<&Answer>) {
+        let job = model.jobs.get(&self.job).filter(|job| job.queue_name() == self.queue);
+        let dead = job.is_some_and(|job| matches!(job.state, State::Failed { .. }));
+        let expected = Answer::Count(u64::from(dead));
+        model.must(Check::Answer, answer == Some(&expected), || {
+            format!("{self:?} was answered {answer:?}, not {expected:?}")
+        });
+        if dead {
+            model.remove(self.job);
+        }
+    }
+}
+
+/// A client removes one job of a dead-letter queue; now and then of one that it does not lie in.
+pub fn bin(world: &mut World, client: usize) {
+    if let Some((shard, job)) = pick(world, |state| matches!(state, State::Failed { .. })) {
+        let other = world.dice.one_in(6).then(|| world.dice.pick(QUEUES));
+        let own = world.nodes[shard].model.jobs[&job].queue_name();
+        let queue = other.unwrap_or(own).to_owned();
+        world.send(client, shard, Bin { job, queue });
+    }
 }
 
 /// A client sends a job to the dead-letter queue.
 pub fn discard(world: &mut World, client: usize) {
-    send(world, client, What::Discard, |state| *state != State::Gone);
+    if let Some((shard, job)) = pick(world, |state| *state != State::Gone) {
+        let what = What::Discard(token_for(world, shard, job));
+        world.send(client, shard, Change { job, what });
+    }
 }

@@ -5,7 +5,9 @@ use crate::check::Check;
 use crate::client::Held;
 use crate::judge::Moment;
 use crate::model::Model;
+use crate::told::Heard;
 use crate::world::World;
+use corq_shards::cause::Cause;
 use corq_shards::command::{self, Command};
 
 /// See the module.
@@ -13,6 +15,7 @@ use corq_shards::command::{self, Command};
 pub struct Fail {
     held: Held,
     unrecoverable: bool,
+    remove: bool,
 }
 
 impl Call for Fail {
@@ -22,6 +25,7 @@ impl Call for Fail {
             token: self.held.token,
             error: "no",
             unrecoverable: self.unrecoverable,
+            remove: self.remove,
             ..command::Fail::default()
         }));
     }
@@ -34,10 +38,14 @@ impl Call for Fail {
             format!("a fail was answered {answer:?}, not {expected:?}")
         });
         if answer == Some(&Answer::Done) && model.jobs.contains_key(&self.held.job) {
+            if self.remove {
+                model.change(self.held.job).remove_on_fail = true;
+            }
             if self.unrecoverable {
-                model.bury(at.now_ms, self.held.job, false);
+                model.tell(self.held.job, Heard::Failed("no".into()));
+                model.bury(at.now_ms, self.held.job, false, Cause::Explicit);
             } else {
-                model.fail_attempt(at, self.held.job);
+                model.fail_attempt(at, self.held.job, Cause::Attempts);
             }
         }
     }
@@ -47,5 +55,6 @@ impl Call for Fail {
 pub fn act(world: &mut World, client: usize) {
     let Some(held) = world.take_held(client) else { return };
     let unrecoverable = world.dice.one_in(8);
-    world.send(client, held.shard, Fail { held, unrecoverable });
+    let remove = world.dice.one_in(10);
+    world.send(client, held.shard, Fail { held, unrecoverable, remove });
 }

@@ -7,7 +7,7 @@ use crate::judge::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{Command, GroupLimit};
-use corq_shards::group::GroupSettings;
+use corq_shards::group::{GroupRate, GroupSettings};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -44,10 +44,14 @@ impl Call for LimitGroup {
 pub fn act(world: &mut World, client: usize) {
     let dice = &mut world.dice;
     let (queue, group) = (dice.pick(QUEUES), dice.pick(GROUPS));
-    let limit = match dice.below(5) {
+    let limit = match dice.below(6) {
         0 => GroupLimit::Weight(dice.pick(&[1, 2, 5])),
         1 => GroupLimit::Paused(dice.one_in(3)),
         2 => GroupLimit::Hold(dice.pick(&[1, 100, 3000])),
+        3 => {
+            let rate = dice.pick(&[None, Some((1, 500)), Some((2, 500)), Some((3, 8000))]);
+            GroupLimit::Rate(rate.map(|(jobs, span_ms)| GroupRate { jobs, span_ms }))
+        }
         _ => GroupLimit::Active(dice.pick(&[None, Some(1), Some(1), Some(2)])),
     };
     let shard = world.shard_of_queue(queue);

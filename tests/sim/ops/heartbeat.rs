@@ -1,4 +1,4 @@
-//! `JobHeartbeat` and `JobHeartbeatB`, also from other connections than the one that pulled.
+//! `JobHeartbeat`, `JobHeartbeatB`, `ExtendLock` and `ExtendLocks`, also from other connections than the one that pulled.
 
 use super::{Answer, Call};
 use crate::check::Check;
@@ -12,14 +12,14 @@ use corq_shards::command::{Beat, Command};
 /// One or many signs of life for jobs of one shard.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
-    jobs: Vec<Held>,
+    jobs: Vec<(Held, Option<u32>)>,
     many: bool,
     /// Canary: the shard never hears it.
     deaf: bool,
 }
 
-fn beat(held: &Held) -> Beat {
-    Beat { job: held.job, token: held.token, ttl_ms: None }
+fn beat((held, ttl_ms): &(Held, Option<u32>)) -> Beat {
+    Beat { job: held.job, token: held.token, ttl_ms: *ttl_ms }
 }
 
 impl Call for Heartbeat {
@@ -37,14 +37,14 @@ impl Call for Heartbeat {
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let mut alive = 0;
         let mut expected = Answer::Done;
-        for held in &self.jobs {
+        for (held, ttl_ms) in &self.jobs {
             match model.held(at.now_ms, held.job, held.token) {
                 Err(refusal) => expected = Answer::Refused { place: 0, refusal },
                 Ok(()) => {
                     alive += 1;
                     let State::Active(lease) = &mut model.change(held.job).state else { continue };
                     lease.seen_at_ms = at.now_ms;
-                    lease.expires_at_ms = at.now_ms + lease.ttl_ms;
+                    lease.expires_at_ms = at.now_ms + ttl_ms.map_or(lease.ttl_ms, u64::from);
                     if held.token.is_some() && lease.client != Some(at.client) {
                         lease.client = None;
                     }
@@ -60,10 +60,16 @@ impl Call for Heartbeat {
     }
 }
 
+/// For how long a job is held this once, if not for its usual time.
+fn ttl(world: &mut World) -> Option<u32> {
+    world.dice.pick(&[None, None, Some(1), Some(600), Some(45_000)])
+}
+
 /// A client shows life for a job, its own or another's.
 pub fn act(world: &mut World, client: usize) {
     let Some(held) = world.see_held(client) else { return };
-    world.send(client, held.shard, Heartbeat { jobs: vec![held], many: false, deaf: false });
+    let jobs = vec![(held, ttl(world))];
+    world.send(client, held.shard, Heartbeat { jobs, many: false, deaf: false });
 }
 
 /// A client shows life for many jobs of one shard.
@@ -71,7 +77,8 @@ pub fn act_on_many(world: &mut World, client: usize) {
     let Some(first) = world.see_held(client) else { return };
     let more = (0..world.dice.below(4)).filter_map(|_| world.see_held(client));
     let more: Vec<Held> = more.filter(|held| held.shard == first.shard).collect();
-    let jobs = std::iter::once(first).chain(more).collect();
+    let held: Vec<Held> = std::iter::once(first).chain(more).collect();
+    let jobs = held.into_iter().map(|held| (held, ttl(world))).collect();
     let deaf = world.settings.has(Flaw::DeafHeartbeat);
     world.send(client, first.shard, Heartbeat { jobs, many: true, deaf });
 }

@@ -2,11 +2,12 @@
 //! less; a child goes as its parent wishes; a worker lets its job wait for the children it has.
 
 use super::change::pick;
-use super::{Answer, Call};
+use super::{Answer, Call, Learned};
 use crate::check::Check;
 use crate::judge::Moment;
 use crate::model::{Job, Model, State};
 use crate::names::Task;
+use crate::told::Heard;
 use crate::world::{Mail, World};
 use corq_shards::change::Change;
 use corq_shards::command::{Command, Token};
@@ -41,7 +42,8 @@ impl ChangeKin {
             What::Abandon => Ok(u64::from(job.is_some_and(Job::is_pending))),
             What::Block(token) => match live.map(|job| (job, &job.state)) {
                 Some((job, State::Active(lease))) => {
-                    if token.is_some() && token != lease.token {
+                    let living = now_ms < lease.expires_at_ms;
+                    if token.is_some() && (token != lease.token || !living) {
                         Err(Refusal::TokenInvalid)
                     } else if now_ms >= model.hold_ends_ms(job, lease) {
                         Err(Refusal::NotActive)
@@ -83,15 +85,51 @@ impl Call for ChangeKin {
         });
         if verdict.is_ok_and(|count| count > 0) {
             match self.what {
-                What::Adopt(child) => model.change(self.job).adopt(child),
-                What::LetGo(child) => model.change(self.job).meet(child, at.now_ms),
+                // It is known already.
+                What::Adopt(child) if model.declares(self.job, child) => {}
+                What::Adopt(child) => {
+                    let waited = model.jobs[&self.job].state == State::WaitingChildren;
+                    model.change(self.job).adopt(child);
+                    let waits = model.jobs[&self.job].state == State::WaitingChildren;
+                    if waits && !waited {
+                        model.tell(self.job, Heard::WaitingChildren);
+                    }
+                }
+                What::LetGo(child) => {
+                    let waited = model.jobs[&self.job].state == State::WaitingChildren;
+                    model.change(self.job).family.declared.remove(&child.to_string());
+                    model.change(self.job).meet(child, at.now_ms);
+                    if waited {
+                        model.tell_delay(at.now_ms, self.job);
+                    }
+                }
                 What::Abandon => {
                     model.remove(self.job);
                     model.change(self.job).family.abandoned = true;
                 }
-                What::Block(_) => model.change(self.job).block(),
+                What::Block(_) => {
+                    model.change(self.job).block();
+                    model.tell(self.job, Heard::WaitingChildren);
+                }
             }
         }
+    }
+
+    /// The child learns of it next.
+    fn learn(&self, world: &mut World, learned: &Learned<'_>) {
+        if learned.answer == &Answer::Count(1) {
+            match self.what {
+                What::Adopt(child) => world.link(learned.client, child, Some(self.job)),
+                What::LetGo(child) => world.link(learned.client, child, None),
+                What::Abandon | What::Block(_) => {}
+            }
+        }
+    }
+}
+
+impl Model {
+    fn declares(&self, parent: JobId, child: JobId) -> bool {
+        self.jobs[&parent].family.declared.contains(&child.to_string())
     }
 }
 

@@ -10,11 +10,15 @@ mod fail;
 pub mod flow;
 pub mod group;
 mod heartbeat;
+mod hook;
+mod key;
 pub mod kin;
 pub mod limit;
+mod link;
 mod note;
 pub mod notice;
 pub mod pause;
+mod promote_all;
 pub mod pull;
 pub mod push;
 pub mod remove;
@@ -23,6 +27,7 @@ mod retry_completed;
 mod retry_failed;
 pub mod rule;
 pub mod schedule;
+mod sift;
 mod update;
 
 use super::judge::Moment;
@@ -31,6 +36,7 @@ use super::world::World;
 use corq_shards::command::{Command, Token};
 use corq_shards::effect::{Ending, KnownAs, Refusal};
 use corq_shards::id::JobId;
+use corq_shards::sift::FailedStats;
 use std::fmt::Debug;
 
 /// What a shard answers, in values that stay.
@@ -51,6 +57,8 @@ pub enum Answer {
     Cleaned(Vec<KnownAs>),
     /// Jobs of a dead-letter queue.
     Found(Vec<JobId>),
+    /// What is in one.
+    Stats(Box<FailedStats>),
     /// Next run, runs so far and version of a schedule.
     Schedule(Option<(u64, u64, u64)>),
     Dropped,
@@ -114,6 +122,14 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, change::prioritize),
     (2, change::put_off),
     (2, change::discard),
+    (2, change::to_wait),
+    (2, change::delay),
+    (1, change::bin),
+    (2, hook::act),
+    (1, key::free),
+    (1, key::free_of_job),
+    (2, promote_all::act),
+    (3, sift::act),
     (1, remove::drain),
     (1, remove::purge),
     (1, remove::obliterate),
@@ -121,10 +137,12 @@ pub const TABLE: &[(u64, Act)] = &[
     (2, retry_completed::act),
     (2, update::act),
     (3, note::progress),
-    (2, note::log),
+    (4, note::log),
+    (1, note::cut),
     (2, schedule::set),
     (1, schedule::end),
     (2, rule::act),
     (4, flow::act),
     (4, kin::act),
+    (1, link::act),
 ];

@@ -1,10 +1,11 @@
-//! Progress and `AddLog`.
+//! Progress, `AddLog` and `ClearLogs`.
 
 use super::{Answer, Call};
 use crate::check::Check;
 use crate::judge::Moment;
 use crate::model::{Job, Model, State};
 use crate::ops::change::pick;
+use crate::told::Heard;
 use crate::world::World;
 use corq_shards::change;
 use corq_shards::changed::Level;
@@ -18,6 +19,7 @@ use corq_shards::notes::LOGS_MAX;
 enum What {
     Progress(f64, Option<String>),
     Log(Level, String),
+    Cut(u32),
 }
 
 /// See the module.
@@ -38,8 +40,8 @@ impl Note {
         match (&self.what, state) {
             (What::Progress(..), _) if job.is_some_and(is_held) => Ok(()),
             (What::Progress(..), _) => Err(Refusal::NotActive),
-            (What::Log(..), State::Gone) => Err(Refusal::NotFound),
-            (What::Log(..), _) => Ok(()),
+            (What::Log(..) | What::Cut(_), State::Gone) => Err(Refusal::NotFound),
+            (What::Log(..) | What::Cut(_), _) => Ok(()),
         }
     }
 }
@@ -51,6 +53,7 @@ impl Call for Note {
                 change::Change::Progress { progress: *progress, message: message.as_deref() }
             }
             What::Log(level, message) => change::Change::Log { level: *level, message },
+            What::Cut(keep) => change::Change::CutLog(*keep),
         };
         to(&Command::Change { job: self.job, change });
     }
@@ -65,6 +68,9 @@ impl Call for Note {
         if verdict.is_err() {
             return;
         }
+        if let What::Progress(progress, _) = self.what {
+            model.tell(self.job, Heard::Progress(progress));
+        }
         let job = model.change(self.job);
         match &self.what {
             What::Progress(progress, message) => {
@@ -76,9 +82,15 @@ impl Call for Note {
             }
             What::Log(level, message) => {
                 job.notes.logs.push_back((at.now_ms, *level, message.clone()));
-                if job.notes.logs.len() > LOGS_MAX {
+                let most =
+                    job.extras.keep_logs.map_or(LOGS_MAX, |most| LOGS_MAX.min(most as usize));
+                if job.notes.logs.len() > most {
                     job.notes.logs.pop_front();
                 }
+            }
+            What::Cut(keep) => {
+                let surplus = job.notes.logs.len().saturating_sub(*keep as usize);
+                job.notes.logs.drain(..surplus);
             }
         }
     }
@@ -90,6 +102,13 @@ pub fn progress(world: &mut World, client: usize) {
     let progress = world.dice.pick(&[0.0, 0.1, 50.0, 100.0]);
     let message = world.dice.one_in(2).then(|| format!("at {}", world.now_ms));
     world.send(client, shard, Note { job, what: What::Progress(progress, message) });
+}
+
+/// A client forgets what is in the log of a job, but for the newest lines.
+pub fn cut(world: &mut World, client: usize) {
+    let Some((shard, job)) = pick(world, |state| *state != State::Gone) else { return };
+    let what = What::Cut(world.dice.pick(&[0, 0, 1, 2, 1000]));
+    world.send(client, shard, Note { job, what });
 }
 
 /// A client adds to the log of a job, now and then more than is kept.

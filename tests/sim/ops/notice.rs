@@ -18,6 +18,7 @@ impl Call for Told {
     fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
         let Notice { news, dependent, dependency } = self.0;
         model.hear_of(at, self.0.addressee());
+        model.note_watch(at, self.0);
         model.take_news(at, news, dependent, dependency);
         model.judge_settling(at, news);
     }

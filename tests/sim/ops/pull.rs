@@ -9,6 +9,7 @@ use crate::judge::Moment;
 use crate::model::{Model, Waiter};
 use crate::world::{QUEUES, World};
 use corq_shards::command::{self, Command, GroupPull, Only};
+use corq_shards::group::GroupRate;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -24,13 +25,13 @@ pub struct Pull {
 
 impl Call for Pull {
     fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
-        let OfGroups { active_max, wanted } = &self.of_groups;
+        let OfGroups { active_max, rate, wanted } = &self.of_groups;
         let only = match wanted {
             Wanted::Any => Only::Any,
             Wanted::Ungrouped => Only::Ungrouped,
             Wanted::Group(group) => Only::Group(group),
         };
-        let group = GroupPull { active_max: *active_max, rate: None, only };
+        let group = GroupPull { active_max: *active_max, rate: *rate, only };
         to(&Command::Pull(command::Pull {
             queue: &self.queue,
             count: self.count,
@@ -83,7 +84,18 @@ fn of_groups(dice: &mut Dice) -> OfGroups {
         1 => Wanted::Group(dice.pick(GROUPS).into()),
         _ => Wanted::Any,
     };
-    OfGroups { active_max: dice.pick(&[None, Some(1), Some(2)]), wanted }
+    // A queue takes no more than seven such pairs.
+    let one = GroupRate { jobs: 1, span_ms: 9000 };
+    let two = GroupRate { jobs: 2, span_ms: 2000 };
+    let (active_max, rate) = dice.pick(&[
+        (None, None),
+        (Some(1), None),
+        (Some(2), None),
+        (None, Some(one)),
+        (None, Some(one)),
+        (None, Some(two)),
+    ]);
+    OfGroups { active_max, rate, wanted }
 }
 
 /// A client pulls.

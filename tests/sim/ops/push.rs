@@ -3,17 +3,22 @@
 use super::flow::POLICIES;
 use super::{Answer, Call, Learned};
 use crate::check::Check;
+use crate::dice::Dice;
 use crate::family::Ties;
 use crate::groups::GROUPS;
 use crate::judge::Moment;
+use crate::keys::{Met, begin_key};
 use crate::ledger::Promise;
 use crate::model::{Job, Model, State};
 use crate::repeat::Series;
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
+use corq_shards::effect::Refusal;
+use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::id::{JobId, Slot};
 use corq_shards::new_job::{NewJob, Repeat};
+use std::collections::BTreeMap;
 
 /// A job to be pushed, with its texts its own.
 #[derive(Clone, Debug)]
@@ -24,6 +29,8 @@ pub struct NewOne {
     delay_ms: u64,
     max_attempts: u16,
     backoff_ms: u32,
+    extras: Extras,
+    group_max: u32,
     ttl_ms: Option<u64>,
     timeout_ms: Option<u32>,
     unique_key: Option<String>,
@@ -61,6 +68,8 @@ impl NewOne {
             unique_key: self.unique_key.as_deref(),
             custom_id: self.custom_id.as_deref(),
             group_id: self.group_id.as_deref(),
+            group_max: self.group_max,
+            extras: (self.extras != Extras::default()).then(|| Box::new(self.extras)),
             tags: &self.tags,
             lifo: self.lifo,
             remove_on_complete: self.remove_on_complete,
@@ -70,12 +79,15 @@ impl NewOne {
             depends_on: &self.ties.depends_on,
             unmet: Unmet::new(unmet),
             kin: self.ties.lend(),
-            ..NewJob::default()
         }
     }
 
     pub fn job(&self, id: JobId, queue: &str, now_ms: u64) -> Job {
-        let run_at_ms = now_ms + self.delay_ms;
+        // A delay and a life count from when the job was made, as its client says.
+        let made_at_ms = self.extras.made_at_ms.unwrap_or(now_ms);
+        let run_at_ms = now_ms.max(made_at_ms + self.delay_ms);
+        let mut extras = self.extras;
+        begin_key(&mut extras, now_ms);
         let series = self.repeat.map(|repeat| Series {
             every_ms: repeat.every_ms,
             limit: repeat.limit,
@@ -84,20 +96,23 @@ impl NewOne {
             ttl_ms: self.ttl_ms,
             continued: false,
         });
-        let state = match self.delay_ms {
+        let state = match run_at_ms > now_ms {
             _ if !self.unmet.is_empty() => State::WaitingChildren,
-            0 => State::Waiting,
-            _ => State::Delayed,
+            false => State::Waiting,
+            true => State::Delayed,
         };
         let job = Job {
             priority: self.priority,
             lifo: self.lifo,
             run_at_ms,
-            backoff_ms: self.backoff_ms.into(),
-            expires_at_ms: self.ttl_ms.map(|ttl_ms| now_ms + ttl_ms),
+            backoff_ms: self.backoff_ms,
+            extras,
+            ttl_ms: self.ttl_ms,
+            expires_at_ms: self.ttl_ms.map(|ttl_ms| made_at_ms + ttl_ms),
             timeout_ms: self.timeout_ms.map(Into::into),
             unique_key: self.unique_key.clone(),
             custom_id: self.custom_id.clone(),
+            name: self.name.clone(),
             remove_on_complete: self.remove_on_complete,
             remove_on_fail: self.remove_on_fail,
             max_attempts: self.max_attempts,
@@ -115,7 +130,20 @@ impl NewOne {
     pub fn alone(self, name: String) -> Self {
         let custom_id = Some(name);
         let (depends_on, children, ties) = (Vec::new(), Vec::new(), Ties::default());
-        Self { custom_id, unique_key: None, repeat: None, depends_on, children, ties, ..self }
+        // How a flow's records come to be is the server's own: nothing in them is put right any more.
+        let extras = Extras { made_at_ms: None, dedup: None, ..self.extras };
+        let (unique_key, repeat, group_max) = (None, None, 0);
+        Self {
+            extras,
+            group_max,
+            unique_key,
+            custom_id,
+            repeat,
+            depends_on,
+            children,
+            ties,
+            ..self
+        }
     }
 }
 
@@ -135,25 +163,36 @@ impl Call for Push {
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        if let Some(place) = self.first_too_many(model, at.now_ms) {
+            let refused = Answer::Refused { place, refusal: Refusal::GroupFull };
+            model.must(Check::Answer, answer == Some(&refused), || {
+                format!("{self:?}\n  was answered {answer:?}, not {refused:?}")
+            });
+            return;
+        }
         let Some(Answer::Pushed(ids)) = answer else {
-            model.checks.fail(Check::Answer, || format!("a push was answered {answer:?}"));
+            model.checks.fail(Check::Answer, || format!("{self:?} was answered {answer:?}"));
             return;
         };
         model.must(Check::Answer, ids.len() == self.jobs.len(), || format!("{} ids", ids.len()));
         for (new, &id) in self.jobs.iter().zip(ids) {
-            let holder = new.unique_key.as_ref().and_then(|key| model.holder(&self.queue, key));
-            if let Some(holder) = holder {
+            let key = new.unique_key.as_ref();
+            let met =
+                key.map_or(Met::Nobody, |key| model.meet_holder(at, &self.queue, &new.extras, key));
+            if let Met::Stays(holder) = met {
                 model.must(Check::Unique, id == holder, || {
                     format!("a push under the key of {holder:?} made {id:?}")
                 });
-            }
-            if holder == Some(id) {
                 continue;
             }
             let highest = model.jobs.keys().next_back().is_none_or(|&last| last < id);
             let routed = id.is_v7() && id.slot() == Slot::of_name(&self.queue);
             model.must(Check::Answer, highest && routed, || format!("{id:?} is no good id"));
-            model.add(new.job(id, &self.queue, at.now_ms));
+            model.come(at.now_ms, new.job(id, &self.queue, at.now_ms));
+            if let Met::Goes(holder) = met {
+                model.remove(holder);
+                model.fresh.remove(&holder);
+            }
         }
     }
 
@@ -177,20 +216,66 @@ impl Call for Push {
     }
 }
 
+impl Push {
+    /// The first job that its group has no room for: all of them are refused with it.
+    fn first_too_many(&self, model: &Model, now_ms: u64) -> Option<usize> {
+        if self.jobs.iter().all(|job| job.group_max == 0) {
+            return None;
+        }
+        // Groups of those that would wait or be delayed, and what would hold which key.
+        let of_queue = model.of_queue(&self.queue);
+        let pending = of_queue.filter(|job| matches!(job.state, State::Waiting | State::Delayed));
+        let mut pending: BTreeMap<JobId, &str> =
+            pending.filter_map(|job| Some((job.id, job.group.as_deref()?))).collect();
+        let mut holders: BTreeMap<&str, JobId> = BTreeMap::new();
+        for (place, new) in self.jobs.iter().enumerate() {
+            let id = JobId(place as u128);
+            if let Some(key) = new.unique_key.as_deref() {
+                let dedup = new.extras.dedup.unwrap_or_default();
+                let before = match holders.get(key) {
+                    Some(&before) => Some(before),
+                    None => model.would_meet(now_ms, &self.queue, key, dedup.replace),
+                };
+                if let Some(before) = before {
+                    if !dedup.replace || model.is_watched(before) {
+                        continue;
+                    }
+                    pending.remove(&before);
+                }
+                holders.insert(key, id);
+            }
+            let Some(group) = new.group_id.as_deref() else { continue };
+            let there = pending.values().filter(|other| **other == group).count();
+            if new.group_max > 0 && there >= new.group_max as usize {
+                return Some(place);
+            }
+            // What waits for others does not count yet.
+            if new.unmet.is_empty() && new.ties.open.is_empty() {
+                pending.insert(id, group);
+            }
+        }
+        None
+    }
+}
+
 /// A client pushes.
 pub fn act(world: &mut World, client: usize) {
     let queue = world.dice.pick(QUEUES);
     let many = world.dice.one_in(4);
     let count = if many { 1 + world.dice.below(5) } else { 1 };
-    let jobs: Vec<NewOne> = (0..count).map(|_| new_one(world)).collect();
+    let mut jobs: Vec<NewOne> = (0..count).map(|_| new_one(world)).collect();
+    if count > 1 && world.dice.one_in(3) {
+        // All of them under one key.
+        let key = format!("key{}", world.dice.below(3));
+        let of_one_key = jobs.iter_mut().filter(|job| job.repeat.is_none());
+        of_one_key.for_each(|job| job.unique_key = Some(key.clone()));
+    }
     let push = Push { queue: queue.into(), jobs };
     world.push(client, push);
 }
 
 pub fn new_one(world: &mut World) -> NewOne {
-    world.pushes += 1;
-    let mut data = vec![0xce];
-    data.extend_from_slice(&(world.pushes as u32).to_be_bytes());
+    let mut data = world.new_data();
     let dice = &mut world.dice;
     if dice.one_in(20) {
         // A MessagePack binary, long enough to fill blocks and segments.
@@ -211,22 +296,27 @@ pub fn new_one(world: &mut World) -> NewOne {
     }
     let names = |ids: &[JobId]| ids.iter().map(ToString::to_string).collect::<Vec<String>>();
     ties.bind(&names(&children), &[]);
+    let now_ms = world.now_ms;
+    let (extras, debounced) = rarities(dice, now_ms);
     let repeat = dice.one_in(8).then(|| Repeat {
         every_ms: dice.pick(&[1, 100, 5000, 100_000]),
         limit: dice.pick(&[None, Some(1), Some(2), Some(4)]),
         count: dice.pick(&[0, 0, 1]),
     });
     let mut some = |odds: u64, of: &[u64]| dice.one_in(odds).then(|| dice.pick(of));
+    let key_odds = if extras.dedup.is_some() { 1 } else { 4 };
     NewOne {
         data,
         name: some(4, &[0, 1, 2]).map(|name| format!("kind{name}")),
         priority: some(3, &[1, 5, 1_000_000]).map_or(0, |priority| priority as i32 - 3),
-        delay_ms: some(4, &[1, 30, 400, 5000, 60_000]).unwrap_or(0),
+        delay_ms: some(if debounced { 1 } else { 4 }, &[1, 30, 400, 5000, 60_000]).unwrap_or(0),
         max_attempts: some(2, &[1, 2, 5]).unwrap_or(3) as u16,
         backoff_ms: some(2, &[0, 1, 50, 700, 3000]).unwrap_or(1000) as u32,
         ttl_ms: some(6, &[1, 100, 2000, 40_000]),
         timeout_ms: some(6, &[1, 80, 900, 20_000]).map(|timeout_ms| timeout_ms as u32),
-        unique_key: some(4, &[0, 1, 2]).map(|key| format!("key{key}")),
+        extras,
+        group_max: some(3, &[1, 2, 6]).unwrap_or(0) as u32,
+        unique_key: some(key_odds, &[0, 1, 2]).map(|key| format!("key{key}")),
         custom_id: some(4, &[0, 1, 2, 3, 4, 5]).map(|id| format!("name{id}")),
         group_id: some(3, &[0, 1, 2]).map(|group| GROUPS[group as usize].into()),
         tags: some(9, &[0]).map_or_else(Vec::new, |_| b"\x91\xa1t".to_vec()),
@@ -240,6 +330,39 @@ pub fn new_one(world: &mut World) -> NewOne {
         unmet: Vec::new(),
         ties,
     }
+}
+
+/// Rules of its own, and whether it is a debounce: a key with a time, and a delay.
+fn rarities(dice: &mut Dice, now_ms: u64) -> (Extras, bool) {
+    let mut extras = Extras::default();
+    if dice.one_in(3) {
+        let growth = [None, Some(Growth::Fixed), Some(Growth::Fixed), Some(Growth::Exponential)];
+        extras.backoff = dice.pick(&growth);
+        extras.backoff_max_ms = dice.pick(&[None, None, Some(0), Some(60), Some(2500)]);
+    }
+    if dice.one_in(6) {
+        extras.stall_timeout_ms = dice.pick(&[Some(1), Some(150), Some(2500), Some(50_000)]);
+    }
+    if dice.one_in(3) {
+        extras.keep_logs = dice.pick(&[Some(0), Some(1), Some(3), Some(200)]);
+    }
+    if dice.one_in(6) {
+        let ago_ms = dice.pick(&[0, 1, 300, 4000, 30_000]);
+        extras.made_at_ms = Some(if dice.one_in(4) { now_ms + ago_ms } else { now_ms - ago_ms });
+    }
+    let debounced = dice.one_in(8);
+    if debounced {
+        let ttl_ms = dice.pick(&[0, 40, 800, 20_000]);
+        extras.dedup = Some(Dedup { ttl_ms, ..Dedup::default() });
+    } else if dice.one_in(4) {
+        extras.dedup = Some(Dedup {
+            ttl_ms: dice.pick(&[0, 0, 5, 300, 9000]),
+            extend: dice.one_in(2),
+            replace: dice.one_in(2),
+            until_ms: 0,
+        });
+    }
+    (extras, debounced)
 }
 
 /// Jobs to depend on, mostly new ones, of any queue and in any state.

@@ -66,10 +66,12 @@ impl Call for Remove {
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
+        let drains = matches!(self.which, Which::Waiting);
         let remove = |states: &[Found], grace_ms, named| Work::Remove {
             states: states.to_vec(),
             grace_ms,
             named,
+            drains,
         };
         let (work, limit) = match &self.which {
             Which::All => {

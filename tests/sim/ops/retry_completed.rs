@@ -1,4 +1,4 @@
-//! `RetryCompleted`: one job or all.
+//! `RetryCompleted`: one job, some, or all.
 
 use super::{Answer, Call};
 use crate::chores::Work;
@@ -14,6 +14,8 @@ use corq_shards::job::State as Found;
 pub struct RetryCompleted {
     queue: String,
     job: Option<JobId>,
+    count: u64,
+    until_ms: u64,
 }
 
 impl Call for RetryCompleted {
@@ -21,8 +23,8 @@ impl Call for RetryCompleted {
         to(&Command::RetryCompleted {
             queue: &self.queue,
             job: self.job,
-            count: u64::MAX,
-            until_ms: u64::MAX,
+            count: self.count,
+            until_ms: self.until_ms,
         });
     }
 
@@ -30,7 +32,10 @@ impl Call for RetryCompleted {
         let ended = Found::Completed;
         match self.job {
             Some(id) => model.revive_one(at, &self.queue, id, ended, answer),
-            None => model.begin_chore(at, &self.queue, Work::Revive { ended }, u64::MAX),
+            None => {
+                let work = Work::Revive { ended, until_ms: self.until_ms };
+                model.begin_chore(at, &self.queue, work, self.count);
+            }
         }
     }
 }
@@ -43,7 +48,10 @@ pub fn act(world: &mut World, client: usize) {
     let jobs = world.nodes[shard].model.of_queue(queue);
     let jobs = jobs.filter(|job| any || matches!(job.state, State::Completed { .. }));
     let jobs: Vec<JobId> = jobs.map(|job| job.id).collect();
-    let one = !world.dice.one_in(4) && !jobs.is_empty();
+    let one = world.dice.one_in(2) && !jobs.is_empty();
     let job = one.then(|| world.dice.pick(&jobs));
-    world.send(client, shard, RetryCompleted { queue: queue.into(), job });
+    let count = world.dice.pick(&[u64::MAX, u64::MAX, 1, 3]);
+    let ago_ms = world.dice.pick(&[None, Some(0), Some(700), Some(20_000)]);
+    let until_ms = ago_ms.map_or(u64::MAX, |ago_ms| world.now_ms - ago_ms);
+    world.send(client, shard, RetryCompleted { queue: queue.into(), job, count, until_ms });
 }

@@ -26,7 +26,10 @@ impl Call for RetryFailed {
         let ended = Found::Failed;
         match self.job {
             Some(id) => model.revive_one(at, &self.queue, id, ended, answer),
-            None => model.begin_chore(at, &self.queue, Work::Revive { ended }, self.count),
+            None => {
+                let work = Work::Revive { ended, until_ms: u64::MAX };
+                model.begin_chore(at, &self.queue, work, self.count);
+            }
         }
     }
 }

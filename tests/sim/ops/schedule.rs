@@ -124,9 +124,7 @@ pub fn set(world: &mut World, client: usize) {
         Rhythm::Round(60_000, "* * * * *"),
         Rhythm::Round(86_400_000, "@daily"),
     ]);
-    world.pushes += 1;
-    let mut data = vec![0xce];
-    data.extend_from_slice(&(world.pushes as u32).to_be_bytes());
+    let data = world.new_data();
     let name = name(world, shard);
     let set = SetSchedule {
         name,

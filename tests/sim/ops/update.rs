@@ -4,6 +4,7 @@ use super::{Answer, Call};
 use crate::check::Check;
 use crate::judge::Moment;
 use crate::model::{Model, State};
+use crate::node::Node;
 use crate::ops::change::pick;
 use crate::world::World;
 use corq_io::log::Position;
@@ -43,19 +44,21 @@ impl Call for Update {
     }
 }
 
+/// The record of a job, as the server reads it before it gives such a command.
+pub fn record_of(node: &Node, job: JobId) -> Option<Vec<u8>> {
+    let index = node.shard.find(job)?;
+    let position = Position(node.shard.view(index).data.position);
+    let place = node.book.written.binary_search_by_key(&position, |(at, _)| *at);
+    Some(node.book.written[place.expect("a job points into the log")].1.clone())
+}
+
 /// A client gives a job another payload.
 pub fn act(world: &mut World, client: usize) {
     let open = |state: &State| {
         !matches!(state, State::Gone | State::Completed { .. } | State::Failed { .. })
     };
     let Some((shard, job)) = pick(world, open) else { return };
-    let node = &world.nodes[shard];
-    let Some(index) = node.shard.find(job) else { return };
-    let position = Position(node.shard.view(index).data.position);
-    let place = node.book.written.binary_search_by_key(&position, |(at, _)| *at);
-    let record = node.book.written[place.expect("a job points into the log")].1.clone();
-    world.pushes += 1;
-    let mut data = vec![0xce];
-    data.extend_from_slice(&(world.pushes as u32).to_be_bytes());
+    let Some(record) = record_of(&world.nodes[shard], job) else { return };
+    let data = world.new_data();
     world.send(client, shard, Update { job, record, data });
 }

@@ -1,0 +1,33 @@
+//! `PromoteJobs`.
+
+use super::{Answer, Call};
+use crate::chores::Work;
+use crate::judge::Moment;
+use crate::model::Model;
+use crate::world::{QUEUES, World};
+use corq_shards::command::Command;
+
+/// See the module.
+#[derive(Clone, Debug)]
+struct PromoteAll {
+    queue: String,
+    count: u64,
+}
+
+impl Call for PromoteAll {
+    fn give(&self, to: &mut dyn FnMut(&Command<'_>)) {
+        to(&Command::PromoteAll { queue: &self.queue, count: self.count });
+    }
+
+    fn judge(&self, model: &mut Model, at: &Moment<'_>, _answer: Option<&Answer>) {
+        model.begin_chore(at, &self.queue, Work::Promote, self.count);
+    }
+}
+
+/// A client ends the delays of jobs.
+pub fn act(world: &mut World, client: usize) {
+    let queue = world.dice.pick(QUEUES);
+    let count = world.dice.pick(&[0, 1, 2, u64::MAX]);
+    let shard = world.shard_of_queue(queue);
+    world.send(client, shard, PromoteAll { queue: queue.into(), count });
+}

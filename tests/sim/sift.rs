@@ -1,0 +1,133 @@
+//! Looks through a dead-letter queue in the model: which jobs a filter means, and what is told of them.
+
+use super::check::Check;
+use super::chores::{Chore, since_ms};
+use super::judge::Moment;
+use super::model::{Job, Model, State};
+use super::ops::Answer;
+use corq_shards::cause::Cause;
+use corq_shards::id::JobId;
+use corq_shards::sift::{FailedFilter, FailedStats, SiftFor};
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sift {
+    pub filter: FailedFilter,
+    pub offset: u64,
+    pub limit: u64,
+    pub purpose: SiftFor,
+}
+
+impl Sift {
+    pub fn retries(&self) -> bool {
+        self.purpose == SiftFor::Retry
+    }
+
+    /// Whether what it means can change though the jobs do not.
+    fn is_of_its_time(&self) -> bool {
+        self.filter.retriable || self.filter.expired
+    }
+
+    pub fn means(&self, model: &Model, now_ms: u64, job: &Job) -> bool {
+        let State::Failed { at_ms, cause } = job.state else { return false };
+        let filter = &self.filter;
+        let (retriable, expired) = model.prospects(now_ms, job);
+        filter.cause.is_none_or(|meant| meant == cause)
+            && filter.until_ms.is_none_or(|until_ms| at_ms <= until_ms)
+            && filter.since_ms.is_none_or(|since_ms| at_ms >= since_ms)
+            && (retriable || !filter.retriable)
+            && (expired || !filter.expired)
+    }
+}
+
+impl Model {
+    /// Whether a job in the dead-letter queue will be tried anew by itself, and whether it should be gone.
+    fn prospects(&self, now_ms: u64, job: &Job) -> (bool, bool) {
+        let lives =
+            |due_ms: u64| job.expires_at_ms.is_none_or(|life_ms| due_ms.max(now_ms) < life_ms);
+        (self.returns_ms(job).is_some_and(lives), self.is_outdated(job, now_ms))
+    }
+
+    /// A look through a dead-letter queue is over. `at_once`: in the call that asked for it. False if what
+    /// holds for other long commands is still to be judged.
+    pub fn judge_sift(
+        &self,
+        at: &Moment<'_>,
+        chore: &Chore,
+        sift: &Sift,
+        answer: &Answer,
+        at_once: bool,
+    ) -> bool {
+        let meant: Vec<&Job> = chore.must.iter().map(|id| &self.jobs[id]).collect();
+        match sift.purpose {
+            SiftFor::Retry => {
+                // Those that it left may be meant no longer.
+                return sift.is_of_its_time() && !at_once && *answer == chore.answer(self);
+            }
+            SiftFor::Listing => {
+                let Answer::Found(ids) = answer else {
+                    self.checks.fail(Check::Answer, || format!("{chore:?} is told {answer:?}"));
+                    return true;
+                };
+                self.judge_listing(at, chore, sift, ids, at_once);
+            }
+            SiftFor::Stats if at_once => {
+                let expected =
+                    Answer::Stats(Box::new(self.count_letters(at.now_ms, &chore.queue, &meant)));
+                self.must(Check::Answer, *answer == expected, || {
+                    format!("the letters in {} are {answer:?}, not {expected:?}", chore.queue)
+                });
+            }
+            SiftFor::Stats => {
+                let told =
+                    matches!(answer, Answer::Stats(stats) if stats.total >= meant.len() as u64);
+                self.must(Check::Answer, told, || format!("{chore:?} is told {answer:?}"));
+            }
+        }
+        true
+    }
+
+    fn judge_listing(
+        &self,
+        at: &Moment<'_>,
+        chore: &Chore,
+        sift: &Sift,
+        ids: &[JobId],
+        at_once: bool,
+    ) {
+        let mut times: Vec<u64> = chore.must.iter().map(|id| since_ms(&self.jobs[id])).collect();
+        times.sort_unstable();
+        let wrong = || format!("at {}, {chore:?}\n  is told of {ids:?}", at.now_ms);
+        let mut distinct = ids.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        self.must(Check::Answer, distinct.len() == ids.len(), wrong);
+        self.must(Check::Answer, ids.len() as u64 <= sift.limit, wrong);
+        if at_once {
+            // Oldest first; of those that failed at the same time, the shard chooses.
+            let from = times.len().min(sift.offset as usize);
+            let expected = times[from..].iter().copied().take(sift.limit as usize);
+            let meant = |id: &JobId| chore.must.contains(id).then(|| since_ms(&self.jobs[id]));
+            let same = ids.iter().map(meant).eq(expected.map(Some));
+            self.must(Check::Answer, same, || format!("{}, not as of {times:?}", wrong()));
+        } else if sift.offset == 0 && (ids.len() as u64) < sift.limit && !sift.is_of_its_time() {
+            let left = chore.must.iter().find(|id| !ids.contains(id));
+            self.must(Check::Answer, left.is_none(), || format!("{}, not {left:?}", wrong()));
+        }
+    }
+
+    fn count_letters(&self, now_ms: u64, queue: &str, meant: &[&Job]) -> FailedStats {
+        let mut stats = FailedStats { queue: queue.into(), ..FailedStats::default() };
+        for job in meant {
+            let State::Failed { cause, .. } = job.state else { continue };
+            let (retriable, expired) = self.prospects(now_ms, job);
+            stats.by_cause[Cause::ALL.iter().position(|one| *one == cause).unwrap_or(0)] += 1;
+            stats.retriable += u64::from(retriable);
+            stats.expired += u64::from(expired);
+        }
+        stats.total = meant.len() as u64;
+        stats.oldest_ms = meant.iter().map(|job| since_ms(job)).min();
+        stats.newest_ms = meant.iter().map(|job| since_ms(job)).max();
+        stats
+    }
+}

@@ -1,0 +1,252 @@
+//! Events in the model: what listeners are told of each job, step by step, and of queues. Which job takes
+//! its step first is the shard's choice; that each job's steps come in their order, with all that is told
+//! of them, and that none is missing or told twice, is judged here. And which webhooks want to know.
+
+use super::check::Check;
+use super::judge::Moment;
+use super::model::{Job, Model, State};
+use super::node::Node;
+use corq_shards::effect::KnownAs;
+use corq_shards::event::{Event, Step};
+use corq_shards::id::JobId;
+use corq_shards::job::State as Found;
+use corq_shards::webhook::Trigger;
+use std::collections::BTreeMap;
+
+/// What happened. The beginning of an error is enough where jobs are named in it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Heard {
+    Pushed,
+    Pulled,
+    Completed(Vec<u8>),
+    Failed(String),
+    Retried(Found),
+    Progress(f64),
+    Stalled,
+    Removed(Found),
+    Delayed(u64),
+    Duplicated,
+    WaitingChildren,
+    Drained,
+}
+
+/// One event.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Told {
+    pub queue: String,
+    pub job: Option<KnownAs>,
+    pub name: Option<String>,
+    pub data: Vec<u8>,
+    pub step: Heard,
+}
+
+impl Heard {
+    /// Whether the shard said what was expected.
+    fn fits(&self, expected: &Self, is_new: bool) -> bool {
+        match (self, expected) {
+            (Self::Removed(Found::Delayed), Self::Removed(Found::Waiting)) => is_new,
+            (Self::Failed(said), Self::Failed(expected)) => said.starts_with(expected),
+            _ => self == expected,
+        }
+    }
+
+    /// The number of the event that webhooks are told, if they are.
+    fn trigger(&self) -> Option<Trigger> {
+        Some(match self {
+            Self::Completed(_) => Trigger::Completed,
+            Self::Failed(_) => Trigger::Failed,
+            Self::Progress(_) => Trigger::Progress,
+            Self::Pulled => Trigger::Active,
+            Self::Pushed => Trigger::Waiting,
+            Self::Delayed(_) => Trigger::Delayed,
+            Self::Stalled => Trigger::Stalled,
+            Self::Retried(_)
+            | Self::Removed(_)
+            | Self::Duplicated
+            | Self::WaitingChildren
+            | Self::Drained => return None,
+        })
+    }
+}
+
+impl Told {
+    fn fits(&self, expected: &Self, is_new: bool) -> bool {
+        self.step.fits(&expected.step, is_new)
+            && (&self.queue, &self.job, &self.name, &self.data)
+                == (&expected.queue, &expected.job, &expected.name, &expected.data)
+    }
+}
+
+/// What a post is about: the webhook, the event and the job.
+type Post = (u128, u8, Option<String>);
+
+/// By queue and job; those of a queue by itself have no job.
+fn by_job(told: &[Told]) -> BTreeMap<(&str, String), Vec<&Told>> {
+    let mut by_job: BTreeMap<_, Vec<&Told>> = BTreeMap::new();
+    for one in told {
+        let job = one.job.as_ref().map_or_else(String::new, ToString::to_string);
+        by_job.entry((one.queue.as_str(), job)).or_default().push(one);
+    }
+    by_job
+}
+
+impl Model {
+    /// A job takes a step.
+    pub fn tell(&mut self, id: JobId, step: Heard) {
+        let told = Self::told_of(&self.jobs[&id], step);
+        self.told.push(told);
+    }
+
+    fn told_of(job: &Job, step: Heard) -> Told {
+        let known_as = match &job.custom_id {
+            Some(name) => KnownAs::Custom(name.as_str().into()),
+            None => KnownAs::Id(job.id),
+        };
+        Told {
+            queue: job.queue_name().into(),
+            job: Some(known_as),
+            name: job.name.clone(),
+            data: job.data.clone(),
+            step,
+        }
+    }
+
+    /// A queue was drained.
+    pub fn tell_drained(&mut self, queue: &str) {
+        let queue = queue.split(super::model::DETACHED).next().unwrap_or_default().into();
+        let step = Heard::Drained;
+        self.told.push(Told { queue, job: None, name: None, data: Vec::new(), step });
+    }
+
+    /// A job comes.
+    pub fn come(&mut self, now_ms: u64, job: Job) {
+        let id = job.id;
+        let (waits, delayed) = (job.state == State::WaitingChildren, job.state == State::Delayed);
+        let delay_ms = job.run_at_ms.saturating_sub(now_ms);
+        self.add(job);
+        self.tell(id, Heard::Pushed);
+        if waits {
+            self.tell(id, Heard::WaitingChildren);
+        }
+        if delayed {
+            self.tell(id, Heard::Delayed(delay_ms));
+        }
+    }
+
+    /// A job went elsewhere. If it is delayed there, that is told.
+    pub fn tell_delay(&mut self, now_ms: u64, id: JobId) {
+        let job = &self.jobs[&id];
+        if job.state == State::Delayed {
+            let delay_ms = job.run_at_ms - now_ms;
+            self.tell(id, Heard::Delayed(delay_ms));
+        }
+    }
+
+    fn removal_of(&self, id: JobId) -> Option<usize> {
+        let probe = Self::told_of(&self.jobs[&id], Heard::Pulled);
+        let its = |one: &Told| matches!(one.step, Heard::Removed(_)) && one.job == probe.job;
+        self.told.iter().rposition(its)
+    }
+
+    /// A job did not go in this call, though its time was over.
+    pub fn untell_removal(&mut self, id: JobId) {
+        if let Some(place) = self.removal_of(id) {
+            self.told.remove(place);
+        }
+    }
+
+    /// A job went to a worker before it was removed in the same call.
+    pub fn tell_pull_before_removal(&mut self, id: JobId) {
+        let pulled = Self::told_of(&self.jobs[&id], Heard::Pulled);
+        if let Some(place) = self.removal_of(id) {
+            self.told[place].step = Heard::Removed(Found::Active);
+            self.told.insert(place, pulled);
+        }
+    }
+
+    /// What listeners were told in a call is what happened in it.
+    pub fn judge_told(&self, at: &Moment<'_>, told: &[Told]) {
+        let (found, expected) = (by_job(told), by_job(&self.told));
+        for (key, expected) in &expected {
+            let none = Vec::new();
+            let found = found.get(key).unwrap_or(&none);
+            let same = found.len() == expected.len()
+                && found.iter().zip(expected).all(|(one, other)| one.fits(other, self.is_new));
+            self.must(Check::Told, same, || {
+                format!("at {}, of {key:?} is told\n  {found:?}\n  not\n  {expected:?}", at.now_ms)
+            });
+        }
+        for (key, found) in &found {
+            self.must(Check::Told, expected.contains_key(key), || {
+                format!("at {}, of {key:?} is told {found:?}", at.now_ms)
+            });
+        }
+        let mut expected = self.posts();
+        let hooks: Vec<_> = at.shard.webhooks().collect();
+        let mut found: Vec<Post> = Vec::new();
+        for one in told {
+            let Some(trigger) = one.step.trigger() else { continue };
+            for hook in hooks.iter().filter(|hook| hook.is_enabled()) {
+                let bits = hook.events.named_bits();
+                let wanted = bits == 0 || bits & (1 << trigger as u8) != 0;
+                let watched = hook.queue.as_ref().is_none_or(|queue| **queue == *one.queue);
+                if wanted && watched {
+                    let job = one.job.as_ref().map(ToString::to_string);
+                    found.push((hook.id, trigger as u8, job));
+                }
+            }
+        }
+        expected.sort();
+        found.sort();
+        self.must(Check::Hook, found == expected, || {
+            format!("at {}, to be posted is {found:?}, not {expected:?}", at.now_ms)
+        });
+    }
+
+    /// What is to be posted of the steps of a call.
+    fn posts(&self) -> Vec<Post> {
+        let mut posts = Vec::new();
+        for one in &self.told {
+            let Some(trigger) = one.step.trigger() else { continue };
+            for (id, hook) in &self.hooks {
+                if hook.enabled && hook.wants(&one.queue, trigger) {
+                    let job = one.job.as_ref().map(ToString::to_string);
+                    posts.push((*id, trigger as u8, job));
+                }
+            }
+        }
+        posts
+    }
+}
+
+impl Node {
+    /// What the shard tells listeners, with what is in the log of it.
+    pub fn heard(&self, events: &[Event]) -> Vec<Told> {
+        let payload = |stored: corq_shards::job::Stored| match stored.payload_bytes {
+            0 => Vec::new(),
+            bytes => self.payload_at(stored.position, bytes),
+        };
+        let text = |stored| String::from_utf8_lossy(&payload(stored)).into_owned();
+        let one = |event: &Event| Told {
+            queue: event.queue.to_string(),
+            job: event.job.clone(),
+            name: event.name.as_ref().map(ToString::to_string),
+            data: payload(event.data),
+            step: match event.step {
+                Step::Pushed => Heard::Pushed,
+                Step::Pulled => Heard::Pulled,
+                Step::Completed { result } => Heard::Completed(payload(result)),
+                Step::Failed { error } => Heard::Failed(text(error)),
+                Step::Retried { prev } => Heard::Retried(prev),
+                Step::Progress(progress) => Heard::Progress(progress),
+                Step::Stalled => Heard::Stalled,
+                Step::Removed { prev } => Heard::Removed(prev),
+                Step::Delayed { delay_ms } => Heard::Delayed(delay_ms),
+                Step::Duplicated => Heard::Duplicated,
+                Step::WaitingChildren => Heard::WaitingChildren,
+                Step::Drained => Heard::Drained,
+            },
+        };
+        events.iter().map(one).collect()
+    }
+}
