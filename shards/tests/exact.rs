@@ -34,10 +34,13 @@ fn stall_next(bed: &mut Bed) -> JobId {
     id
 }
 
-fn dedup(ttl_ms: u64, extend: bool) -> Option<Box<Extras>> {
+fn dedup(ttl_ms: u64, extend: bool) -> Extras {
     let dedup = Some(Dedup { ttl_ms, extend, ..Dedup::default() });
-    Some(Box::new(Extras { dedup, ..Extras::default() }))
+    Extras { dedup, ..Extras::default() }
 }
+
+/// How a job goes.
+type Go = dyn Fn(&mut Bed, JobId);
 
 #[test]
 fn a_job_that_is_tried_again_without_a_wait_goes_behind_those_that_waited_before() {
@@ -160,7 +163,7 @@ fn no_way_to_go_without_being_completed_lets_dependents_run() {
     let gone_on_failure = NewJob { data: b"1", remove_on_fail: true, ..NewJob::default() };
     let short_lived = NewJob { data: b"1", ttl_ms: Some(50), ..NewJob::default() };
     let plain = NewJob { data: b"1", ..NewJob::default() };
-    let ways: [(&NewJob<'_>, &dyn Fn(&mut Bed, JobId)); 4] = [
+    let ways: [(&NewJob<'_>, &Go); 4] = [
         (&gone_on_failure, &|bed, job| {
             bed.run(1, &Command::Change { job, change: Change::Discard { token: None } });
         }),
@@ -280,9 +283,9 @@ fn a_second_push_extends_a_key_by_its_own_time() {
         let mut bed = Bed::new();
         let job =
             |extras| NewJob { data: b"1", unique_key: Some("k"), extras, ..NewJob::default() };
-        let holder = bed.push("q", job(dedup(own_ms, false)));
+        let holder = bed.push("q", job(Some(Box::new(dedup(own_ms, false)))));
         bed.pass(500);
-        assert_eq!(bed.push("q", job(dedup(second_ms, true))), holder);
+        assert_eq!(bed.push("q", job(Some(Box::new(dedup(second_ms, true))))), holder);
         bed.shard = bed.replayed();
         bed.shard.restart(bed.now_ms);
         bed.pass(second_ms - 1);
