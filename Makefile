@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang hostile sim fuzz judges reference
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang hostile sim torture fuzz judges reference
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ hostile: ## Attack the HTTP port with 10,000 slow and mean clients and print wha
 
 sim: ## Simulate SEEDS schedules with crashes (default 20000)
 	CORQ_SIM_SEEDS=$${SEEDS:-20000} cargo test --profile quick -p corq-sim --test sim
+
+torture: ## Random valid commands of every kind with kills and restarts, an hour (TORTURE_SECONDS), everything worked off and compared
+	scripts/torture.sh
 
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh

@@ -22,6 +22,7 @@ pub(crate) struct Start {
     memory: bool,
     /// How many files it may have open.
     open_files: Option<u64>,
+    program: Option<PathBuf>,
 }
 
 impl Start {
@@ -29,7 +30,7 @@ impl Start {
     pub(crate) fn new() -> Self {
         let shards = std::env::var("CORQ_TEST_SHARDS").unwrap_or_else(|_| "2".to_owned());
         let arguments = vec!["serve".to_owned()];
-        Self { env: Vec::new(), arguments, memory: false, open_files: None }
+        Self { env: Vec::new(), arguments, memory: false, open_files: None, program: None }
             .env("HOST", "127.0.0.1")
             .env("SHARDS", shards)
             // The smallest: room is taken from the disk before it is needed.
@@ -52,6 +53,12 @@ impl Start {
     /// Starts it with room for so many open files, sockets included.
     pub(crate) fn open_files(mut self, most: u64) -> Self {
         self.open_files = Some(most);
+        self
+    }
+
+    /// Another build of the program than this test's own.
+    pub(crate) fn program(mut self, path: &Path) -> Self {
+        self.program = Some(path.to_path_buf());
         self
     }
 
@@ -102,12 +109,13 @@ impl Start {
                 .open(log)
                 .unwrap_or_else(|error| panic!("{}: {error}", log.display()))
         };
+        let program = self.program.clone().unwrap_or_else(program);
         let mut command = match self.open_files {
-            None => Command::new(program()),
+            None => Command::new(program),
             Some(most) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh"]);
-                shell.arg(most.to_string()).arg(program());
+                shell.arg(most.to_string()).arg(program);
                 shell
             }
         };
@@ -203,6 +211,11 @@ impl Server {
     /// Changes a setting for the next start.
     pub(crate) fn set(&mut self, name: &str, value: impl ToString) {
         self.start = self.start.clone().env(name, value);
+    }
+
+    /// The status with which the server has ended by itself, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
     /// SIGKILL, and wait until the process is gone.

@@ -11,18 +11,29 @@ use super::DEADLINE;
 
 /// Sends a GET and reads the head of the answer.
 fn request(port: u16, path: &str, headers: &str) -> (BufReader<TcpStream>, String) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    socket.set_nodelay(true).unwrap();
-    socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    socket.set_write_timeout(Some(DEADLINE)).unwrap();
+    try_request(port, path, headers).unwrap()
+}
+
+/// As above, of a server that may be killed meanwhile.
+fn try_request(
+    port: u16,
+    path: &str,
+    headers: &str,
+) -> std::io::Result<(BufReader<TcpStream>, String)> {
+    let mut socket = TcpStream::connect(("127.0.0.1", port))?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(DEADLINE))?;
+    socket.set_write_timeout(Some(DEADLINE))?;
     let text = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{headers}\r\n");
-    socket.write_all(text.as_bytes()).unwrap();
+    socket.write_all(text.as_bytes())?;
     let mut socket = BufReader::new(socket);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        assert!(socket.read_line(&mut head).unwrap() > 0, "the answer ends in its head: {head}");
+        if socket.read_line(&mut head)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
     }
-    (socket, head)
+    Ok((socket, head))
 }
 
 /// The rest of an answer that is no stream.
@@ -137,8 +148,18 @@ impl WebSocket {
         if !head.starts_with("HTTP/1.1 101 ") {
             return Err(body(socket, head));
         }
-        let events = VecDeque::new();
-        Ok(Self { socket, head, next_request: 0, events, polite: true })
+        Ok(Self::over(socket, head))
+    }
+
+    /// As above, to a server that may be killed meanwhile.
+    pub(crate) fn try_open(port: u16, path: &str, headers: &str) -> std::io::Result<Self> {
+        let (socket, head) = try_request(port, path, headers)?;
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        Ok(Self::over(socket, head))
+    }
+
+    fn over(socket: BufReader<TcpStream>, head: String) -> Self {
+        Self { socket, head, next_request: 0, events: VecDeque::new(), polite: true }
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Random valid commands of every kind against the real server, with its debug assertions, for TORTURE_SECONDS
+# (default 3600). TORTURE_SEED begins with another life, TORTURE_SANITIZER=address plays against a server built
+# with that sanitizer. A finding names its seed and a file with the last commands.
+set -eu
+cd "$(dirname "$0")/.."
+
+if [ -n "${TORTURE_SANITIZER:-}" ]; then
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    # The sanitizers need a flag that a stable compiler takes only when told so.
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=$TORTURE_SANITIZER" \
+        cargo build --bin corq --target "$host" --target-dir "$PWD/target/sanitized"
+    CORQ_TORTURE_BIN="$PWD/target/sanitized/$host/debug/corq"
+    export CORQ_TORTURE_BIN
+fi
+
+CORQ_TORTURE_SECONDS=${TORTURE_SECONDS:-3600} CORQ_TORTURE_SEED=${TORTURE_SEED:-$(date +%s)} \
+    cargo test --test torture commands_of_every_kind -- --nocapture

@@ -1,0 +1,162 @@
+//! What a server at rest says of itself, compared with itself: every figure that counts jobs against
+//! every list that names them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::{Value as Json, json};
+
+use crate::commands::QUEUES;
+use crate::support::Client;
+
+const PAGE: usize = 1000;
+
+/// Every job of every queue in full, if all figures agree with the lists; else what does not. While
+/// time goes on they may disagree for a moment.
+pub(crate) fn agree(client: &mut Client) -> Result<Vec<Json>, String> {
+    let mut all = Vec::new();
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for queue in QUEUES {
+        let jobs = list(client, queue, &Json::Null);
+        let counts = client.ok("GetJobCounts", json!({"queue": queue}))["counts"].clone();
+        same_counts(client, queue, &jobs, &counts)?;
+        for (state, count) in counts.as_object().into_iter().flatten() {
+            *sums.entry(state.clone()).or_default() += count.as_u64().unwrap_or_default();
+        }
+        all.extend(jobs);
+    }
+    no_job_twice(&all)?;
+    same_sums(client, &sums)?;
+    same_state(client, &all)?;
+    Ok(all)
+}
+
+/// All jobs of a queue in these states.
+pub(crate) fn list(client: &mut Client, queue: &str, state: &Json) -> Vec<Json> {
+    let mut jobs = Vec::new();
+    loop {
+        let fields = json!({"queue": queue, "state": state, "offset": jobs.len(), "limit": PAGE});
+        let page = client.ok("GetJobs", fields)["jobs"].as_array().cloned().unwrap_or_default();
+        let is_last = page.len() < PAGE;
+        jobs.extend(page);
+        if is_last {
+            return jobs;
+        }
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // Numbers of any kind, and those of answers.
+fn differs(what: &str, one: impl ToString, other: impl ToString) -> Result<(), String> {
+    let (one, other) = (one.to_string(), other.to_string());
+    if one == other { Ok(()) } else { Err(format!("{what}: {one} and {other}")) }
+}
+
+fn same_counts(
+    client: &mut Client,
+    queue: &str,
+    jobs: &[Json],
+    counts: &Json,
+) -> Result<(), String> {
+    let about = json!({"queue": queue});
+    let of_state = |state: &str| jobs.iter().filter(|job| job["state"] == state).count() as u64;
+    let mut sum = 0;
+    for (state, count) in counts.as_object().into_iter().flatten() {
+        let count = count.as_u64().unwrap_or_default();
+        sum += count;
+        differs(&format!("{queue}: {state}, counted and listed"), count, of_state(state))?;
+        let listed = list(client, queue, &json!(state)).len();
+        differs(&format!("{queue}: {state}, counted and listed alone"), count, listed)?;
+    }
+    differs(&format!("{queue}: sum of counts and list"), sum, jobs.len())?;
+    let count = client.ok("Count", about.clone())["count"].clone();
+    differs(&format!("{queue}: sum of counts and Count"), sum, count)?;
+    let by_priority = client.ok("GetCountsPerPriority", about.clone())["counts"].clone();
+    let waiting: u64 =
+        by_priority.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum();
+    differs(&format!("{queue}: waiting by priority"), waiting, counts["waiting"].clone())?;
+    same_groups(client, queue, jobs)?;
+    let failed = client.ok("GetDlqStats", about)["data"]["stats"]["total"].clone();
+    differs(&format!("{queue}: GetDlqStats and failed"), failed, counts["failed"].clone())?;
+    let known = client.ok("ListQueues", json!({}))["queues"].clone();
+    let row = known.as_array().into_iter().flatten().find(|row| row["name"] == queue);
+    for state in ["waiting", "delayed", "active"] {
+        let listed = row.map_or(json!(0), |row| row[state].clone());
+        differs(&format!("{queue}: {state} of ListQueues"), listed, counts[state].clone())?;
+    }
+    Ok(())
+}
+
+fn same_groups(client: &mut Client, queue: &str, jobs: &[Json]) -> Result<(), String> {
+    let pending = ["waiting", "delayed"];
+    let is_pending = |job: &&Json| pending.iter().any(|state| job["state"] == *state);
+    let mut waiting: HashMap<&str, u64> = HashMap::new();
+    let mut active: HashMap<&str, u64> = HashMap::new();
+    for job in jobs {
+        let Some(group) = job["groupId"].as_str() else { continue };
+        *waiting.entry(group).or_default() += u64::from(is_pending(&job));
+        *active.entry(group).or_default() += u64::from(job["state"] == "active");
+    }
+    let all = client.ok("GetGroupsJobsCount", json!({"queue": queue}))["data"]["count"].clone();
+    differs(&format!("{queue}: jobs of groups"), waiting.values().sum::<u64>(), all)?;
+    let groups = client.ok("GetGroups", json!({"queue": queue, "limit": 1000}))["groups"].clone();
+    let groups = groups.as_array().cloned().unwrap_or_default();
+    for (group, count) in &waiting {
+        let row = groups.iter().find(|row| row["id"] == *group);
+        let shown = row.map_or((json!("no"), json!("row")), |row| {
+            (row["count"].clone(), row["active"].clone())
+        });
+        differs(&format!("{queue}: jobs of {group}"), count, shown.0)?;
+        differs(&format!("{queue}: active jobs of {group}"), active[group], shown.1)?;
+    }
+    for row in &groups {
+        let count =
+            waiting.get(row["id"].as_str().unwrap_or_default()).copied().unwrap_or_default();
+        differs(&format!("{queue}: group {}", row["id"]), count, row["count"].clone())?;
+    }
+    Ok(())
+}
+
+fn no_job_twice(jobs: &[Json]) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    match jobs.iter().find(|job| !seen.insert(job["id"].to_string())) {
+        Some(job) => Err(format!("listed twice: {job}")),
+        None => Ok(()),
+    }
+}
+
+fn same_sums(client: &mut Client, sums: &BTreeMap<String, u64>) -> Result<(), String> {
+    let stats = client.ok("Stats", json!({}))["stats"].clone();
+    for (figure, state) in [
+        ("queued", "waiting"),
+        ("processing", "active"),
+        ("delayed", "delayed"),
+        ("dlq", "failed"),
+        ("completed", "completed"),
+        ("waitingChildren", "waiting-children"),
+    ] {
+        let sum = sums.get(state).copied().unwrap_or_default();
+        differs(&format!("Stats: {figure}"), stats[figure].clone(), sum)?;
+    }
+    Ok(())
+}
+
+/// The job by itself is what the list says of it.
+fn same_state(client: &mut Client, jobs: &[Json]) -> Result<(), String> {
+    for job in jobs.iter().step_by(1 + jobs.len() / 40) {
+        let state = client.ok("GetState", json!({"id": job["id"]}))["state"].clone();
+        differs(&format!("state of {}", job["id"]), state, job["state"].clone())?;
+        if job["state"] == "completed" {
+            continue;
+        }
+        if let Some(key) = job["uniqueKey"].as_str() {
+            let fields = json!({"queue": job["queue"], "deduplicationId": key});
+            let holder = client.ok("GetDeduplicationJobId", fields)["data"]["jobId"].clone();
+            if let Some(holder) = holder.as_str() {
+                let state = client.ok("GetState", json!({"id": holder}))["state"].clone();
+                if state == "unknown" {
+                    return Err(format!("{key} is held by {holder}, which is gone"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
