@@ -26,12 +26,26 @@ pub(crate) const WRONG_TOKEN: &str = "00000000-0000-4000-8000-000000000000";
 /// Commands that take away jobs of a whole queue.
 pub(crate) const REMOVING: [&str; 4] = ["Drain", "Obliterate", "Clean", "PurgeDlq"];
 
+/// Commands after which little moves.
+const STIFLING: [&str; 10] = [
+    "Drain",
+    "Obliterate",
+    "Clean",
+    "Pause",
+    "PauseGroup",
+    "RateLimit",
+    "SetConcurrency",
+    "SetGroupConcurrency",
+    "SetGroupRateLimit",
+    "RateLimitGroup",
+];
+
 /// What earlier answers have told.
 #[derive(Default)]
 pub(crate) struct Known {
     ids: Vec<String>,
-    /// Jobs that were pulled with a token, the newest last.
-    leases: Vec<(String, String)>,
+    /// Jobs that were pulled, the newest last, with their token if there was one.
+    leases: Vec<(String, Json)>,
     workers: Vec<String>,
     webhooks: Vec<String>,
 }
@@ -57,10 +71,11 @@ impl Known {
         }
         let pulled = [(&reply["job"], &reply["token"])];
         let jobs = reply["jobs"].as_array().map_or(&[][..], Vec::as_slice);
-        let tokens = reply["tokens"].as_array().map_or(&[][..], Vec::as_slice);
+        let tokens = (0..jobs.len()).map(|place| &reply["tokens"][place]);
         for (job, token) in jobs.iter().zip(tokens).chain(pulled) {
-            if let (Some(id), Some(token)) = (text(&job["id"]), text(token)) {
-                remember(&mut self.leases, (id, token));
+            // A listed job has a state, a pulled one has none.
+            if let (Some(id), true) = (text(&job["id"]), job["state"].is_null()) {
+                remember(&mut self.leases, (id, token.clone()));
             }
         }
         for id in jobs.iter().chain([&reply["job"]]).filter_map(|job| text(&job["id"])) {
@@ -71,6 +86,15 @@ impl Known {
         }
         if let Some(id) = text(&reply["data"]["webhookId"]) {
             remember(&mut self.webhooks, id);
+        }
+    }
+
+    /// These jobs are about to be ended.
+    pub(crate) fn end(&mut self, command: &Command) {
+        if ["ACK", "ACKB", "FAIL"].contains(&command.name) {
+            let named = command.fields.get("ids").and_then(Json::as_array).into_iter().flatten();
+            let named: Vec<&Json> = named.chain(command.fields.get("id")).collect();
+            self.leases.retain(|(id, _)| !named.iter().any(|other| *other == id.as_str()));
         }
     }
 
@@ -145,7 +169,10 @@ impl Maker<'_> {
         loop {
             let spec = if self.one_in(2) { self.pick(&COMMANDS[..7]) } else { self.pick(COMMANDS) };
             let pushes = ["PUSH", "PUSHB", "PUSHF", "Cron"].contains(&spec.name);
-            let is_out = self.is_skipped(spec.name) || pushes && self.weather.is_crowded;
+            // What holds everything back, or takes it away, leaves little to play with.
+            let stifles = STIFLING.contains(&spec.name) && !self.one_in(3);
+            let crowded = pushes && self.weather.is_crowded;
+            let is_out = self.is_skipped(spec.name) || crowded || stifles;
             if !is_out {
                 return self.of(&spec, known);
             }
@@ -217,18 +244,17 @@ impl Maker<'_> {
             if known.leases.is_empty() || !has_both || self.one_in(8) {
                 continue;
             }
-            let leases: Vec<(String, String)> =
-                (0..ids.max(1)).map(|_| self.pick(&known.leases)).collect();
-            let (some, their): (Vec<String>, Vec<String>) = leases.into_iter().unzip();
-            let wrong = self.one_in(12);
-            let their: Vec<String> =
-                their.into_iter().map(|t| if wrong { WRONG_TOKEN.into() } else { t }).collect();
+            let leases: Vec<(String, Json)> = (0..ids.max(1)).map(|_| self.lease(known)).collect();
+            let (some, mut their): (Vec<String>, Vec<Json>) = leases.into_iter().unzip();
+            if self.one_in(12) {
+                their.fill(WRONG_TOKEN.into());
+            }
             if id == "ids" {
                 fields.insert(id.into(), some.into());
                 fields.insert(token.into(), their.into());
             } else {
                 fields.insert(id.into(), some[0].clone().into());
-                fields.insert(token.into(), their[0].clone().into());
+                fields.insert(token.into(), their.swap_remove(0));
             }
         }
         let ids = fields.get("ids").and_then(Json::as_array).map_or(0, Vec::len);
@@ -437,10 +463,16 @@ impl Maker<'_> {
     fn id(&mut self, known: &Known) -> String {
         match self.roll(8) {
             0 => self.pick(&CUSTOM_IDS).to_owned(),
-            1..=3 if !known.leases.is_empty() => self.pick(&known.leases).0,
+            1..=3 if !known.leases.is_empty() => self.lease(known).0,
             _ if known.ids.is_empty() => self.pick(&CUSTOM_IDS).to_owned(),
             _ => self.pick(&known.ids),
         }
+    }
+
+    /// One of the newest, mostly.
+    fn lease(&mut self, known: &Known) -> (String, Json) {
+        let newest = known.leases.len().saturating_sub(6);
+        if self.one_in(4) { self.pick(&known.leases) } else { self.pick(&known.leases[newest..]) }
     }
 
     fn token(&mut self, known: &Known) -> Json {
@@ -448,7 +480,7 @@ impl Maker<'_> {
             0 => "".into(),
             1 => WRONG_TOKEN.into(),
             _ if known.leases.is_empty() => WRONG_TOKEN.into(),
-            _ => self.pick(&known.leases).1.into(),
+            _ => self.lease(known).1,
         }
     }
 

@@ -51,9 +51,13 @@ fn commands_of_every_kind_leave_nothing_lost_and_nothing_stuck() {
         }
         let elapsed = start.elapsed().as_secs();
         let total: u64 = played.values().map(|counts| counts.1).sum();
-        eprintln!("{elapsed:>6} s: life {life_seed} is over; {total} commands answered");
+        let done: u64 = played.values().map(|counts| counts.0).sum();
+        eprintln!(
+            "{elapsed:>6} s: life {life_seed} is over; {total} commands answered, {done} with ok"
+        );
         life_seed += 1;
     }
+    eprintln!("answered with ok, of all: {played:?}");
     // A few lives of their normal length are enough for each command to be done at least once.
     let never: Vec<&str> = COMMANDS
         .iter()

@@ -134,13 +134,16 @@ impl Player<'_> {
 
     /// Some commands, to be sent at once.
     fn draw(&self, maker: &mut Maker<'_>) -> Vec<Command> {
-        let known = self.shared.known.lock().unwrap();
+        let mut known = self.shared.known.lock().unwrap();
         let count = if self.kind == Kind::Http { 1 } else { 1 + maker.roll(8) };
         let mut commands = Vec::new();
         while commands.len() < count as usize {
             let command = maker.command(&known);
             if self.kind == Kind::Http && !OVER_HTTP.contains(&command.name) {
                 continue;
+            }
+            if maker.roll(4) > 0 {
+                known.end(&command);
             }
             commands.push(command);
         }
