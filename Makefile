@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang hostile sim torture fuzz judges reference
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang hostile sim torture mutants fuzz judges reference
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ sim: ## Simulate SEEDS schedules with crashes (default 20000)
 
 torture: ## Random valid commands of every kind with kills and restarts, an hour (TORTURE_SECONDS), everything worked off and compared
 	scripts/torture.sh
+
+mutants: ## Break the engine in small ways and see whether its tests notice (FILES="hold.rs pull.rs", MUTANTS_SHARD=k/n)
+	scripts/mutants.sh $${FILES:-}
 
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh

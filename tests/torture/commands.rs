@@ -117,6 +117,8 @@ pub(crate) struct Weather {
     pub(crate) is_crowded: bool,
     /// Names of commands and fields that are left out.
     pub(crate) skipped: Vec<String>,
+    /// The largest payloads have up to so many bytes.
+    pub(crate) filler_max: u64,
     /// Where webhooks may point to.
     pub(crate) urls: Vec<String>,
     /// The token of the server, if it has one.
@@ -524,9 +526,11 @@ impl Maker<'_> {
             (_, "count") if command == "PULLB" => self.pick(&[1, 2, 5, 50]),
             (
                 _,
-                "timeout" | "delay" | "backoff" | "maxDelay" | "gracePeriod" | "stallTimeout"
-                | "stallInterval" | "autoRetryInterval" | "grace" | "maxAge",
+                "delay" | "backoff" | "maxDelay" | "gracePeriod" | "stallInterval"
+                | "autoRetryInterval" | "grace" | "maxAge",
             ) => self.pick(&[0, 0, 1, 30, 200, 1000]),
+            // Whoever works at the end must be able to keep within them, on a slow machine as well.
+            (_, "timeout" | "stallTimeout") => self.pick(&[0, 0, 150, 1000]),
             (_, "ttl" | "debounceTtl") => self.pick(&[0, 1, 50, 500, 2000]),
             ("RateLimit" | "SetConcurrency", "limit") => self.pick(&[1, 2, 20]),
             (_, "sizeLimit") => 0,
@@ -549,7 +553,9 @@ impl Maker<'_> {
         let number = (self.number)();
         match self.roll(8) {
             0 if !self.is_skipped("odd") => json!({"number": number, "odd": self.roll(60)}),
-            1 => json!({"number": number, "filler": "x".repeat(self.roll(20_000) as usize)}),
+            1 => {
+                json!({"number": number, "filler": "x".repeat(self.roll(self.weather.filler_max) as usize)})
+            }
             2 => json!({"number": number, "filler": "\"\\\u{1}".repeat(self.roll(300) as usize)}),
             _ => json!({"number": number}),
         }

@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) is_synced: bool,
     pub(crate) is_guarded: bool,
     pub(crate) completed_max: u64,
+    /// The largest payloads; with many of these the log goes round.
+    pub(crate) filler_max: u64,
 }
 
 /// Completed jobs of a queue beyond any that a life has.
@@ -43,12 +45,13 @@ impl Plan {
         let mut dice = Dice::new(seed);
         Self {
             seed,
-            rounds: 4,
+            rounds: if seed % 8 == 7 { 12 } else { 4 },
             commands: 1500,
             shards: 1 + seed % 3,
             is_synced: dice.roll(4) == 0,
             is_guarded: dice.roll(3) == 0,
             completed_max: [ALL, 2, 40][dice.roll(3) as usize],
+            filler_max: if seed % 4 == 3 { 400_000 } else { 20_000 },
         }
     }
 }
@@ -106,8 +109,13 @@ impl Life {
             start = start.program(&path);
         }
         eprintln!(
-            "CORQ_TORTURE_SEED={} shards={} synced={} guarded={} completed_max={}",
-            plan.seed, plan.shards, plan.is_synced, plan.is_guarded, plan.completed_max
+            "CORQ_TORTURE_SEED={} shards={} synced={} guarded={} completed_max={} filler_max={}",
+            plan.seed,
+            plan.shards,
+            plan.is_synced,
+            plan.is_guarded,
+            plan.completed_max,
+            plan.filler_max
         );
         let server = start.start();
         let door = Door { tcp: server.tcp, http: server.http, token };
@@ -230,6 +238,7 @@ impl Life {
             wild,
             is_crowded: self.shared.book.lock().unwrap().count() > JOBS_MAX,
             skipped: skipped(),
+            filler_max: self.plan.filler_max,
             urls: self.receivers.iter().map(Receiver::url).collect(),
             token: self.door.token.clone(),
         }

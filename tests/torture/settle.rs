@@ -14,6 +14,9 @@ use crate::support::Client;
 /// How long a step may take in which nothing changes. All times that commands set are shorter.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long all of it may take, whatever moves.
+const WHOLE: Duration = Duration::from_mins(3);
+
 const PENDING: [&str; 5] = ["waiting", "delayed", "active", "failed", "waiting-children"];
 
 /// Takes away what holds jobs back; leaves `forgotten` (the name of a command) out.
@@ -55,7 +58,8 @@ pub(crate) fn release(client: &mut Client, forgotten: &str) {
 
 /// Works until nothing is left to do.
 pub(crate) fn work_off(client: &mut Client, patience: Duration) -> Result<(), String> {
-    let mut last = (Instant::now(), Vec::new());
+    let begun = Instant::now();
+    let mut last = (begun, Vec::new());
     loop {
         let mut worked = 0;
         for queue in QUEUES {
@@ -66,6 +70,9 @@ pub(crate) fn work_off(client: &mut Client, patience: Duration) -> Result<(), St
         let left = left(client);
         if left.is_empty() {
             return Ok(());
+        }
+        if begun.elapsed() > WHOLE {
+            return Err(format!("jobs come back for ever: {}", json!(left)));
         }
         if worked > 0 || left != last.1 {
             last = (Instant::now(), left);
