@@ -1,8 +1,10 @@
 #!/bin/sh
 # Changes the engine in one small way after the other and looks whether its tests notice. Takes files of
 # shards/src on the command line (default: all of them), and MUTANTS_SHARD=k/n, of which it then does one part.
-# What the tests of shards/ miss is tried once more with the simulator, MUTANTS_SEEDS (default 100) lives of it.
-# The results stay in target/mutants; docs/mutants.md has the score.
+#
+# In three steps, each over what the one before has missed: the quick tests of shards/, all of them with its many random
+# lives, and MUTANTS_SEEDS (default 100) lives of the simulator. The results stay in target/mutants; docs/mutants.md
+# has the score.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/target/tools
@@ -12,30 +14,34 @@ out=$PWD/target/mutants
 PATH=$tools/bin:$PATH
 export PATH
 
-files=
+# Mutants: where the results go, which ones, and what is tried on them.
+mutants() {
+    step=$out/$1
+    shift
+    rm -rf "$step"
+    mkdir -p "$step"
+    # 2 and 3 say that some were missed or took too long, which is what this is for.
+    nice -n 19 cargo mutants --package corq-shards --jobs 1 --no-shuffle --colors never --output "$step" "$@" ||
+        [ $? -le 3 ]
+    missed=$step/mutants.out/missed.txt
+}
+
+# What was missed, as one pattern.
+again() { sed -e 's/[][\.*^$()+?{}|\\]/\\&/g' "$missed" | paste -sd '|'; }
+
 for file in "$@"; do
-    files="$files --file shards/src/$file"
+    shift
+    set -- "$@" --file "shards/src/$file"
 done
-part=
-[ -z "${MUTANTS_SHARD:-}" ] || part="--shard $MUTANTS_SHARD"
+[ -z "${MUTANTS_SHARD:-}" ] || set -- "$@" --shard "$MUTANTS_SHARD"
 
-mkdir -p "$out"
-# 2 and 3 say that some were missed or took too long, which is what this is for.
-# shellcheck disable=SC2086
-nice -n 19 cargo mutants --package corq-shards --test-package corq-shards --jobs 1 --no-shuffle \
-    --colors never --output "$out" $files $part || [ $? -le 3 ]
-
-missed=$out/mutants.out/missed.txt
+mutants quick --test-package corq-shards "$@" -- -- --skip live_state_at_every_moment --skip random_lives \
+    --skip what_jobs_may_come_to_take --skip clocks_that_are_set_anywhere --skip events_tell_what_became
 [ -s "$missed" ] || exit 0
-if [ "${MUTANTS_SEEDS:-100}" -eq 0 ]; then
-    cat "$missed"
-    exit 1
+mutants whole --test-package corq-shards --re "$(again)"
+[ -s "$missed" ] || exit 0
+if [ "${MUTANTS_SEEDS:-100}" -gt 0 ]; then
+    CORQ_SIM_SEEDS=${MUTANTS_SEEDS:-100} mutants sim --no-config --profile mutants --test-package corq-sim --re "$(again)" -- --test sim
 fi
-# Those again, by their names, before the simulator.
-cp "$missed" "$out/missed-by-tests.txt"
-mkdir -p "$out/sim"
-names=$(sed -e 's/[][\.*^$()+?{}|\\]/\\&/g' "$out/missed-by-tests.txt" | paste -sd '|')
-CORQ_SIM_SEEDS=${MUTANTS_SEEDS:-100} nice -n 19 cargo mutants --package corq-shards --test-package corq-sim \
-    --jobs 1 --no-shuffle --colors never --output "$out/sim" --re "$names" -- --test sim || [ $? -le 3 ]
-echo "missed by the tests and by the simulator:"
-cat "$out/sim/mutants.out/missed.txt"
+echo "missed by all of them:"
+cat "$missed"
