@@ -14,6 +14,14 @@ out=$PWD/target/mutants
 PATH=$tools/bin:$PATH
 export PATH
 
+# In a tree of its own, so that nobody else is changed meanwhile.
+tree=$out/tree
+rm -rf "$tree"
+mkdir -p "$tree"
+git ls-files -z -co --exclude-standard | tar --null -T - -cf - | tar -xf - -C "$tree"
+CARGO_TARGET_DIR=$out/build
+export CARGO_TARGET_DIR
+
 # Mutants: where the results go, which ones, and what is tried on them.
 mutants() {
     step=$out/$1
@@ -21,8 +29,8 @@ mutants() {
     rm -rf "$step"
     mkdir -p "$step"
     # 2 and 3 say that some were missed or took too long, which is what this is for.
-    nice -n 19 cargo mutants --package corq-shards --jobs 1 --no-shuffle --colors never --output "$step" "$@" ||
-        [ $? -le 3 ]
+    nice -n "${MUTANTS_NICE:-19}" cargo mutants --dir "$tree" --in-place --package corq-shards --no-shuffle --colors never \
+        --output "$step" "$@" || [ $? -le 3 ]
     missed=$step/mutants.out/missed.txt
 }
 
@@ -41,7 +49,8 @@ mutants quick --test-package corq-shards "$@" -- -- --skip live_state_at_every_m
 mutants whole --test-package corq-shards --re "$(again)"
 [ -s "$missed" ] || exit 0
 if [ "${MUTANTS_SEEDS:-100}" -gt 0 ]; then
-    CORQ_SIM_SEEDS=${MUTANTS_SEEDS:-100} mutants sim --no-config --profile mutants --test-package corq-sim --re "$(again)" -- --test sim
+    CORQ_SIM_SEEDS=${MUTANTS_SEEDS:-100} mutants sim --no-config --profile mutants --test-package corq-sim \
+        --re "$(again)" -- --test sim
 fi
 echo "missed by all of them:"
 cat "$missed"
