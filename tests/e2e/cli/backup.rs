@@ -235,7 +235,7 @@ type Place = (usize, u64);
 /// Records and what they follow from, as far as that is on another shard: a dependent from what it depends
 /// on, the end of its waiting from the completion.
 fn consequences(data: &Path) -> Vec<(Place, Place)> {
-    let words = ["log", "dump", data.to_str().unwrap(), "--kind", "pushed,completed,met"];
+    let words = ["log", "dump", data.to_str().unwrap(), "--kind", "pushed,done,met"];
     let mut found: BTreeMap<(String, String), Place> = BTreeMap::new();
     let mut follows = Vec::new();
     for line in Tool::at(1).ok(&words).lines() {
