@@ -96,7 +96,8 @@ fn live_on_a_full_disk(server: &mut Server) {
 
     client.ok("Drain", json!({"queue": "q"}));
     until("service resumes by itself", || push(&mut client, &text('f', 300_000)).ok());
-    assert_eq!(metrics(&mut client)["corq_log_full"], 0);
+    // The first push may have taken what was left; a file more comes when the log asks again.
+    until("the log has room", || (metrics(&mut client)["corq_log_full"] == 0).then_some(()));
     let mut web = server.web();
     assert_eq!(web.get("/ready").expect(200), json!({"ok": true, "ready": true}));
     assert_eq!(web.get("/health").expect(200)["status"], "healthy");
