@@ -151,10 +151,8 @@ fn follow(known: &mut BTreeMap<String, State>, event: &Event) -> Result<(), Stri
     let open = before.is_some_and(|state| !state.is_end());
     let (fits, after) = match event.step {
         Step::Pushed => (before.is_none_or(State::is_end), State::Waiting),
-        // With its push, or given back by its worker.
-        Step::WaitingChildren => {
-            (matches!(before, Some(State::Waiting | State::Active)), State::WaitingChildren)
-        }
+        // With its push, given back by its worker, or for a child that came late.
+        Step::WaitingChildren => (open, State::WaitingChildren),
         // A delay may be changed while it lasts.
         Step::Delayed { .. } => (open, State::Delayed),
         Step::Pulled => (open, State::Active),
