@@ -48,7 +48,7 @@ for file in "$@"; do
     shift
     set -- "$@" --file "shards/src/$file"
 done
-[ -z "${MUTANTS_SHARD:-}" ] || set -- "$@" --shard "$MUTANTS_SHARD"
+[ -z "${MUTANTS_SHARD:-}" ] || set -- "$@" --shard "$MUTANTS_SHARD" --sharding round-robin
 
 mutants quick --test-package corq-shards "$@" -- -- --skip live_state_at_every_moment --skip random_lives \
     --skip upkeep:: --skip a_damaged_record --skip clocks_that_are_set_anywhere --skip events_tell_what_became

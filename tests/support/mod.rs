@@ -22,7 +22,10 @@ pub(crate) use receiver::{Habit, Post, Receiver};
 pub(crate) use server::{Server, Start, free_port, get};
 
 /// How long a condition may take. Generous, because a loaded machine is not a broken server.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
+
+/// How long one call to the server waits for a job or an end: less than it allows.
+pub(crate) const WAIT: Duration = Duration::from_secs(30);
 
 /// Waits until `probe` answers something; panics with `what` when the deadline passes.
 pub(crate) fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {

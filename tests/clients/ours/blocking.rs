@@ -11,7 +11,7 @@ use corq_client::{
 
 use super::ledger::Ledger;
 use super::{address, server};
-use crate::support::{DEADLINE, Server, Start, until};
+use crate::support::{DEADLINE, Server, Start, WAIT, until};
 
 fn client(server: &Server) -> Client {
     Client::builder(&address(server)).timeout(DEADLINE).connect().unwrap()
@@ -24,11 +24,11 @@ fn calls_block_until_they_are_answered() {
     let queue = client.queue("calls");
     let id = queue.push_with(&(1, 2), &JobOptions::new().name("sum")).unwrap();
     assert_eq!(queue.counts().unwrap().waiting, 1);
-    let job = queue.pull(1, &PullOptions::new().wait(DEADLINE)).unwrap().remove(0);
+    let job = queue.pull(1, &PullOptions::new().wait(WAIT)).unwrap().remove(0);
     let (a, b): (i64, i64) = job.data().unwrap();
     job.log(LogLevel::Info, "adding").unwrap();
     assert!(job.complete(&(a + b)).is_ok());
-    let Some(Ending::Completed(sum)) = client.job(&id).wait(DEADLINE).unwrap() else { panic!() };
+    let Some(Ending::Completed(sum)) = client.job(&id).wait(WAIT).unwrap() else { panic!() };
     assert_eq!(sum.decode::<i64>().unwrap(), 3);
     assert_eq!(client.job(&id).logs().unwrap().len(), 1);
     assert_eq!(client.server_info().unwrap().server, "corq");
@@ -43,7 +43,7 @@ fn threads_share_a_client_and_wait_for_nobody_but_their_own_answers() {
     // One of them waits for what another one does.
     let id = client.queue("shared").push(&0).unwrap();
     let waiting = client.job(&id);
-    let waiter = thread::spawn(move || waiting.wait(DEADLINE).unwrap());
+    let waiter = thread::spawn(move || waiting.wait(WAIT).unwrap());
     let threads: Vec<_> = (0..8)
         .map(|number| {
             let queue = client.queue(format!("thread-{number}"));

@@ -9,7 +9,7 @@ use corq_client::{
 use serde_json::json;
 
 use super::{client, run, server, until};
-use crate::support::{DEADLINE, Start};
+use crate::support::{DEADLINE, Start, WAIT};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -36,8 +36,8 @@ fn a_job_goes_through_its_life_in_the_hands_of_our_client() {
             client.job("one").log(LogLevel::Warn, "careful").await.unwrap();
 
             let waiting = client.job("one");
-            let waiting = tokio::spawn(async move { waiting.wait(DEADLINE).await });
-            let pulled = queue.pull(10, &PullOptions::new().wait(DEADLINE)).await.unwrap();
+            let waiting = tokio::spawn(async move { waiting.wait(WAIT).await });
+            let pulled = queue.pull(10, &PullOptions::new().wait(WAIT)).await.unwrap();
             let [pulled] = &pulled[..] else { panic!("{} jobs", pulled.len()) };
             assert_eq!((&*pulled.id, pulled.priority), ("one", 9));
             pulled.set_progress(50.5, Some("half")).await.unwrap();
@@ -74,7 +74,7 @@ fn attempts_fail_are_given_back_and_end_in_the_dead_letter_queue() {
         let queue = client.queue("fails");
         let options = JobOptions::new().max_attempts(2).backoff(Backoff::fixed(Duration::ZERO));
         let id = queue.push_with(&1, &options).await.unwrap();
-        let pull = PullOptions::new().wait(DEADLINE);
+        let pull = PullOptions::new().wait(WAIT);
         let job = queue.pull(1, &pull).await.unwrap().remove(0);
         job.give_back().await.unwrap();
         let job = queue.pull(1, &pull).await.unwrap().remove(0);
@@ -83,7 +83,7 @@ fn attempts_fail_are_given_back_and_end_in_the_dead_letter_queue() {
         let job = queue.pull(1, &pull).await.unwrap().remove(0);
         let failure = Failure::new("second").stack_line("here").stack_line("there");
         assert_eq!(job.fail(failure).await.unwrap(), Applied::Yes);
-        let ending = client.job(&id).wait(DEADLINE).await.unwrap();
+        let ending = client.job(&id).wait(WAIT).await.unwrap();
         assert_eq!(ending, Some(Ending::Failed("second".into())));
         let dead = queue.dead_letters(10).await.unwrap();
         assert_eq!(dead[0].failed_reason.as_deref(), Some("second"));

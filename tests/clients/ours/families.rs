@@ -8,7 +8,7 @@ use corq_client::{
 };
 
 use super::{address, client, run, server, until};
-use crate::support::DEADLINE;
+use crate::support::WAIT;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -117,7 +117,7 @@ fn a_worker_keeps_to_the_limits_that_it_brings_for_groups() {
 }
 
 async fn run_one(queue: &Queue, how: impl Into<Option<Failure>>) -> String {
-    let job = queue.pull(1, &PullOptions::new().wait(DEADLINE)).await.unwrap().remove(0);
+    let job = queue.pull(1, &PullOptions::new().wait(WAIT)).await.unwrap().remove(0);
     let applied = match how.into() {
         None => job.complete(&format!("of {}", job.id)).await.unwrap(),
         Some(failure) => job.fail(failure).await.unwrap(),
@@ -177,7 +177,7 @@ fn children_come_and_go_while_their_parent_is_there() {
         let parent = client.job("parent");
         assert_eq!(parent.state().await.unwrap(), JobState::WaitingChildren);
         run_one(&children, Failure::new("broke")).await;
-        let job = parents.pull(1, &PullOptions::new().wait(DEADLINE)).await.unwrap().remove(0);
+        let job = parents.pull(1, &PullOptions::new().wait(WAIT)).await.unwrap().remove(0);
         let failed = parent.failed_children().await.unwrap();
         assert_eq!(failed[&format!("children:{failing}")], "broke");
 
@@ -191,7 +191,7 @@ fn children_come_and_go_while_their_parent_is_there() {
         assert!(late.leave_parent().await.unwrap());
         parent.remove_unprocessed_children().await.unwrap();
         assert_eq!(later.state().await.unwrap(), JobState::Unknown);
-        let job = parents.pull(1, &PullOptions::new().wait(DEADLINE)).await.unwrap().remove(0);
+        let job = parents.pull(1, &PullOptions::new().wait(WAIT)).await.unwrap().remove(0);
         assert!(!job.wait_for_children().await.unwrap(), "there is nothing to wait for");
         assert_eq!(job.complete(&()).await.unwrap(), Applied::Yes);
     });

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::run;
 use crate::secure::{Authority, Paper};
-use crate::support::{DEADLINE, Server, Start};
+use crate::support::{DEADLINE, Server, Start, WAIT};
 
 /// A job there and back, large enough for many records of TLS.
 async fn there_and_back(client: &Client) {
     let text = "long ".repeat(200_000);
     let queue = client.queue("ways");
     let id = queue.push(&json!({ "text": text })).await.unwrap();
-    let pulled = queue.pull(1, &PullOptions::new().wait(DEADLINE)).await.unwrap();
+    let pulled = queue.pull(1, &PullOptions::new().wait(WAIT)).await.unwrap();
     assert_eq!(pulled[0].id, id);
     assert_eq!(pulled[0].data::<serde_json::Value>().unwrap()["text"], json!(text));
     assert_eq!(pulled[0].complete(&json!(text.len())).await.unwrap(), Applied::Yes);
