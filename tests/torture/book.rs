@@ -69,7 +69,9 @@ pub(crate) struct Book {
     /// Queues whose dead-letter queue has bounds.
     pub(crate) bounded: HashSet<String>,
     /// Completed jobs beyond this many of a queue are forgotten.
-    pub(crate) completed_max: u64,
+    completed_max: u64,
+    /// The least of what that was since the last look: a setting acts until the stop, another from the start.
+    least_completed_max: u64,
     /// Jobs pushed since the last look, for those who would push more.
     pub(crate) pushed: u64,
 }
@@ -226,6 +228,17 @@ impl Book {
         self.pushed + self.entries.len() as u64
     }
 
+    /// A server that never kept any other number of completed jobs.
+    pub(crate) fn begin(&mut self, completed_max: u64) {
+        (self.completed_max, self.least_completed_max) = (completed_max, completed_max);
+    }
+
+    /// From its next start, the server keeps so many completed jobs of a queue.
+    pub(crate) fn set_completed_max(&mut self, completed_max: u64) {
+        self.completed_max = completed_max;
+        self.least_completed_max = self.least_completed_max.min(completed_max);
+    }
+
     /// Compares with all jobs that the server has, at rest, and settles every doubt.
     pub(crate) fn look(&mut self, listed: &[Json]) -> Vec<Fault> {
         let mut faults = Vec::new();
@@ -273,7 +286,7 @@ impl Book {
     fn is_excused(&self, id: &str, entry: &Entry) -> bool {
         let in_one_of =
             |set: &HashSet<String>| entry.queues.iter().any(|queue| set.contains(queue));
-        let evicts = self.completed_max < 1_000_000;
+        let evicts = self.least_completed_max < 1_000_000;
         let is_replaced = |key: &String| {
             entry.queues.iter().any(|queue| {
                 let place = (queue.clone(), key.clone());
@@ -300,6 +313,7 @@ impl Book {
         self.discarded.clear();
         self.replaced.clear();
         self.children_removed = false;
+        self.least_completed_max = self.completed_max;
         self.pushed = 0;
     }
 }
@@ -334,8 +348,9 @@ mod tests {
     }
 
     fn book() -> Book {
-        let mut book = Book { next_number: 10, completed_max: 100, ..Book::default() };
+        let mut book = Book { next_number: 10, ..Book::default() };
         let push = command("PUSH", json!({"queue": "q", "data": {"number": 3}}));
+        book.begin(100);
         book.sending(&push);
         book.answered(&push, &json!({"ok": true, "id": ID}));
         book
@@ -371,8 +386,19 @@ mod tests {
 
     #[test]
     fn a_completion_excuses_nothing_where_all_completed_jobs_are_kept() {
-        let mut book = Book { completed_max: 1_000_000, ..book() };
+        let mut book = book();
+        book.begin(1_000_000);
         book.sending(&command("ACK", json!({"id": ID})));
+        assert!(matches!(book.look(&[])[..], [Fault::Lost(_)]));
+    }
+
+    #[test]
+    fn a_setting_excuses_what_it_did_before_the_next_start() {
+        let mut book = book();
+        book.sending(&command("ACK", json!({"id": ID})));
+        book.set_completed_max(1_000_000);
+        assert_eq!(book.look(&[]), []);
+        assert_eq!(book.look(&[shown(ID, 3, "completed")]), []);
         assert!(matches!(book.look(&[])[..], [Fault::Lost(_)]));
     }
 

@@ -120,7 +120,7 @@ impl Life {
         let server = start.start();
         let door = Door { tcp: server.tcp, http: server.http, token };
         let shared = Shared::new();
-        shared.book.lock().unwrap().completed_max = plan.completed_max;
+        shared.book.lock().unwrap().begin(plan.completed_max);
         let receivers = [Habit::Status(200), Habit::Status(500), Habit::Close, Habit::DripBody];
         let receivers = receivers.map(Receiver::always).into();
         let dice = Dice::new(plan.seed.wrapping_mul(31) + 7);
@@ -256,7 +256,7 @@ impl Life {
         self.server.set("COMPLETED_MAX", completed_max);
         self.server.set("SHARDS", shards);
         let mut book = self.shared.book.lock().unwrap();
-        book.completed_max = completed_max;
+        book.set_completed_max(completed_max);
         self.shared.trace.note("torture", || {
             format!("the next start has COMPLETED_MAX={completed_max} SHARDS={shards}")
         });
