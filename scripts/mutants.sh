@@ -11,6 +11,9 @@ tools=$PWD/target/tools
 out=$PWD/target/mutants
 
 [ -x "$tools/bin/cargo-mutants" ] || cargo install cargo-mutants --locked --root "$tools"
+# A loop that a mutant has made endless takes memory until there is none.
+ulimit -v "${MUTANTS_MEMORY_KB:-8000000}"
+
 PATH=$tools/bin:$PATH
 export PATH
 

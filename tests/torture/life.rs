@@ -15,7 +15,9 @@ use crate::settle;
 use crate::support::{Dice, Habit, Receiver, Server, Start};
 
 /// How long figures may disagree at rest. Schedules and delays go on, so they do for moments.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long no command may be sent. Long, because a loaded machine is not a stuck server.
+const STUCK: Duration = Duration::from_secs(600);
 /// Jobs beyond which clients only work.
 const JOBS_MAX: u64 = 2500;
 /// Memory that no load of this size needs: with a sanitizer, and without.
@@ -344,8 +346,8 @@ fn watch(server: &mut Server, shared: &Shared, commands: u64) -> Result<(), Stri
         }
         if sent > last.1 {
             last = (Instant::now(), sent);
-        } else if last.0.elapsed() > 2 * PATIENCE {
-            return Err(format!("no command was sent for {:?}", 2 * PATIENCE));
+        } else if last.0.elapsed() > STUCK {
+            return Err(format!("no command was sent for {STUCK:?}"));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
