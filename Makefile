@@ -96,8 +96,13 @@ hang: ## Load two shards for five minutes without a single late answer
 hostile: ## Attack the HTTP port with 10,000 slow and mean clients and print what it costs
 	CORQ_HOSTILE_CONNECTIONS=10000 cargo test --profile quick --test hostile -- --nocapture
 
-sim: ## Simulate SEEDS schedules with crashes (default 20000)
+sim: ## Simulate SEEDS schedules with crashes (default 20000), or print all that happens in one (SEED=42)
+ifdef SEED
+	@scripts/setup.sh
+	CORQ_SIM_SEED=$(SEED) cargo test -p corq-sim --test sim every_seed -- --nocapture
+else
 	CORQ_SIM_SEEDS=$${SEEDS:-20000} cargo test --profile quick -p corq-sim --test sim
+endif
 
 torture: ## Random valid commands of every kind with kills and restarts, an hour (TORTURE_SECONDS), everything worked off and compared
 	scripts/torture.sh

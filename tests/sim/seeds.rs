@@ -33,7 +33,7 @@ fn setting(name: &str) -> Option<u64> {
 fn try_seed(seed: u64) -> Life {
     let run = || live(seed, Flaw::None, Checks::default(), false);
     let twice = catch_unwind(|| (run(), run()));
-    let how = format!("CORQ_SIM_SEED={seed} cargo test --test sim every_seed");
+    let how = format!("make sim SEED={seed}");
     let Ok((one, other)) = twice else { panic!("seed {seed} failed; run it alone: {how}") };
     assert_eq!(one, other, "two runs of seed {seed} differ: {how}");
     one

@@ -1,8 +1,16 @@
-//! What happened in a run, as a hash, and its last lines for whoever has to understand a failure.
+//! What happened in a run, as a hash, and its last lines to understand a failure by.
+//!
+//! Lines are hashed as they are and printed short: a job is `job:` and four characters that stand for its id in every
+//! run, a time is milliseconds since the start of the life (`+129`), and fields without a value are left out.
 
 use corq_shards::id::fnv1a;
 use std::collections::VecDeque;
 use std::fmt::Arguments;
+
+use super::world::START_MS;
+
+/// Characters of a job's short name.
+const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Lines kept for a failure.
 const LINES: usize = 25;
@@ -25,7 +33,7 @@ impl Trace {
         let line = line.to_string();
         self.hash = self.hash.rotate_left(5) ^ fnv1a(line.as_bytes());
         if self.print {
-            eprintln!("{line}");
+            eprintln!("{}", short(&line));
         } else if self.lines.len() == LINES {
             self.lines.pop_front();
         }
@@ -38,8 +46,96 @@ impl Drop for Trace {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.print && !super::canary::is_quiet() {
             for line in &self.lines {
-                eprintln!("  {line}");
+                eprintln!("  {}", short(line));
             }
         }
+    }
+}
+
+/// What a line says, without what makes it long.
+fn short(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(at);
+        let end = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
+        let (digits, after) = from.split_at(end);
+        rest = after;
+        match (before.strip_suffix("JobId("), digits.parse::<u128>()) {
+            (Some(before), Ok(_)) => {
+                text.push_str(before);
+                text.push_str(&job_name(digits));
+                rest = rest.strip_prefix(')').unwrap_or(rest);
+            }
+            (None, Ok(ms)) if is_time(ms) => {
+                text.push_str(before);
+                text.push('+');
+                text.push_str(&(ms - u128::from(START_MS)).to_string());
+            }
+            _ => {
+                text.push_str(before);
+                text.push_str(digits);
+            }
+        }
+    }
+    text.push_str(rest);
+    without_absent_fields(&text)
+}
+
+/// Within a year of virtual time.
+fn is_time(ms: u128) -> bool {
+    let begin_ms = u128::from(START_MS);
+    (begin_ms..begin_ms + 366 * 24 * 3_600_000).contains(&ms)
+}
+
+#[allow(clippy::disallowed_methods)] // Looks nothing up.
+fn job_name(digits: &str) -> String {
+    let mut hash = fnv1a(digits.as_bytes());
+    let mut name = String::from("job:");
+    for _ in 0..4 {
+        name.push(char::from(LETTERS[(hash >> 40) as usize % LETTERS.len()]));
+        hash >>= 5;
+    }
+    name
+}
+
+/// `{ a: 1, b: None, c: None }` becomes `{ a: 1 }`.
+fn without_absent_fields(text: &str) -> String {
+    let mut left = String::with_capacity(text.len());
+    for part in text.split_inclusive(", ") {
+        let field = part.strip_suffix(", ").unwrap_or(part);
+        let opens = field.rfind("{ ").map_or(0, |at| at + 2);
+        let closes = field.find(" }").unwrap_or(field.len()).max(opens);
+        if !field[opens..closes].ends_with(": None") {
+            left.push_str(part);
+            continue;
+        }
+        // What it opens or closes stays.
+        left.push_str(&field[..opens]);
+        if closes < field.len() {
+            let kept = left.trim_end_matches(", ").len();
+            left.truncate(kept);
+            let end = &field[closes..];
+            left.push_str(if left.ends_with(' ') { end.trim_start() } else { end });
+            left.push_str(&part[field.len()..]);
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn a_line_shows_jobs_and_times_short_and_no_absent_fields() {
+        let line = "1700000000129 to 0: Pull { job: JobId(2055173893378039508399580176195243489), at: None, \
+                    until_ms: Some(1700000000137), of: Of { max: None, rate: None }, last: None } }";
+        let shown = short(line);
+        let job = shown.split("job:").nth(2).map(|rest| &rest[..4]).unwrap_or_default();
+        let expected =
+            format!("+129 to 0: Pull {{ job: job:{job}, until_ms: Some(+137), of: Of {{ }} }} }}");
+        assert_eq!(shown, expected);
+        assert_ne!(short("JobId(1)"), short("JobId(2)"));
     }
 }

@@ -186,7 +186,7 @@ impl World {
         model.compare(now_ms, shard);
         let flushed = one.flush(now_ms);
         let (head, released) = (one.book.log.head(), one.book.log.released());
-        self.trace.note(format_args!("{now_ms} shard {node} {head} {released}"));
+        self.trace.note(format_args!("{now_ms} shard {node}: log {head}, released {released}"));
         if self.stopped_by(&flushed) {
             return;
         }
