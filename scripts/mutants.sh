@@ -17,11 +17,12 @@ ulimit -v "${MUTANTS_MEMORY_KB:-8000000}"
 PATH=$tools/bin:$PATH
 export PATH
 
-# In a tree of its own, so that nobody else is changed meanwhile.
+# In a tree of its own, so that nobody else is changed meanwhile. All of it is new to cargo: what an aborted run has left
+# in the build would count as built from it otherwise, with its mutant.
 tree=$out/tree
 rm -rf "$tree"
 mkdir -p "$tree"
-git ls-files -z -co --exclude-standard | tar --null -T - -cf - | tar -xf - -C "$tree"
+git ls-files -z -co --exclude-standard | tar --null -T - -cf - | tar -mxf - -C "$tree"
 # All tests of the engine as one program: it is linked anew for each mutant.
 mkdir "$tree/shards/tests/all"
 for file in "$tree"/shards/tests/*.rs; do
