@@ -291,7 +291,7 @@ fn watch(dependency: &Dependency) -> News {
     if dependency.child { News::WatchChild } else { News::Watch }
 }
 
-/// Why a job will never run (decisions.md section 2).
+/// Why a job will never run.
 fn removed(dependency: &Dependency) -> String {
     match &dependency.name {
         Some(name) => format!("Dependency removed: {name}"),

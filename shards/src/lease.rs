@@ -4,7 +4,7 @@ use crate::command::{ClientId, Token};
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 
-/// An unlocked job counts as stalled after this long without a sign of life (decisions.md section 3).
+/// An unlocked job counts as stalled after this long without a sign of life.
 pub const UNLOCKED_TTL_MS: u32 = 30_000;
 
 /// The hold of one worker on one job.

@@ -7,7 +7,7 @@ use crate::id::JobId;
 use crate::kin::NewKin;
 use crate::unmets::{Dependency, Unmets};
 
-/// A job as pushed. Bounds were checked by the caller (`interface.md` 2.1 and 8).
+/// A job as pushed. Bounds were checked by the caller (`docs/protocol.md`, "Jobs").
 #[derive(Clone, Debug)]
 pub struct NewJob<'a> {
     /// The payload: exactly one well-formed MessagePack value.

@@ -1,5 +1,5 @@
 //! The waiting jobs of one queue, in order of delivery: priority high to low, then LIFO jobs newest
-//! first, then FIFO jobs by due time and push order (decisions.md section 2).
+//! first, then FIFO jobs by due time and push order.
 //!
 //! Almost every job arrives in order and joins the end of a list in O(1). The few that come back out
 //! of order (a retry, a release, a delay that fell due late) go to a heap of strays, O(log n). What

@@ -1,4 +1,4 @@
-//! When a failed job is tried again. Rule: decisions.md section 2.
+//! When a failed job is tried again. Rule: `backoff` in `docs/protocol.md`, "Jobs".
 
 use crate::id::JobId;
 

@@ -5,7 +5,7 @@
 //! a few bit scans. (The `cron` crate counts weekdays from Sunday = 1, demands both day fields at
 //! once, has no five-field form and reads the clock; it judges this module in its tests instead.)
 //!
-//! Daylight saving (decisions.md section 6): a local time that does not exist stands for the first
+//! Daylight saving: a local time that does not exist stands for the first
 //! instant after the gap, one that exists twice for the first of the two.
 
 use chrono::{DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveDateTime, Offset};

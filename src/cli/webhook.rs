@@ -1,4 +1,4 @@
-//! `webhook`: where the server posts events (`interface.md` 4.4).
+//! `webhook`: where the server posts events.
 
 use clap::Subcommand;
 

@@ -1,6 +1,6 @@
 //! A frame is four bytes of big-endian length and that many bytes of one `MessagePack` value.
 
-/// Largest payload of a frame (`interface.md` 4.3). A larger one ends the connection.
+/// Largest payload of a frame (`docs/protocol.md`, "Frames"). A larger one ends the connection.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes of the length in front of a frame.

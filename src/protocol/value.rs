@@ -234,7 +234,7 @@ const QUEUE_BYTES: [bool; 256] = {
     allowed
 };
 
-/// The rule for queue names (`interface.md` 2.3).
+/// The rule for queue names (`docs/protocol.md`, "Types").
 #[inline]
 pub(crate) fn is_queue_name(name: &str) -> bool {
     !name.is_empty()

@@ -28,7 +28,7 @@ pub fn write_pushed(writer: &mut Writer<'_>, pushed: &PushedJob) {
     }
 }
 
-/// A job on its way to a worker (`interface.md` 2.2). A payload that has to be read from the disk
+/// A job on its way to a worker (`docs/protocol.md`, "Push, pull, finish"). A payload that has to be read from the disk
 /// leaves a hole.
 pub fn write_delivery(
     writer: &mut Writer<'_>,

@@ -6,7 +6,7 @@ use super::share::Taken;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 
-/// Commands of one connection that may be unanswered at a time (`interface.md` 4.3).
+/// Commands of one connection that may be unanswered at a time (`docs/protocol.md`, "Frames").
 pub const IN_FLIGHT_MAX: u32 = 50;
 
 /// Received bytes of one connection that may wait for their turn before it is no longer read.

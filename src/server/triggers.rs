@@ -212,7 +212,7 @@ impl Told {
         value.saturating_mul(json::EXPANSION_MAX).min(json::TEXT_BYTES_MAX)
     }
 
-    /// The body of the post (`interface.md` 6.2).
+    /// The body of the post (`docs/protocol.md`, "Webhooks").
     fn body(&self) -> Vec<u8> {
         let value = self.value(&self.data);
         let mut text = Vec::with_capacity(value.len() + value.len() / 4);

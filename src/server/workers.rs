@@ -18,7 +18,7 @@ use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Silence after which a worker counts as gone (decisions.md section 5).
+/// Silence after which a worker counts as gone (`docs/protocol.md`, "Workers, webhooks, the server").
 pub const SILENCE_MS_MAX: u64 = 90_000;
 
 /// How often a connection that speaks says so to the shards that keep its workers.

@@ -16,6 +16,7 @@ mod openapi;
 mod replies;
 mod rows;
 mod settings;
+mod tidy;
 mod work;
 
 use corq::api::request::{Body, Refused, Request};

@@ -1,4 +1,4 @@
-//! What can be asked for over HTTP: method and path to endpoint (`interface.md` 4.1).
+//! What can be asked for over HTTP: method and path to endpoint (`docs/protocol.md`, "HTTP").
 
 use crate::protocol::http1::head::Method;
 use crate::protocol::http1::target;

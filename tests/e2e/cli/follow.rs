@@ -1,5 +1,5 @@
-//! `events` and `queue jobs --follow`, against a stream of events as the contract has it
-//! (`interface.md` 6.1), in pieces and chunks as networks make them.
+//! `events` and `queue jobs --follow`, against a stream of events as `docs/protocol.md`
+//! has it ("Events"), in pieces and chunks as networks make them.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};

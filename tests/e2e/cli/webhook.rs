@@ -1,4 +1,4 @@
-//! `webhook add|list|remove` (`interface.md` 4.4), against a server that answers as the protocol says,
+//! `webhook add|list|remove`, against a server that answers as the protocol says,
 //! so that what is sent can be looked at and what is shown is known.
 
 use std::sync::{Arc, Mutex};

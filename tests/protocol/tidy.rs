@@ -1,0 +1,74 @@
+//! What a reader follows in code and documents leads somewhere.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Where code, scripts and documents are. What is built or fetched lies elsewhere.
+const PLACES: [&str; 8] = ["src", "shards", "io", "tests", "clients", "bench", "scripts", "docs"];
+const SUFFIXES: [&str; 5] = ["rs", "sh", "py", "toml", "md"];
+
+fn gather(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_built = ["target", "node_modules", "corpus", "artifacts"].contains(&name.as_str());
+        if path.is_dir() && !is_built && !name.starts_with('.') {
+            gather(&path, files);
+        } else if path.extension().is_some_and(|suffix| SUFFIXES.iter().any(|one| suffix == *one)) {
+            files.push(path);
+        }
+    }
+}
+
+fn all_files() -> Vec<PathBuf> {
+    let root = Path::new(ROOT);
+    let mut files =
+        vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("CHANGELOG.md")];
+    for place in PLACES {
+        gather(&root.join(place), &mut files);
+    }
+    files
+}
+
+/// The names of pages in a text; not those that begin with a variable of a script.
+fn pages(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    let ends = text.match_indices(".md").map(|(at, _)| at + 3);
+    ends.filter(|&end| !text[end..].starts_with(is_part))
+        .filter_map(|end| {
+            let begin = text[..end].rfind(|c| !is_part(c)).map_or(0, |at| at + 1);
+            let is_variable = text[..begin].ends_with(['$', '}', '*']);
+            (!is_variable && end - begin > 3).then(|| &text[begin..end])
+        })
+        .collect()
+}
+
+fn unknown_pages<'a>(text: &'a str, known: &BTreeSet<String>) -> Vec<&'a str> {
+    let name = |page: &str| page.rsplit('/').next().unwrap_or_default().to_owned();
+    pages(text).into_iter().filter(|page| !known.contains(&name(page))).collect()
+}
+
+#[test]
+fn every_page_that_is_named_anywhere_exists() {
+    let files = all_files();
+    let known: BTreeSet<String> = files
+        .iter()
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "md"))
+        .map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+        .collect();
+    assert!(known.contains("ARCHITECTURE.md"), "{known:?}");
+    let mut wrong = Vec::new();
+    for path in files.iter().filter(|path| !path.ends_with("protocol/tidy.rs")) {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        wrong.extend(
+            unknown_pages(&text, &known)
+                .into_iter()
+                .map(|page| format!("{}: {page}", path.display())),
+        );
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // It sees one that is not there.
+    assert_eq!(unknown_pages("see `docs/absent.md`, and $place/x.md.", &known), ["docs/absent.md"]);
+}
