@@ -49,10 +49,11 @@ pub(crate) fn waiters_at<'a>(
 impl Queue {
     /// How many jobs wait of each priority that has any, highest first.
     pub fn priorities(&self) -> Vec<(i32, u64)> {
-        let mut counts: std::collections::BTreeMap<i32, u64> = self.ready.priorities().collect();
-        let groups = self.groups.as_deref();
-        for (&priority, &jobs) in groups.into_iter().flat_map(|groups| &groups.priorities) {
-            *counts.entry(priority).or_insert(0) += u64::from(jobs);
+        let mut counts = std::collections::BTreeMap::new();
+        let groups = self.groups.as_deref().into_iter().flat_map(|groups| &groups.priorities);
+        let groups = groups.map(|(&priority, &jobs)| (priority, u64::from(jobs)));
+        for (priority, jobs) in self.ready.priorities().chain(groups) {
+            *counts.entry(priority).or_insert(0) += jobs;
         }
         counts.into_iter().rev().collect()
     }

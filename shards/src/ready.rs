@@ -4,6 +4,9 @@
 //! Almost every job arrives in order and joins the end of a list in O(1). The few that come back out
 //! of order (a retry, a release, a delay that fell due late) go to a heap of strays, O(log n). What
 //! is delivered next is the better of the two.
+//!
+//! Lanes are searched for the first that has a job in its lists. One that has strays only is none: clients
+//! could make any number of those, and each look for the next job would pass them all.
 
 use crate::id::JobId;
 use crate::job::{InQueue, Job, flags};
@@ -12,7 +15,7 @@ use crate::strays::{Order, Strays};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The jobs of one priority: lists of those that came in order, and how many there are with strays.
+/// The jobs of one priority that came in order.
 #[derive(Default, Clone, Copy)]
 struct Lane {
     jobs: u32,
@@ -34,6 +37,8 @@ const EMPTY_LANES_MAX: usize = 16;
 pub struct Ready {
     lanes: BTreeMap<Reverse<i32>, Lane>,
     strays: Strays<Delivery>,
+    /// How many strays there are of each priority that has any.
+    strays_of: BTreeMap<Reverse<i32>, u32>,
 }
 
 /// Sorts in order of delivery.
@@ -79,45 +84,57 @@ impl Ready {
     pub fn insert(&mut self, jobs: &mut Slab<Job>, index: u32) {
         let job = &jobs[index];
         let lane = self.lanes.entry(Reverse(job.priority)).or_default();
-        lane.jobs += 1;
         let list = if job.has(flags::LIFO) { &mut lane.lifo } else { &mut lane.fifo };
-        let (Some(front), Some(back)) = (list.front(), list.back()) else {
-            list.push_back(jobs, index);
-            return;
-        };
         let rank_here = rank(job);
-        if rank_here > rank(&jobs[back]) {
-            list.push_back(jobs, index);
-        } else if rank_here < rank(&jobs[front]) {
-            list.push_front(jobs, index);
-        } else {
-            self.strays.insert(jobs, index);
+        match (list.front(), list.back()) {
+            (Some(_), Some(back)) if rank_here > rank(&jobs[back]) => {
+                list.push_back(jobs, index);
+            }
+            (Some(front), _) if rank_here < rank(&jobs[front]) => list.push_front(jobs, index),
+            (Some(_), _) => {
+                *self.strays_of.entry(Reverse(job.priority)).or_default() += 1;
+                self.strays.insert(jobs, index);
+                return;
+            }
+            (None, _) => list.push_back(jobs, index),
         }
+        lane.jobs += 1;
     }
 
     /// Takes a job out.
     pub fn remove(&mut self, jobs: &mut Slab<Job>, index: u32) {
         let key = Reverse(jobs[index].priority);
-        let (lifo, stray) = (jobs[index].has(flags::LIFO), jobs[index].has(flags::STRAY));
-        if stray {
-            self.strays.remove(jobs, index);
+        if jobs[index].has(flags::STRAY) {
+            self.remove_stray(jobs, index, key);
+            return;
         }
+        let lifo = jobs[index].has(flags::LIFO);
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.jobs -= 1;
-            if !stray {
-                let list = if lifo { &mut lane.lifo } else { &mut lane.fifo };
-                list.remove(jobs, index);
-            }
+            let list = if lifo { &mut lane.lifo } else { &mut lane.fifo };
+            list.remove(jobs, index);
             if lane.jobs == 0 && self.lanes.len() > EMPTY_LANES_MAX {
                 self.lanes.remove(&key);
             }
         }
     }
 
-    /// How many jobs there are of each priority that has any, highest first.
+    #[cold]
+    fn remove_stray(&mut self, jobs: &mut Slab<Job>, index: u32, key: Reverse<i32>) {
+        self.strays.remove(jobs, index);
+        if let Some(count) = self.strays_of.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.strays_of.remove(&key);
+            }
+        }
+    }
+
+    /// How many jobs there are of each priority that has any; one may be named twice, with a part each time.
     pub fn priorities(&self) -> impl Iterator<Item = (i32, u64)> {
-        let used = self.lanes.iter().filter(|(_, lane)| lane.jobs > 0);
-        used.map(|(Reverse(priority), lane)| (*priority, u64::from(lane.jobs)))
+        let lanes = self.lanes.iter().map(|(priority, lane)| (priority.0, u64::from(lane.jobs)));
+        let strays = self.strays_of.iter().map(|(priority, &jobs)| (priority.0, u64::from(jobs)));
+        lanes.filter(|(_, jobs)| *jobs > 0).chain(strays)
     }
 }
 
@@ -157,15 +174,43 @@ mod tests {
                 }
             }
             model.sort_by(|&a, &b| rank(&jobs[a]).cmp(&rank(&jobs[b])));
-            let counted: Vec<(i32, u64)> = ready.priorities().collect();
+            let mut counted = BTreeMap::new();
+            ready.priorities().for_each(|(at, part)| *counted.entry(at).or_insert(0) += part);
             let recount = |at: i32| model.iter().filter(|&&one| jobs[one].priority == at).count();
             let recounted = [1, 0, -1].map(|at| (at, recount(at) as u64));
-            assert_eq!(counted, recounted.into_iter().filter(|it| it.1 > 0).collect::<Vec<_>>());
+            assert!(counted.into_iter().eq(recounted.into_iter().rev().filter(|it| it.1 > 0)));
             for index in model {
                 assert_eq!(ready.first(&jobs), Some(index));
                 ready.remove(&mut jobs, index);
             }
             assert_eq!(ready.first(&jobs), None);
         }
+    }
+
+    /// Guards against priorities that each look for the next job passes, and finds nothing at.
+    #[test]
+    fn the_next_job_is_found_in_few_steps_however_many_priorities_have_strays_only() {
+        let (mut jobs, mut ready) = (Slab::new(), Ready::default());
+        let mut insert = |ready: &mut Ready, jobs: &mut Slab<Job>, priority: i32, id: u128| {
+            let index = jobs.insert(Job { id: JobId(id), priority, ..Job::default() });
+            ready.insert(jobs, index);
+            index
+        };
+        for priority in 0..1000 {
+            let [first, last, _between] =
+                [1, 3, 2].map(|id| insert(&mut ready, &mut jobs, priority, id));
+            ready.remove(&mut jobs, first);
+            ready.remove(&mut jobs, last);
+        }
+        let looked_at = ready.lanes.values().take_while(|lane| lane.front().is_none()).count();
+        assert!(looked_at <= EMPTY_LANES_MAX, "{looked_at} priorities are passed");
+        assert!(ready.priorities().map(|(_, jobs)| jobs).sum::<u64>() == 1000);
+        for priority in (0..1000).rev() {
+            let next = ready.first(&jobs).unwrap_or_default();
+            assert_eq!(jobs[next].priority, priority);
+            ready.remove(&mut jobs, next);
+        }
+        assert!(ready.first(&jobs).is_none() && ready.priorities().next().is_none());
+        assert!(ready.lanes.len() <= EMPTY_LANES_MAX && ready.strays_of.is_empty());
     }
 }
