@@ -383,8 +383,7 @@ impl Shard {
     /// Whether somebody works on a queue: a registered worker, a pull that waits, or the holder of a job.
     fn is_attended(&self, name: &str) -> bool {
         let works_here = |queue: u32| {
-            let about = &self.queues[queue];
-            !about.waiters.is_empty() || about.count(State::Active) > 0
+            self.any_waiter(queue).is_some() || self.queues[queue].count(State::Active) > 0
         };
         self.attendance.has(name) || self.queues.lookup(name).is_some_and(works_here)
     }

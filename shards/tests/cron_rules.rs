@@ -4,7 +4,7 @@
 
 mod support;
 
-use corq_shards::command::{Command, Pull, SetCron};
+use corq_shards::command::{Command, GroupPull, Only, Pull, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::extras::{Dedup, Extras};
@@ -235,6 +235,20 @@ fn a_schedule_that_wants_workers_runs_while_there_is_one() {
     bed.run(1, &Command::Pull(Pull { timeout_ms: 5000, ..locked("q") }));
     bed.pass(1000);
     assert_eq!(runs(&bed), before + 1);
+}
+
+#[test]
+fn a_pull_that_says_something_of_groups_counts_as_a_worker_like_any_other() {
+    let any = GroupPull { active_max: Some(2), rate: None, only: Only::Any };
+    let ungrouped = GroupPull { active_max: None, only: Only::Ungrouped, ..any };
+    for group in [any, ungrouped, GroupPull { only: Only::Group("g"), ..any }] {
+        let mut bed = open();
+        set(&mut bed, &every(CronRules { skip_if_no_worker: true, ..NONE }, None));
+        let pull = Pull { timeout_ms: 1500, group: Some(&group), ..locked("q") };
+        assert_eq!(bed.ask(1, &Command::Pull(pull)), None, "it waits");
+        bed.pass(1000);
+        assert_eq!(runs(&bed), 1, "{group:?}");
+    }
 }
 
 #[test]
