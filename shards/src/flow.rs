@@ -173,7 +173,7 @@ impl Shard {
     ) {
         let (flow, id) = (staged.flow, staged.pushed.id);
         self.ids.rise_above(id);
-        let head = bytes[..bytes.len() - stored.payload_bytes as usize].into();
+        let head = stored.parted(bytes).map_or(bytes, |(head, _)| head).into();
         let before = self
             .flows
             .staged

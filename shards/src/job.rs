@@ -31,6 +31,16 @@ pub struct Stored {
     pub payload_bytes: u32,
 }
 
+impl Stored {
+    /// A record, cut where its payload begins, which is its end. `None` if it is shorter than its payload is said
+    /// to be: a record that was read back is judged, not believed.
+    #[inline]
+    pub fn parted<'a>(&self, record: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let at = record.len().checked_sub(self.payload_bytes as usize)?;
+        Some(record.split_at(at))
+    }
+}
+
 /// Where a job stands. The names on the wire are in [`State::name`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
 #[repr(u8)]

@@ -459,7 +459,7 @@ impl Shard {
     /// `bytes` end with what was told of it.
     pub(crate) fn keep_remains<J: Journal>(&mut self, child: JobId, bytes: &[u8], journal: &mut J) {
         let Some(left) = self.remains.get(child) else { return };
-        let value = &bytes[bytes.len() - left.stored.payload_bytes as usize..];
+        let Some((_, value)) = left.stored.parted(bytes) else { return };
         let custom_id = match &left.known_as {
             KnownAs::Custom(name) => Some(&**name),
             KnownAs::Id(_) => None,

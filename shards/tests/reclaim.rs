@@ -12,8 +12,10 @@ use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::kept_record::Kept;
+use corq_shards::kin::End;
 use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::record::Record;
+use corq_shards::remains::KeptRemains;
 use corq_shards::schedule::Plan;
 use support::{Bed, SPAN_BITS, config};
 
@@ -355,4 +357,25 @@ fn a_schedule_passes_over_the_runs_that_find_no_room() {
     bed.journal.full.0 = false;
     bed.pass(1000);
     assert_eq!((bed.known().count(), bed.shard.cron("c").unwrap().executions), (2, 2));
+}
+
+/// Guards against what a disk gives back: a record is judged by its own length.
+#[test]
+fn a_record_that_is_shorter_than_it_was_said_to_be_is_passed_over() {
+    let mut bed = Bed::new();
+    let child = JobId(7 << 80);
+    let remains = |value| {
+        let end = End::Completed;
+        let left = KeptRemains { child, queue: "q", custom_id: None, end, value };
+        let record = Record::Kept(Kept::Remains(left));
+        let mut bytes = vec![0; record.encoded_len()];
+        record.encode(&mut bytes);
+        bytes
+    };
+    bed.shard.replay(64, &remains(&[1; 500])).unwrap();
+    let written = bed.journal.records.len();
+    bed.shard.keep(64, &remains(b""), &mut bed.journal).unwrap();
+    assert_eq!(bed.journal.records.len(), written);
+    bed.shard.keep(64, &remains(&[1; 500]), &mut bed.journal).unwrap();
+    assert_eq!(bed.journal.records.len(), written + 1);
 }

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
-use super::engine::{Absent, Fetched, Records, parted};
+use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, refusal_text, write_data};
 use super::job_map::pushed_of;
 use crate::api::request::{Body, JobRef};
@@ -88,7 +88,7 @@ impl Core {
             }
             // Without its payload, which is its end.
             Ok(record) => {
-                let parted = parted(record, &stored).ok_or(Absent::Damaged);
+                let parted = stored.parted(record).ok_or(Absent::Damaged);
                 parted.map(|(options, _)| options.to_vec())
             }
             Err(Absent::Damaged) => Err(Absent::Damaged),

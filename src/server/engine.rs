@@ -57,13 +57,6 @@ impl<'a> Records<'a> {
     #[inline]
     pub fn payload(&self, stored: &Stored) -> Result<&'a [u8], Absent> {
         let record = self.record(stored)?;
-        parted(record, stored).map(|(_, payload)| payload).ok_or(Absent::Damaged)
+        stored.parted(record).map(|(_, payload)| payload).ok_or(Absent::Damaged)
     }
-}
-
-/// A record, cut where its payload begins, which is its end. `None` if it is shorter than its payload is said to be: a
-/// record that was read back is judged, not believed.
-pub fn parted<'a>(record: &'a [u8], stored: &Stored) -> Option<(&'a [u8], &'a [u8])> {
-    let at = record.len().checked_sub(stored.payload_bytes as usize)?;
-    Some(record.split_at(at))
 }

@@ -3,7 +3,7 @@
 //! simply asked again once its records are there.
 
 use super::dispatch::Lookup;
-use super::engine::{Fetched, parted};
+use super::engine::Fetched;
 use super::kin::Link;
 use super::message::{Origin, Step};
 use super::show::Show;
@@ -153,7 +153,7 @@ impl Waiting {
         holes.iter().all(|hole| {
             let found = fetched.iter().find(|one| one.stored.position == hole.stored.position);
             let Some(record) = found.and_then(|one| one.bytes.as_deref()) else { return false };
-            let Some((_, payload)) = parted(record, &hole.stored) else { return false };
+            let Some((_, payload)) = hole.stored.parted(record) else { return false };
             let place = frame.get_mut(hole.at..).and_then(|behind| behind.get_mut(..payload.len()));
             place.map(|place| place.copy_from_slice(payload)).is_some()
         })

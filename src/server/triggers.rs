@@ -4,7 +4,7 @@
 //! The shard does no more than copy the payload; the text is written by the thread that posts it.
 
 use super::core::Core;
-use super::engine::{Fetched, Records, parted};
+use super::engine::{Fetched, Records};
 use super::hole::Then;
 use super::message::Origin;
 use super::webhooks::Webhooks;
@@ -171,7 +171,7 @@ impl Core {
     /// The record that an event waited for has come, or cannot be read: then it goes without data.
     pub(super) fn trigger_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
         let found = fetched.iter().find_map(|one| Some((one.bytes.as_deref()?, one.stored)));
-        let payload = found.and_then(|(record, stored)| Some(parted(record, &stored)?.1));
+        let payload = found.and_then(|(record, stored)| Some(stored.parted(record)?.1));
         self.webhooks.outbox.arrived(place, payload);
     }
 
