@@ -435,9 +435,12 @@ impl Shard {
                 self.enter(job, State::Waiting);
             }
             Changed::PutOff { at_ms, run_at_ms, .. } => {
+                let waits = self.jobs.slab[job].state == State::Waiting && run_at_ms <= at_ms;
+                let turn = self.turn_of_group(job).filter(|_| waits);
                 self.leave(job);
                 self.jobs.slab[job].run_at_ms = run_at_ms;
                 self.enter(job, if run_at_ms > at_ms { State::Delayed } else { State::Waiting });
+                self.give_turn(job, turn);
             }
             Changed::Progressed { progress, message, .. } => {
                 let message = message.map(|_| stored);

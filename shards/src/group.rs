@@ -97,18 +97,20 @@ impl Window {
 }
 
 /// Where a group stands in one view of its queue's rotation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Seat {
     /// Place among those whose turn can come, or `NONE`.
     pub(crate) place: u32,
     /// The view for which the rest of this was written; of another one it says nothing.
     pub(crate) epoch: u32,
     pub(crate) window: Window,
+    /// Pulls that wait for a job of this group, of this view. None for as long as that of another stands here.
+    pub(crate) waiters: List<AtQueue>,
 }
 
 impl Default for Seat {
     fn default() -> Self {
-        Self { place: NONE, epoch: 0, window: Window::default() }
+        Self { place: NONE, epoch: 0, window: Window::default(), waiters: List::default() }
     }
 }
 
@@ -184,9 +186,7 @@ pub(crate) struct Group {
     pub(crate) turn: u64,
     /// Jobs it may still give in this turn.
     pub(crate) credit: u32,
-    /// Pulls that wait for a job of this group.
-    pub(crate) waiters: List<AtQueue>,
-    /// The views through which they look at it, a bit each; some may have left.
+    /// The views of which pulls wait for a job of this group, a bit each.
     pub(crate) views_awaited: u8,
     /// Whether it is in the list of those that could serve such a pull.
     pub(crate) is_awaited: bool,
@@ -218,7 +218,6 @@ impl Default for Group {
             lane: Lane::default(),
             turn: 0,
             credit: 0,
-            waiters: List::default(),
             views_awaited: 0,
             is_awaited: false,
             own: None,
@@ -261,7 +260,7 @@ impl Group {
 
     /// Whether nothing would be lost with it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.jobs == 0 && self.own.is_none() && self.waiters.is_empty()
+        self.jobs == 0 && self.own.is_none() && self.views_awaited == 0
     }
 }
 

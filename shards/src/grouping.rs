@@ -37,7 +37,7 @@ pub(crate) fn waiters_at<'a>(
     at: Place,
 ) -> &'a mut List<AtQueue> {
     if at.group != NONE {
-        return &mut groups.slab[at.group].waiters;
+        return &mut groups.slab[at.group].seat_mut(usize::from(at.view)).waiters;
     }
     let about = &mut queues[queue];
     match &mut about.groups {
@@ -324,14 +324,13 @@ impl Shard {
     pub(crate) fn hang(&mut self, waiter: u32) {
         let (queue, at) = (self.waiters[waiter].queue, self.waiters[waiter].at);
         let waiters = waiters_at(&mut self.queues, &mut self.groups, queue, at);
-        let first = waiters.is_empty();
         waiters.push_back(&mut self.waiters, waiter);
         if at == Place::default() {
             return;
         }
         if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
             rotation.views[usize::from(at.view)].waiting += 1;
-            if first && at.group != NONE {
+            if at.group != NONE && self.groups.slab[at.group].views_awaited == 0 {
                 rotation.with_waiters.push_back(&mut self.groups.slab, at.group);
             }
         }
@@ -350,19 +349,18 @@ impl Shard {
         if at == Place::default() {
             return;
         }
+        if at.group != NONE && last {
+            self.groups.slab[at.group].views_awaited &= !(1 << at.view);
+        }
         if let Some(rotation) = self.queues[queue].groups.as_deref_mut() {
             rotation.views[usize::from(at.view)].waiting -= 1;
-            if last && at.group != NONE {
+            if at.group != NONE && self.groups.slab[at.group].views_awaited == 0 {
                 rotation.with_waiters.remove(&mut self.groups.slab, at.group);
             }
         }
         if at.group == NONE {
             self.drop_rotation_if_idle(queue);
             return;
-        }
-        let about = &mut self.groups.slab[at.group];
-        if about.waiters.is_empty() {
-            about.views_awaited = 0;
         }
         self.refresh_group(at.group);
         self.drop_group_if_idle(at.group);
@@ -385,21 +383,16 @@ impl Shard {
     pub(crate) fn next_choosy_waiter(&mut self, queue: u32) -> Option<u32> {
         let rotation = self.queues[queue].groups.as_deref_mut()?;
         while let Some(group) = rotation.awaited.front() {
-            let mut tried = 0_u8;
-            let mut next = self.groups.slab[group].waiters.front();
-            while let Some(waiter) = next {
-                let view = self.waiters[waiter].at.view;
-                if tried & (1 << view) == 0 {
-                    if self.groups.is_runnable(rotation, group, usize::from(view)) {
-                        return Some(waiter);
-                    }
-                    tried |= 1 << view;
-                }
-                next = List::<AtQueue>::after(&self.waiters, waiter);
-            }
-            // Whoever looked at it through another view has left. This takes it from the list.
-            self.groups.slab[group].views_awaited = tried;
+            // This takes it from the list if it could serve none of them any more.
             self.groups.refresh(rotation, group);
+            let about = &self.groups.slab[group];
+            let can_serve = |view: &usize| self.groups.place(rotation, group, *view).is_some();
+            let views = (0..rotation.views.len()).filter(can_serve);
+            let fronts = views.filter_map(|view| about.seat(view).waiters.front());
+            let next = fronts.min_by_key(|&waiter| self.waiters[waiter].since);
+            if next.is_some() {
+                return next;
+            }
         }
         None
     }
@@ -440,8 +433,8 @@ impl Shard {
         let rotation = about.groups.as_deref();
         let in_view = || rotation?.views.iter().find_map(|view| view.waiters.front());
         let at_group = || {
-            let group = rotation?.with_waiters.front()?;
-            self.groups.slab[group].waiters.front()
+            let about = &self.groups.slab[rotation?.with_waiters.front()?];
+            about.seat(about.views_awaited.trailing_zeros() as usize).waiters.front()
         };
         about.waiters.front().or_else(in_view).or_else(at_group)
     }

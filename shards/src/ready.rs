@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn the_next_job_is_found_in_few_steps_however_many_priorities_have_strays_only() {
         let (mut jobs, mut ready) = (Slab::new(), Ready::default());
-        let mut insert = |ready: &mut Ready, jobs: &mut Slab<Job>, priority: i32, id: u128| {
+        let insert = |ready: &mut Ready, jobs: &mut Slab<Job>, priority: i32, id: u128| {
             let index = jobs.insert(Job { id: JobId(id), priority, ..Job::default() });
             ready.insert(jobs, index);
             index

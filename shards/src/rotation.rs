@@ -189,7 +189,8 @@ impl Groups {
         self.place(rotation, group, view).is_some()
     }
 
-    fn place(&self, rotation: &Rotation, group: u32, view: usize) -> Option<u32> {
+    /// The place of a group in a view, if its turn can come there.
+    pub(crate) fn place(&self, rotation: &Rotation, group: u32, view: usize) -> Option<u32> {
         let seat = self.slab[group].seat(view);
         (seat.epoch == rotation.views[view].epoch && seat.place != NONE).then_some(seat.place)
     }
@@ -216,7 +217,7 @@ impl Groups {
             let (has_waiters, turn) = (!about.waiters.is_empty(), self.slab[group].turn);
             let seat = self.slab[group].seat_mut(view);
             if seat.epoch != epoch {
-                *seat = Seat { epoch, ..Seat::default() };
+                *seat = Seat { epoch, waiters: seat.waiters, ..Seat::default() };
             }
             let place = seat.place;
             let runs = match standing(&self.slab[group], view, terms) {
@@ -246,7 +247,7 @@ impl Groups {
     /// Lists a group that could serve a pull which waits for its jobs only. True if it could not before.
     fn note_awaited(&mut self, rotation: &mut Rotation, group: u32, runs_in: u8) -> bool {
         let about = &mut self.slab[group];
-        let awaited = !about.waiters.is_empty() && about.views_awaited & runs_in != 0;
+        let awaited = about.views_awaited & runs_in != 0;
         if std::mem::replace(&mut about.is_awaited, awaited) == awaited {
             return false;
         }
@@ -429,7 +430,7 @@ impl Groups {
             List::<WithWaiters>::after(&self.slab, group)
         });
         let (listed, waited) =
-            (with_waiters.count() as u64, sum(|it| u64::from(!it.waiters.is_empty())));
+            (with_waiters.count() as u64, sum(|it| u64::from(it.views_awaited != 0)));
         if listed != waited {
             return Err(format!("pulls wait for {waited} groups, not {listed}"));
         }
@@ -473,6 +474,10 @@ impl Groups {
         let mut awaited = false;
         for (place, view) in rotation.views.iter().enumerate() {
             let unknown = about.seat(place).epoch != view.epoch;
+            let waited = about.views_awaited & (1 << place) != 0;
+            if about.seat(place).waiters.is_empty() == waited {
+                return Err(format!("the group {} does not know of which views wait", about.name));
+            }
             if view.terms.plain || unknown && unseen[place].contains(&group) {
                 continue;
             }
@@ -489,7 +494,7 @@ impl Groups {
             }
             awaited |= seated && about.views_awaited & (1 << place) != 0;
         }
-        if about.is_awaited != (awaited && !about.waiters.is_empty()) {
+        if about.is_awaited != awaited {
             return Err(format!("the group {} does not know who waits for it", about.name));
         }
         Ok(())

@@ -660,3 +660,37 @@ fn another_priority_changes_nothing_about_whose_turn_it_is() {
     bed.shard.audit().unwrap();
     assert_eq!(numbers(&mut bed, 4, ANY), [1, 2, 3, 4]);
 }
+
+/// Guards against a look past all who wait for a group before one that it can serve.
+#[test]
+fn a_pull_for_one_group_is_not_held_up_by_those_whose_limits_leave_them_nothing() {
+    let mut bed = Bed::new();
+    fill(&mut bed, &[("g", 1), ("g", 2), ("g", 3)]);
+    let g = GroupPull { only: Only::Group("g"), ..ANY };
+    assert_eq!(numbers(&mut bed, 1, g), [1]);
+    let modest = GroupPull { active_max: Some(1), ..g };
+    for client in 10..13 {
+        wait(&mut bed, client, Some(modest));
+    }
+    assert_eq!(numbers(&mut bed, 1, g), [2], "it does not wait itself");
+    let hasty = GroupPull { active_max: Some(3), ..g };
+    bed.run(1, &Command::Pause { queue: "q", paused: true });
+    let last = wait(&mut bed, 20, Some(hasty));
+    let replies = bed.run(1, &Command::Pause { queue: "q", paused: false });
+    assert_eq!(served(&replies), [last]);
+    for client in 10..13 {
+        bed.run(client, &Command::Disconnect);
+        bed.shard.audit().unwrap();
+    }
+    assert_eq!(bed.shard.holdings().waiters, 0);
+}
+
+#[test]
+fn a_job_that_is_put_off_by_nothing_leaves_its_group_its_turn() {
+    let mut bed = Bed::new();
+    let first = push(&mut bed, Some("g"), 1);
+    push(&mut bed, Some("h"), 2);
+    let change = Change::Delay { delay_ms: 0, token: None };
+    assert_eq!(bed.ask(1, &Command::Change { job: first, change }), Some(Reply::Done));
+    assert_eq!(numbers(&mut bed, 2, ANY), [1, 2]);
+}
