@@ -91,6 +91,7 @@ canaries! {
     canary_a_line_that_stays_is_seen: State sees LongCuts;
     canary_a_child_without_its_parent_is_seen: Kin sees NoLinks;
     canary_a_group_that_gives_too_fast_is_seen: Group sees HastyGroups;
+    canary_a_rate_of_a_pull_that_is_not_kept_is_seen: Group sees DeafRates;
     canary_a_webhook_that_hears_too_much_is_seen: Hook sees NosyHooks;
     canary_an_event_that_nobody_hears_is_seen: Told sees LostEvents;
     canary_events_out_of_order_are_seen: Told sees EventsBackwards;

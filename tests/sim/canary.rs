@@ -7,7 +7,7 @@ use corq_shards::Caller;
 use corq_shards::Out;
 use corq_shards::change::Change;
 use corq_shards::command::{
-    AddWebhook, Clean, ClientId, Command, GroupLimit, Pull, RequestId, SetCron, Sifting,
+    AddWebhook, Clean, ClientId, Command, GroupLimit, GroupPull, Pull, RequestId, SetCron, Sifting,
 };
 use corq_shards::effect::Effects;
 use corq_shards::extras::Extras;
@@ -90,6 +90,10 @@ pub fn spoil(flaw: Flaw, command: &Command<'_>, to: &mut dyn FnMut(&Command<'_>)
         {
             let limit = GroupLimit::Rate(Some(GroupRate { jobs: rate.jobs + 1, ..*rate }));
             to(&Command::LimitGroup { queue, group, limit });
+        }
+        Command::Pull(pull) if flaw == Flaw::DeafRates => {
+            let group = pull.group.map(|group| GroupPull { rate: None, ..*group });
+            to(&Command::Pull(Pull { group: group.as_ref(), ..*pull }));
         }
         Command::Pull(pull) if flaw == Flaw::SmallPulls => {
             to(&Command::Pull(Pull { count: 1, ..*pull }));

@@ -8,14 +8,13 @@ use corq_shards::Shard;
 use corq_shards::group::{GroupRate, GroupSettings};
 use corq_shards::group_record::Grouped;
 use corq_shards::id::JobId;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Names of groups that jobs belong to.
 pub const GROUPS: &[&str] = &["g", "h", "i"];
 
 /// Which jobs a pull wants.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Wanted {
     #[default]
     Any,
@@ -32,20 +31,9 @@ pub struct OfGroups {
 }
 
 impl OfGroups {
-    fn terms(&self) -> (Option<u64>, Option<(u64, u64)>, &Wanted) {
-        (self.active_max, self.rate.map(|rate| (rate.jobs, rate.span_ms)), &self.wanted)
-    }
-}
-
-impl Ord for OfGroups {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.terms().cmp(&other.terms())
-    }
-}
-
-impl PartialOrd for OfGroups {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+    /// What jobs are counted by, if it is by a rate.
+    fn said(&self) -> Option<Said> {
+        Some((self.active_max, self.rate.map(|rate| (rate.jobs, rate.span_ms))?))
     }
 }
 
@@ -53,10 +41,26 @@ impl PartialOrd for OfGroups {
 #[derive(Default)]
 pub struct Spans {
     /// By queue and group: when the span began, and how many have left in it.
-    own: BTreeMap<(String, String), (u64, u64)>,
-    /// What left to pulls that brought a rate, by what they said.
-    of_pulls: BTreeMap<(String, String, OfGroups), Vec<u64>>,
+    own: BTreeMap<Key, Span>,
+    /// When jobs have left lately, to whatever pull.
+    left: BTreeMap<Key, Vec<u64>>,
+    /// The spans of rates that pulls brought, as they may be. A shard counts what leaves a group to whatever pull,
+    /// from when it first looks at the group for such a rate; when that was is not known here, and so there may
+    /// be several. Each has one future.
+    of_pulls: BTreeMap<Key, BTreeMap<Said, Vec<Span>>>,
 }
+
+/// A queue, and a group.
+type Key = (String, String);
+
+/// When a span began, and how many have left in it, at least.
+type Span = (u64, u64);
+
+/// The limits that a pull brought, its rate as jobs and milliseconds. Which jobs it wants makes no difference.
+type Said = (Option<u64>, (u64, u64));
+
+/// No pull brings a longer one.
+const SPAN_MS_MAX: u64 = 60_000;
 
 impl Spans {
     fn note(&mut self, now_ms: u64, key: (String, String), rate: GroupRate) {
@@ -75,15 +79,55 @@ impl Spans {
         jobs < rate.jobs || by_clock && began_ms + rate.span_ms <= now_ms
     }
 
-    /// When their spans began, only the shard knows: one of them can end and the next begin in any time that
-    /// is as long as they are.
-    fn has_room_for_pull(&self, now_ms: u64, queue: &str, group: &str, said: &OfGroups) -> bool {
-        let Some(rate) = said.rate else { return true };
-        let key = (queue.into(), group.into(), said.clone());
-        let left = self.of_pulls.get(&key).into_iter().flatten();
-        let lately = left.filter(|&&at_ms| at_ms + rate.span_ms > now_ms).count() as u64;
-        lately < 2 * rate.jobs
+    /// Whether a job may leave to a pull that says this, by some of the spans that there may be.
+    fn has_room_for_pull(&self, now_ms: u64, queue: &str, group: &str, said: &Said) -> bool {
+        let of_group = self.of_pulls.get(&(queue.into(), group.into()));
+        let spans = of_group.and_then(|of_group| of_group.get(said));
+        spans.is_none_or(|spans| spans.iter().any(|&span| has_room(now_ms, span, said)))
     }
+
+    /// A job leaves, `to` a pull that is bound by what it says, if it is.
+    fn note_left(&mut self, now_ms: u64, key: Key, to: Option<Said>) {
+        let of_group = self.of_pulls.entry(key.clone()).or_default();
+        if let Some(said) = to
+            && let Some(spans) = of_group.get_mut(&said)
+        {
+            spans.retain(|&span| has_room(now_ms, span, &said));
+        }
+        of_group.retain(|_, spans| !spans.is_empty());
+        for ((_, (_, span_ms)), spans) in of_group.iter_mut() {
+            for (began_ms, jobs) in spans.iter_mut() {
+                if *began_ms + span_ms <= now_ms {
+                    (*began_ms, *jobs) = (now_ms, 0);
+                }
+                *jobs += 1;
+            }
+            // Of two that began at once, the one with more room allows all that the other does.
+            spans.sort_unstable();
+            spans.dedup_by_key(|(began_ms, _)| *began_ms);
+        }
+        let left = self.left.entry(key).or_default();
+        left.push(now_ms);
+        left.retain(|at_ms| at_ms + SPAN_MS_MAX > now_ms);
+        if let Some(said) = to {
+            let (_, (_, span_ms)) = said;
+            of_group.entry(said).or_insert_with(|| {
+                let began = left.iter().filter(|&&began_ms| began_ms + span_ms > now_ms);
+                let behind = |began_ms| left.iter().filter(|&&at_ms| at_ms > began_ms).count();
+                began.map(|&began_ms| (began_ms, behind(began_ms) as u64 + 1)).collect()
+            });
+        }
+    }
+
+    /// The groups of a queue may have gone, and what was counted of them.
+    fn forget_pulls(&mut self, queue: &str) {
+        self.of_pulls.retain(|(name, _), _| name != queue);
+    }
+}
+
+/// Whether one more job may leave in a span, or after it.
+fn has_room(now_ms: u64, (began_ms, jobs): Span, (_, (most, span_ms)): &Said) -> bool {
+    jobs < *most || began_ms + span_ms <= now_ms
 }
 
 impl Waiter {
@@ -139,6 +183,7 @@ impl Model {
 
     /// All that was set for groups of a queue is taken back.
     pub fn clear_groups(&mut self, queue: &str) {
+        self.spans.forget_pulls(queue);
         let of_queue = self.groups.keys().filter(|(name, _)| name == queue);
         let groups: Vec<String> = of_queue.map(|(_, group)| group.clone()).collect();
         for group in groups {
@@ -224,10 +269,11 @@ impl Model {
             (Some(rate), _) => {
                 (spans.has_room((now_ms, true), &job.queue, group, rate), Some(rate))
             }
-            (None, Some(rate)) => {
-                (spans.has_room_for_pull(now_ms, &job.queue, group, &waiter.of_groups), Some(rate))
+            (None, rate) => {
+                let said = waiter.of_groups.said();
+                let fits = |said| spans.has_room_for_pull(now_ms, &job.queue, group, &said);
+                (said.is_none_or(fits), rate)
             }
-            (None, None) => (true, None),
         };
         self.must(Check::Group, fits, || {
             format!("at {now_ms}, too fast for {rate:?} is delivered {job:?}\n  to {waiter:?}")
@@ -239,11 +285,12 @@ impl Model {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(group) = job.group.clone() else { return };
         let queue = job.queue.clone();
-        if let Some(rate) = self.settings_of(&queue, &group).rate {
-            self.spans.note(now_ms, (queue, group), rate);
-        } else if waiter.of_groups.rate.is_some() {
-            let key = (queue, group, waiter.of_groups.clone());
-            self.spans.of_pulls.entry(key).or_default().push(now_ms);
+        let own = self.settings_of(&queue, &group).rate;
+        let key = (queue, group);
+        let to = waiter.of_groups.said().filter(|_| own.is_none());
+        self.spans.note_left(now_ms, key.clone(), to);
+        if let Some(rate) = own {
+            self.spans.note(now_ms, key, rate);
         }
     }
 

@@ -229,6 +229,7 @@ impl Model {
         for &(id, token) in jobs {
             self.spend(at.now_ms, &waiter.queue);
             if !self.is_there_to_deliver(at, id) {
+                self.note_left(at.now_ms, &waiter, id);
                 continue;
             }
             self.may_deliver(at.now_ms, id, &waiter);

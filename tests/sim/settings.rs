@@ -112,6 +112,8 @@ pub enum Flaw {
     NoLinks,
     /// Groups give one job more in a span of time than was said.
     HastyGroups,
+    /// Rates that pulls bring are not passed on.
+    DeafRates,
     /// Webhooks are told of all queues.
     NosyHooks,
     /// Listeners miss that a job is tried again.

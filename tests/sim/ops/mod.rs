@@ -106,6 +106,7 @@ type Act = fn(&mut World, usize);
 pub const TABLE: &[(u64, Act)] = &[
     (20, push::act),
     (18, pull::act),
+    (2, pull::rush),
     (10, ack::act),
     (4, ack::act_on_many),
     (6, fail::act),

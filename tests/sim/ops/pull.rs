@@ -1,6 +1,6 @@
 //! PULL and PULLB: locked or not, at once or waiting.
 
-use super::{Answer, Call, Learned};
+use super::{Answer, Call, Learned, push};
 use crate::check::Check;
 use crate::client::Held;
 use crate::dice::Dice;
@@ -96,6 +96,27 @@ fn of_groups(dice: &mut Dice) -> OfGroups {
         (None, Some(two)),
     ]);
     OfGroups { active_max, rate, wanted }
+}
+
+/// A client pushes several jobs of one group, and wants all of them at a rate that is too low for that.
+pub fn rush(world: &mut World, client: usize) {
+    let (queue, group) = (world.dice.pick(QUEUES), world.dice.pick(GROUPS));
+    push::of_one_group(world, client, queue, group, 3);
+    let dice = &mut world.dice;
+    let of_groups = OfGroups { wanted: Wanted::Group(group.into()), ..of_groups(dice) };
+    let pull = Pull {
+        queue: queue.into(),
+        count: 3,
+        timeout_ms: dice.pick(&[0, 1000]),
+        locked: true,
+        lock_ttl_ms: 30_000,
+        detach: dice.one_in(2),
+        of_groups,
+    };
+    let shard = world.shard_of_queue(&pull.queue);
+    for _ in 0..2 {
+        world.send(client, shard, pull.clone());
+    }
 }
 
 /// A client pulls.

@@ -274,6 +274,25 @@ pub fn act(world: &mut World, client: usize) {
     world.push(client, push);
 }
 
+/// A client pushes jobs of one group that can be delivered at once.
+pub fn of_one_group(world: &mut World, client: usize, queue: &str, group: &str, count: usize) {
+    let one = |world: &mut World| NewOne {
+        delay_ms: 0,
+        extras: Extras::default(),
+        group_max: 0,
+        unique_key: None,
+        custom_id: None,
+        group_id: Some(group.into()),
+        repeat: None,
+        depends_on: Vec::new(),
+        children: Vec::new(),
+        ties: Ties::default(),
+        ..new_one(world)
+    };
+    let jobs = (0..count).map(|_| one(world)).collect();
+    world.push(client, Push { queue: queue.into(), jobs });
+}
+
 pub fn new_one(world: &mut World) -> NewOne {
     let mut data = world.new_data();
     let dice = &mut world.dice;
