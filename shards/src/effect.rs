@@ -84,6 +84,13 @@ pub enum Reply {
     },
     /// Done, but for the jobs at these places: see [`Refusal::TooLate`].
     Late(Box<[usize]>),
+    /// Held on for so many jobs; those at these places are not held any more.
+    Gone {
+        /// How many were renewed.
+        renewed: u64,
+        /// Places of the others in the command, from 0.
+        places: Box<[usize]>,
+    },
     /// The jobs pushed, or those that stood in their way, as a range of [`Effects::pushed`].
     Pushed(Range<usize>),
     /// The jobs pulled, as a range of [`Effects::deliveries`]; empty when there were none.

@@ -318,4 +318,13 @@ impl Shard {
         self.extend_lease(now_ms, index, ttl_ms);
         Ok(())
     }
+
+    /// Renews all that are still held, and says which are not.
+    pub(crate) fn renew_many(&mut self, now_ms: u64, client: ClientId, beats: &[Beat]) -> Reply {
+        let beats_by_place = beats.iter().enumerate();
+        let gone = beats_by_place.filter(|(_, beat)| self.renew(now_ms, client, **beat).is_err());
+        let places: Box<[usize]> = gone.map(|(place, _)| place).collect();
+        let renewed = (beats.len() - places.len()) as u64;
+        if places.is_empty() { Reply::Count(renewed) } else { Reply::Gone { renewed, places } }
+    }
 }

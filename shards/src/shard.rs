@@ -269,11 +269,8 @@ impl Shard {
                 out.effects.replies.push((caller.request, reply));
             }
             Command::Heartbeats { beats } => {
-                let alive = beats
-                    .iter()
-                    .filter(|beat| self.renew(now_ms, caller.client, **beat).is_ok())
-                    .count();
-                out.effects.replies.push((caller.request, Reply::Count(alive as u64)));
+                let reply = self.renew_many(now_ms, caller.client, beats);
+                out.effects.replies.push((caller.request, reply));
             }
             Command::Change { job, change } => self.change(now_ms, caller, *job, change, out),
             Command::AwaitEnd { job, timeout_ms } => {

@@ -345,7 +345,7 @@ impl Core {
                 self.refuse(conns, asked.origin, asked.req_id, &text);
             }
             _ if matches!(body, Body::JobHeartbeat { .. }) => {
-                self.respond(conns, asked.origin, |_, pen| write_alive(pen, asked.req_id, None));
+                self.respond(conns, asked.origin, |_, pen| write_alive(pen, asked.req_id));
             }
             _ if matches!(body, Body::AddLog { .. }) => self.write_added(conns, asked),
             Some(Reply::Count(count)) => self.respond(conns, asked.origin, |_, pen| {
@@ -484,16 +484,35 @@ fn write_too_late(pen: &mut Pen<'_>, req_id: Option<&[u8]>) {
 }
 
 /// The answer to a heartbeat, with how many were renewed for one of many.
-pub(super) fn write_alive(pen: &mut Pen<'_>, req_id: Option<&[u8]>, count: Option<u64>) {
+pub(super) fn write_alive(pen: &mut Pen<'_>, req_id: Option<&[u8]>) {
     framed(pen, req_id, |pen| {
         let mut writer = reply::head(pen.out, true, req_id, 1);
         writer.str("data");
-        writer.map(1 + usize::from(count.is_some()));
+        writer.map(1);
         writer.str("ok");
         writer.bool(true);
-        if let Some(count) = count {
-            writer.str("count");
-            writer.uint(count);
+    });
+}
+
+/// How many jobs were renewed, and the places of those that were not.
+pub(super) fn write_renewed(
+    pen: &mut Pen<'_>,
+    req_id: Option<&[u8]>,
+    renewed: u64,
+    gone: &[usize],
+) {
+    framed(pen, req_id, |pen| {
+        let mut writer = reply::head(pen.out, true, req_id, 1);
+        writer.str("data");
+        writer.map(2 + usize::from(!gone.is_empty()));
+        writer.str("ok");
+        writer.bool(true);
+        writer.str("count");
+        writer.uint(renewed);
+        if !gone.is_empty() {
+            writer.str("goneIndices");
+            writer.array(gone.len());
+            gone.iter().for_each(|&place| writer.uint(place as u64));
         }
     });
 }

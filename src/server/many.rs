@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::dispatch::{Asked, Lookup};
-use super::execute::{framed, write_alive};
+use super::execute::{framed, write_renewed};
 use super::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
 use super::parked::CURRENT;
 use super::query::write_ref;
@@ -34,7 +34,7 @@ impl Core {
         match first.filter(|_| owners.all(|owner| owner == first)) {
             Some(owner) if owner == self.me => self.on_own_jobs(conns, asked, body, jobs),
             Some(owner) => self.forward(asked, owner),
-            None => self.start_on_jobs(conns, asked, jobs, false),
+            None => self.start_on_jobs(conns, asked, jobs, None),
         }
     }
 
@@ -75,12 +75,16 @@ impl Core {
             Some(Reply::Refused { place, .. })
                 if jobs.get(place).is_some_and(|&job| self.may_be_name(job)) =>
             {
-                self.start_on_jobs(conns, asked, jobs, true);
+                self.start_on_jobs(conns, asked, jobs, Some((0, (0..jobs.len()).collect())));
             }
-            Some(Reply::Count(_)) if jobs.iter().any(|&job| self.may_be_name(job)) => {
-                self.start_on_jobs(conns, asked, jobs, true);
+            Some(Reply::Gone { renewed, places })
+                if places.iter().any(|&place| self.may_be_name(jobs[place])) =>
+            {
+                self.start_on_jobs(conns, asked, jobs, Some((renewed, places.into())));
             }
-            Some(Reply::Count(count)) if matches!(body, Body::ExtendLocks(_)) => {
+            Some(Reply::Count(count) | Reply::Gone { renewed: count, .. })
+                if matches!(body, Body::ExtendLocks(_)) =>
+            {
                 self.write_count(conns, asked.origin, asked.req_id, count);
             }
             Some(reply) => self.write_merged(conns, asked.origin, asked.req_id, jobs, &reply),
@@ -118,7 +122,10 @@ impl Core {
                 self.refuse(conns, origin, req_id, &text);
             }
             Reply::Count(count) => {
-                self.respond(conns, origin, |_, pen| write_alive(pen, req_id, Some(*count)));
+                self.respond(conns, origin, |_, pen| write_renewed(pen, req_id, *count, &[]));
+            }
+            Reply::Gone { renewed, places } => {
+                self.respond(conns, origin, |_, pen| write_renewed(pen, req_id, *renewed, places));
             }
             Reply::Late(places) => self.respond(conns, origin, |_, pen| {
                 framed(pen, req_id, |pen| {
@@ -137,28 +144,39 @@ impl Core {
         }
     }
 
-    /// Several shards, or names: step by step. `as_names` looks up ids that may be names, too.
+    /// Several shards, or names: step by step. `missed` are the places where no job was found that goes by such an
+    /// id, which are looked up as names, too, with the number of those that are done already.
     fn start_on_jobs(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
         jobs: &[JobRef<'_>],
-        as_names: bool,
+        missed: Option<(u64, Vec<usize>)>,
     ) {
-        let lookup = |job: &JobRef<'_>| match job {
-            JobRef::Id(id) if !as_names => Lookup::Done(Some(*id)),
-            JobRef::Id(_) | JobRef::Custom(_) => Lookup::AsName,
+        let as_names = missed.is_some();
+        let names = if let Some((_, places)) = &missed {
+            let mut names = vec![Lookup::Done(None); jobs.len()];
+            places.iter().for_each(|&place| names[place] = Lookup::AsName);
+            names
+        } else {
+            let lookup = |job: &JobRef<'_>| match job {
+                JobRef::Id(id) => Lookup::Done(Some(*id)),
+                JobRef::Custom(_) => Lookup::AsName,
+            };
+            jobs.iter().map(lookup).collect()
         };
+        let (count, gone) = missed.unwrap_or_default();
         self.deferred(asked.origin);
         let task = Jobs {
             origin: asked.origin,
             frame: asked.frame.into(),
-            names: jobs.iter().map(lookup).collect(),
+            names,
             left: 0,
             phase: Phase::Resolve,
             as_names,
             refused: None,
-            count: 0,
+            count,
+            gone,
             late: Vec::new(),
         };
         let step = self.tasks.start(self.me, Task::Jobs(task));
@@ -228,6 +246,10 @@ impl Core {
         match outcome {
             Reply::Refused { place, refusal } => task.refuse(*place, *refusal),
             Reply::Count(count) => task.count += count,
+            Reply::Gone { renewed, places } => {
+                task.count += renewed;
+                task.gone.extend_from_slice(places);
+            }
             Reply::Late(places) => task.late.extend_from_slice(places),
             _ => {}
         }
@@ -277,7 +299,7 @@ impl Core {
                 task.phase == Phase::Check && refusal == Refusal::NotActive && is_id(place)
             }
             (Body::AckBatch(_), None) => false,
-            _ => task.count < batch.ids.len() as u64 && (0..batch.ids.len()).any(is_id),
+            _ => task.gone.iter().copied().any(is_id),
         };
         if task.left > 0 || task.as_names || !missed {
             return;
@@ -285,7 +307,14 @@ impl Core {
         task.as_names = true;
         task.phase = Phase::Resolve;
         task.refused = None;
-        task.names.fill(Lookup::AsName);
+        if matches!(request.body, Body::AckBatch(_)) {
+            task.names.fill(Lookup::AsName);
+        } else {
+            task.names.fill(Lookup::Done(None));
+            task.gone.iter().filter(|&&place| is_id(place)).for_each(|&place| {
+                task.names[place] = Lookup::AsName;
+            });
+        }
         self.resolve_jobs(step, &batch.ids);
     }
 
@@ -316,6 +345,15 @@ impl Core {
             if acks && task.id(place).is_none() {
                 task.refuse(place, Refusal::NotActive);
             }
+        }
+        if beats_again {
+            // What is tried once more is gone only if that comes to nothing, too.
+            let Jobs { gone, names, .. } = task;
+            gone.retain(|&place| !matches!(names[place], Lookup::Done(Some(_))));
+        } else if !acks {
+            let unknown = (0..batch.ids.len()).filter(|&place| task.id(place).is_none());
+            let unknown: Vec<usize> = unknown.collect();
+            task.gone = unknown;
         }
         task.phase = if acks { Phase::Check } else { Phase::Act };
         let kind = if acks { PartKind::Check } else { PartKind::Beat };
@@ -370,10 +408,17 @@ impl Core {
                 late.sort_unstable();
                 Reply::Late(late.into())
             }
-            _ => Reply::Count(task.count),
+            _ if task.gone.is_empty() => Reply::Count(task.count),
+            _ => {
+                let mut gone = task.gone;
+                gone.sort_unstable();
+                Reply::Gone { renewed: task.count, places: gone.into() }
+            }
         };
         match reply {
-            Reply::Count(count) if matches!(request.body, Body::ExtendLocks(_)) => {
+            Reply::Count(count) | Reply::Gone { renewed: count, .. }
+                if matches!(request.body, Body::ExtendLocks(_)) =>
+            {
                 self.write_count(conns, task.origin, request.req_id, count);
             }
             reply => {
@@ -421,6 +466,10 @@ impl Core {
             }
             Some(Reply::Late(late)) => {
                 Reply::Late(late.iter().map(|&place| items[place].place).collect())
+            }
+            Some(Reply::Gone { renewed, places }) => {
+                let places = places.iter().map(|&place| items[place].place).collect();
+                Reply::Gone { renewed, places }
             }
             Some(reply) => reply,
             None => Reply::Done,

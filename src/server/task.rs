@@ -74,6 +74,8 @@ pub struct Jobs {
     pub refused: Option<(usize, corq_shards::effect::Refusal)>,
     /// Jobs renewed so far.
     pub count: u64,
+    /// Places of those that were not, as far as is known.
+    pub gone: Vec<usize>,
     /// Places of those whose attempt was over already.
     pub late: Vec<usize>,
 }

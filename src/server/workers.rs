@@ -340,7 +340,7 @@ impl Core {
         let beat = matches!(body, Body::Heartbeat { .. });
         self.respond(conns, asked.origin, |_, pen| {
             if beat {
-                write_alive(pen, asked.req_id, None);
+                write_alive(pen, asked.req_id);
                 return;
             }
             framed(pen, asked.req_id, |pen| {

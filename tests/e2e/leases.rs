@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::until;
-use crate::{client, queue};
+use crate::support::{Start, until};
+use crate::{Client, client, queue};
 
 #[test]
 fn a_job_whose_lock_runs_out_comes_back_with_one_attempt_more() {
@@ -90,6 +90,41 @@ fn a_batch_of_heartbeats_says_how_many_it_renewed() {
     tokens[1] = json!("guess");
     let reply = client.ok("JobHeartbeatB", json!({"ids": ids, "tokens": tokens}));
     assert_eq!(reply["data"]["count"], 2);
+}
+
+#[test]
+fn a_batch_of_heartbeats_names_the_places_of_the_jobs_that_are_gone_and_renews_the_rest() {
+    for shards in [1, 2] {
+        let server = Start::new().env("SHARDS", shards).start();
+        let mut client = server.client();
+        let (mut ids, mut tokens) = (Vec::new(), Vec::new());
+        // Several queues, so that with two shards each has some; every third job goes by its own name.
+        for (place, queue) in ["a", "b", "c", "d"].into_iter().cycle().take(12).enumerate() {
+            let mut push = json!({"queue": queue, "data": place});
+            if place % 3 == 0 {
+                push["jobId"] = json!(format!("name-{place}"));
+            }
+            ids.push(client.ok("PUSH", push)["id"].clone());
+            tokens.push(json!(client.pull_owned(queue, 30_000).1));
+        }
+        let beat = |client: &mut Client, ids: &[Value], tokens: &[Value]| {
+            client.ok("JobHeartbeatB", json!({"ids": ids, "tokens": tokens}))["data"].clone()
+        };
+        assert_eq!(beat(&mut client, &ids, &tokens), json!({"ok": true, "count": 12}));
+        // One that never was, one that has ended, one by name that has ended, one whose token is another's.
+        client.ok("ACK", json!({"id": ids[5], "token": tokens[5]}));
+        client.ok("ACK", json!({"id": ids[6], "token": tokens[6]}));
+        tokens[8] = json!("guess");
+        ids.push(json!("nobody"));
+        tokens.push(json!("guess"));
+        let rest = json!({"ok": true, "count": 9, "goneIndices": [5, 6, 8, 12]});
+        assert_eq!(beat(&mut client, &ids, &tokens), rest);
+        // Jobs of one shard only, one of them gone: those that are there are counted.
+        let own: Vec<usize> = [1, 5, 9].into();
+        let of = |all: &[Value]| own.iter().map(|&place| all[place].clone()).collect::<Vec<_>>();
+        let one_gone = json!({"ok": true, "count": 2, "goneIndices": [1]});
+        assert_eq!(beat(&mut client, &of(&ids), &of(&tokens)), one_gone);
+    }
 }
 
 #[test]

@@ -311,6 +311,7 @@ fn answers(effects: &Effects, shard: &Shard, flaw: Flaw) -> Answers {
             Answer::Pulled(jobs)
         }
         Reply::Count(count) => Answer::Count(*count),
+        Reply::Gone { renewed, places } => Answer::Gone(*renewed, places.to_vec()),
         Reply::Ended(ending) => Answer::Ended(*ending),
         Reply::Unended => Answer::Unended,
         Reply::Cleaned(jobs) => Answer::Cleaned(jobs.to_vec()),

@@ -36,10 +36,14 @@ impl Call for Heartbeat {
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
         let mut alive = 0;
+        let mut gone = Vec::new();
         let mut expected = Answer::Done;
-        for (held, ttl_ms) in &self.jobs {
+        for (place, (held, ttl_ms)) in self.jobs.iter().enumerate() {
             match model.held(at.now_ms, held.job, held.token) {
-                Err(refusal) => expected = Answer::Refused { place: 0, refusal },
+                Err(refusal) => {
+                    gone.push(place);
+                    expected = Answer::Refused { place: 0, refusal };
+                }
                 Ok(()) => {
                     alive += 1;
                     let State::Active(lease) = &mut model.change(held.job).state else { continue };
@@ -52,7 +56,8 @@ impl Call for Heartbeat {
             }
         }
         if self.many {
-            expected = Answer::Count(alive);
+            expected =
+                if gone.is_empty() { Answer::Count(alive) } else { Answer::Gone(alive, gone) };
         }
         model.must(Check::Answer, answer == Some(&expected), || {
             format!("a heartbeat was answered {answer:?}, not {expected:?}")

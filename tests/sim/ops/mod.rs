@@ -52,6 +52,7 @@ pub enum Answer {
     Pushed(Vec<JobId>),
     Pulled(Vec<(JobId, Option<Token>)>),
     Count(u64),
+    Gone(u64, Vec<usize>),
     Ended(Ending),
     Unended,
     Cleaned(Vec<KnownAs>),
