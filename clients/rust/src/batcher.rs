@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -150,6 +150,8 @@ pub struct Batcher {
     entries: mpsc::Sender<Entry>,
     bytes: Arc<Semaphore>,
     bytes_max: u32,
+    /// What flushes were to tell that nobody waited for.
+    unheard: Arc<Mutex<Flushed>>,
 }
 
 /// What will become of a job that was given to a [`Batcher`]: its id, once its batch was pushed.
@@ -194,7 +196,8 @@ impl Batcher {
     pub(crate) fn new(queue: Queue, options: BatcherOptions) -> (Self, impl Future<Output = ()>) {
         let (entries, receiver) = mpsc::channel(options.waiting_max);
         let bytes = Arc::new(Semaphore::new(options.waiting_bytes_max as usize));
-        let batcher = Self { entries, bytes, bytes_max: options.waiting_bytes_max };
+        let unheard = Arc::default();
+        let batcher = Self { entries, bytes, bytes_max: options.waiting_bytes_max, unheard };
         (batcher, run(queue, options, receiver))
     }
 
@@ -244,11 +247,35 @@ impl Batcher {
     }
 
     /// Sends what waits, and waits until everything that came before was answered. Tells what became of all jobs
-    /// since the last flush, those with a receipt included.
+    /// since the last flush, those with a receipt included. What one that was broken off would have told, the next one
+    /// tells.
     pub async fn flush(&self) -> Result<Flushed, Error> {
         let (sender, receiver) = oneshot::channel();
+        let mut answer = Answer { receiver, unheard: self.unheard.clone() };
         self.entries.send(Entry::Flush(sender)).await.map_err(|_| Error::Closed)?;
-        receiver.await.map_err(|_| Error::Closed)
+        let flushed = (&mut answer.receiver).await.map_err(|_| Error::Closed)?;
+        let mut all = std::mem::take(&mut *of(&self.unheard));
+        all.add(flushed);
+        Ok(all)
+    }
+}
+
+fn of(unheard: &Mutex<Flushed>) -> std::sync::MutexGuard<'_, Flushed> {
+    unheard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The answer to a flush. If nobody waits for it any more it is kept for the next one.
+struct Answer {
+    receiver: oneshot::Receiver<Flushed>,
+    unheard: Arc<Mutex<Flushed>>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(flushed) = self.receiver.try_recv() {
+            of(&self.unheard).add(flushed);
+        }
     }
 }
 
@@ -276,7 +303,8 @@ async fn run(queue: Queue, options: BatcherOptions, mut entries: mpsc::Receiver<
             while let Some(done) = under_way.join_next().await {
                 flushed.add(done.unwrap_or_default());
             }
-            let _ = flush.send(std::mem::take(&mut flushed));
+            // What cannot be told now stays for the next flush.
+            flushed = flush.send(std::mem::take(&mut flushed)).err().unwrap_or_default();
         }
     }
     while under_way.join_next().await.is_some() {}

@@ -37,7 +37,7 @@ use crate::wire::request::{Request, millis};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
     address: String,
@@ -48,6 +48,20 @@ pub struct ClientBuilder {
     backoff: (Duration, Duration),
     #[cfg(feature = "tls")]
     tls: Tls,
+}
+
+impl fmt::Debug for ClientBuilder {
+    /// Whoever prints it need not be trusted with the token.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ClientBuilder")
+            .field("address", &Address::shown(&self.address))
+            .field("token", &self.token.as_ref().map(|_| "..."))
+            .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ClientBuilder {
@@ -132,7 +146,7 @@ impl ClientBuilder {
             #[cfg(feature = "tls")]
             tls,
         };
-        Ok(Client { pool: Arc::new(Pool::new(settings)) })
+        Ok(Client { pool: Arc::new_cyclic(|own| Pool::new(settings, own)) })
     }
 
     /// Makes a client and opens its first connection, once: a wrong address or token shows here.

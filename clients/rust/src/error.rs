@@ -65,6 +65,14 @@ pub enum Error {
     Closed,
 }
 
+/// The refusals that name nothing.
+const NOT_FOUND: [&str; 5] =
+    ["Job not found", "Cron not found", "Webhook not found", "Group not found", "Worker not found"];
+
+/// The refusals that end with the id of the job.
+const NOT_FOUND_OF: [&str; 3] =
+    ["Child job not found: ", "Parent job not found: ", "Dependency job not found: "];
+
 #[allow(clippy::trivially_copy_pass_by_ref)] // The form in which the derived code has it.
 fn fate(sent: &bool) -> &'static str {
     if *sent { "what became of the command is unknown" } else { "it was not sent" }
@@ -76,9 +84,12 @@ impl Error {
         matches!(self, Self::Refused(_))
     }
 
-    /// Whether the server knows nothing of the job or schedule that was meant.
+    /// Whether the server knows nothing of the job, schedule, webhook, group or worker that was meant. A job that may only be
+    /// in a state that the command is not for, as in `Job not found or not active`, does not count.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused(words) if words.contains("not found"))
+        // The words of the protocol, as a whole: names and values that others chose may be part of a refusal.
+        matches!(self, Self::Refused(words) if NOT_FOUND.contains(&&**words)
+            || NOT_FOUND_OF.iter().any(|words_of| words.starts_with(words_of)))
     }
 
     /// Whether the command may have been carried out although there is no answer.
@@ -103,5 +114,25 @@ impl Error {
 impl From<Malformed> for Error {
     fn from(malformed: Malformed) -> Self {
         Self::Protocol(format!("a reply cannot be read: {}", malformed.0).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_servers_own_words_say_that_something_was_not_found() {
+        let missing = |words: &str| Error::Refused(words.into()).is_not_found();
+        for words in NOT_FOUND {
+            assert!(missing(words), "{words}");
+        }
+        assert!(missing("Parent job not found: invoice-4711"));
+        // It may be there, in another state.
+        assert!(!missing("Job not found or not active"));
+        // What others chose is part of these.
+        assert!(!missing("Invalid or expired lock token for job Job not found"));
+        assert!(!missing("jobs[0]: tag `not found` is too long"));
+        assert!(!Error::Lost("Job not found".into()).is_not_found());
     }
 }

@@ -55,7 +55,7 @@ impl Events {
 
     async fn subscribe(&mut self) -> Result<(), Error> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let (pipe, _) = dial(&self.settings, Some(sender)).await?;
+        let (pipe, _) = dial(&self.settings, Some(sender), None).await?;
         self.listening = Some((pipe.clone(), receiver));
         let asked = ask(&pipe, &self.settings, Request::new("SubscribeEvents").queue(&self.queue));
         let subscribed = asked.await;
@@ -110,7 +110,8 @@ impl Drop for Events {
     }
 }
 
-/// A request on a connection of one's own. One that is not answered in time ends the connection.
+/// A request on a connection of one's own. One that is not answered in time ends the connection; if the answer brings
+/// jobs, it may still come for a while, and they go back.
 pub(crate) async fn ask(
     pipe: &Arc<Pipe>,
     settings: &Settings,
@@ -125,7 +126,11 @@ pub(crate) async fn ask(
         }
     };
     timeout(after, asked).await.unwrap_or_else(|_| {
-        pipe.end("the server has gone silent".into());
+        if request.brings.is_some() {
+            pipe.close();
+        } else {
+            pipe.end("the server has gone silent".into());
+        }
         Err(Error::Timeout { after, sent: true })
     })
 }

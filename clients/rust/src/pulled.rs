@@ -106,7 +106,8 @@ impl PullOptions {
             .str("owner", &self.owner)
             .millis("lockTtl", self.lock_ttl)
             .flag("detach", self.hold == Hold::Lock)
-            .waits(self.wait);
+            .waits(self.wait)
+            .brings(self.lock_ttl);
         self.groups.say(request)
     }
 }
@@ -293,11 +294,17 @@ impl Applied {
 /// A job pulled by hand, from [`Queue::pull`](crate::Queue::pull). The job itself is what it dereferences to.
 ///
 /// Dropping it does nothing: its lock ends by itself, and the job runs again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pulled {
     client: Client,
     job: Job,
     token: String,
+}
+
+impl fmt::Debug for Pulled {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.job.fmt(formatter)
+    }
 }
 
 impl std::ops::Deref for Pulled {
@@ -322,8 +329,16 @@ pub(crate) fn jobs_and_tokens(reply: &Reply) -> Result<Vec<(Job, String)>, Error
 }
 
 impl Pulled {
-    pub(crate) fn read(client: &Client, reply: &Reply) -> Result<Vec<Self>, Error> {
-        let pulled = jobs_and_tokens(reply)?.into_iter();
+    pub(crate) fn read(
+        client: &Client,
+        reply: &Reply,
+        lock_ttl: Duration,
+    ) -> Result<Vec<Self>, Error> {
+        let pulled = jobs_and_tokens(reply);
+        if pulled.is_err() {
+            client.pool.returner().take(reply, lock_ttl);
+        }
+        let pulled = pulled?.into_iter();
         Ok(pulled.map(|(job, token)| Self { client: client.clone(), job, token }).collect())
     }
 

@@ -219,10 +219,13 @@ impl Queue {
 
     /// Pulls up to `count` jobs, 1 to 1000, to be worked on and [completed](Pulled::complete) by hand. A
     /// [`Worker`](crate::Worker) does all that by itself.
+    ///
+    /// It may be broken off, as `select!` and timeouts do: jobs that come all the same are given back, their attempts as
+    /// they were.
     pub async fn pull(&self, count: u32, options: &PullOptions) -> Result<Vec<Pulled>, Error> {
         let request = options.request(&self.name, count);
         let reply = self.client.ask(request).await?;
-        Pulled::read(&self.client, &reply)
+        Pulled::read(&self.client, &reply, options.lock_ttl)
     }
 
     /// Its jobs, by the time they were made.

@@ -13,7 +13,10 @@ use fake::start;
 use rmpv::Value;
 use tokio::task::JoinSet;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Commands of callers that may be under way on a connection: fifty, but for one that asks for a sign of life.
+const ROOM: usize = 49;
 
 async fn until(what: &str, mut met: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -29,7 +32,7 @@ async fn answers_find_their_questions_in_whatever_order_they_come() {
         let mut asked = Vec::new();
         while let Some(one) = peer.next().await {
             asked.push(one);
-            if asked.len() == 50 {
+            if asked.len() == ROOM {
                 for one in asked.drain(..).rev() {
                     let count = one.fields["number"].clone();
                     peer.ok(&one, &[("count", count)]).await;
@@ -40,7 +43,7 @@ async fn answers_find_their_questions_in_whatever_order_they_come() {
     .await;
     let client = Client::builder(&fake.address).connections(1).connect().await.unwrap();
     let mut calls = JoinSet::new();
-    for number in 0..500_u64 {
+    for number in 0..10 * ROOM as u64 {
         let client = client.clone();
         calls.spawn(async move {
             let reply = client.call("Echo", &serde_json::json!({"number": number})).await.unwrap();
@@ -81,17 +84,17 @@ async fn no_more_than_fifty_requests_of_a_connection_are_under_way() {
         let seen = seen.clone();
         async move {
             let mut asked = Vec::new();
-            // All that comes within a while without an answer is under way.
-            loop {
-                match tokio::time::timeout(Duration::from_millis(100), peer.next()).await {
-                    Ok(Some(one)) => asked.push(one),
-                    Ok(None) => return,
-                    Err(_) => {
-                        seen.fetch_max(asked.len(), Ordering::SeqCst);
-                        for one in asked.drain(..) {
-                            peer.ok(&one, &[("count", 1.into())]).await;
-                        }
-                    }
+            while let Some(one) = peer.next().await {
+                asked.push(one);
+                if asked.len() < ROOM {
+                    continue;
+                }
+                // One too many would come now.
+                let more = tokio::time::timeout(Duration::from_millis(100), peer.next()).await;
+                asked.extend(more.ok().flatten());
+                seen.fetch_max(asked.len(), Ordering::SeqCst);
+                for one in asked.drain(..) {
+                    peer.ok(&one, &[("count", 1.into())]).await;
                 }
             }
         }
@@ -99,14 +102,14 @@ async fn no_more_than_fifty_requests_of_a_connection_are_under_way() {
     .await;
     let client = Client::builder(&fake.address).connections(1).connect().await.unwrap();
     let mut calls = JoinSet::new();
-    for _ in 0..180 {
+    for _ in 0..4 * ROOM {
         let queue = client.queue("q");
         calls.spawn(async move { queue.count().await.unwrap() });
     }
     while let Some(done) = calls.join_next().await {
         assert_eq!(done.unwrap(), 1);
     }
-    assert_eq!(most.load(Ordering::SeqCst), 50);
+    assert_eq!(most.load(Ordering::SeqCst), ROOM);
 }
 
 #[tokio::test]
@@ -217,6 +220,91 @@ async fn a_connection_that_has_gone_silent_is_given_up() {
     assert!(error.is_outcome_unknown(), "{error}");
     assert_eq!(client.queue("q").count().await.unwrap(), 1);
     assert_eq!(fake.connections.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_slow_command_does_not_end_the_connection_of_the_others() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let entrance = gate.clone();
+    let waits = Arc::new(AtomicUsize::new(0));
+    let counted = waits.clone();
+    let fake = start(move |mut peer| {
+        let (entrance, counted) = (entrance.clone(), counted.clone());
+        async move {
+            let mut waiting = Vec::new();
+            while let Some(one) = peer.next().await {
+                match one.cmd.as_str() {
+                    // It is never answered.
+                    "Count" => {}
+                    "Ping" => {
+                        peer.ok(&one, &[]).await;
+                        entrance.acquire().await.unwrap().forget();
+                        for one in waiting.drain(..) {
+                            peer.ok(&one, &[("jobs", Value::Array(vec![]))]).await;
+                        }
+                    }
+                    _ => {
+                        waiting.push(one);
+                        counted.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            }
+        }
+    })
+    .await;
+    let builder = Client::builder(&fake.address).connections(1);
+    let client = builder.timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let mut pulls = JoinSet::new();
+    for _ in 0..40 {
+        let queue = client.queue("q");
+        let options = corq_client::PullOptions::new().wait(Duration::from_mins(1));
+        pulls.spawn(async move { queue.pull(1, &options).await });
+    }
+    until("all to wait", || waits.load(Ordering::SeqCst) == 40).await;
+    // All room but one is taken by commands that are never answered.
+    let mut slow = JoinSet::new();
+    for _ in 0..9 {
+        let queue = client.queue("q");
+        slow.spawn(async move { queue.count().await });
+    }
+    while let Some(done) = slow.join_next().await {
+        let error = done.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Timeout { sent: true, .. }), "{error}");
+    }
+    gate.add_permits(1);
+    while let Some(done) = pulls.join_next().await {
+        assert!(done.unwrap().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_is_printed_shows_a_token() {
+    let builder = Client::builder("tcp://localhost").token("s3cret");
+    assert!(!format!("{builder:?} {builder:#?}").contains("s3cret"));
+    assert!(!format!("{:?}", builder.build().unwrap()).contains("s3cret"));
+    let blocking = corq_client::blocking::Client::builder("tcp://localhost").token("s3cret");
+    assert!(!format!("{blocking:?} {blocking:#?}").contains("s3cret"));
+    // Some write it where other programs expect it.
+    let misplaced = Client::builder("tcp://s3cret@localhost");
+    assert!(!format!("{misplaced:?}").contains("s3cret"));
+    let error = misplaced.build().unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("s3cret"));
+    let fake = start(|mut peer| async move {
+        while let Some(one) = peer.next().await {
+            let job = Value::Map(vec![("id".into(), "a".into()), ("queue".into(), "q".into())]);
+            let fields = [
+                ("jobs", Value::Array(vec![job])),
+                ("tokens", vec!["t0ken"].into_iter().map(Value::from).collect::<Vec<_>>().into()),
+            ];
+            peer.ok(&one, &fields).await;
+        }
+    })
+    .await;
+    let client = Client::builder(&fake.address).token("right").connect().await.unwrap();
+    let options = corq_client::PullOptions::new();
+    let pulled = client.queue("q").pull(1, &options).await.unwrap();
+    assert_eq!(pulled[0].token(), "t0ken");
+    assert!(!format!("{pulled:?} {pulled:#?}").contains("t0ken"));
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use fake::{Asked, Peer, start};
 use rmpv::Value;
 use tokio::net::TcpStream;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(2);
 
 async fn until(what: &str, mut met: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -280,6 +280,302 @@ async fn a_handler_is_not_begun_for_a_job_whose_lock_has_ended_meanwhile() {
     until("both to go", || worker.summary().lost == 2 && worker.held() == 0).await;
     assert_eq!(run_count.load(Ordering::SeqCst), 1);
     worker.drain().await;
+}
+
+#[tokio::test]
+async fn one_gone_job_of_five_hundred_costs_no_other_its_renewal() {
+    let names: Vec<String> = (0..500).map(|number| format!("job-{number}")).collect();
+    let names: &'static [&'static str] =
+        Box::leak(names.into_iter().map(|name| &*name.leak()).collect());
+    let batches = Arc::new(Mutex::new(Vec::new()));
+    let singles = Arc::new(AtomicUsize::new(0));
+    let (noted, alone) = (batches.clone(), singles.clone());
+    let given = Arc::new(AtomicBool::new(false));
+    let answer: Answer = Arc::new(move |asked| match asked.cmd.as_str() {
+        "JobHeartbeatB" => {
+            let ids = texts(&asked.fields["ids"]);
+            let gone = ids.iter().position(|id| *id == "job-7");
+            noted.lock().unwrap().push((ids.len(), gone.is_some()));
+            let count = ids.len() as u64 - u64::from(gone.is_some());
+            let mut data = vec![("count", count.into())];
+            let places = |place| Value::Array(vec![(place as u64).into()]);
+            data.extend(gone.map(|place| ("goneIndices", places(place))));
+            Reaction::Ok(vec![("data", map(&data))])
+        }
+        "JobHeartbeat" => {
+            alone.fetch_add(1, Ordering::SeqCst);
+            Reaction::Refuse("Job not found or not active")
+        }
+        _ => Reaction::Ok(vec![]),
+    });
+    let fake = start(move |peer| {
+        let (given, answer) = (given.clone(), answer.clone());
+        async move { serve(peer, given, names, answer).await }
+    })
+    .await;
+    let client = Client::connect(&fake.address).await.unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = told.clone();
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let losing = lost.clone();
+    let worker = Worker::builder(&client, "q")
+        .concurrency(500)
+        .prefetch(0)
+        .lock_ttl(Duration::from_secs(30))
+        .drain_timeout(Duration::ZERO)
+        .on_event(move |event| {
+            if let WorkerEvent::LockLost { id } = event {
+                telling.lock().unwrap().push(id.clone());
+            }
+        })
+        .start(move |job: ActiveJob| {
+            let losing = losing.clone();
+            async move {
+                job.lost().await;
+                losing.lock().unwrap().push(job.id.clone());
+                Ok::<_, Failure>(())
+            }
+        })
+        .unwrap();
+    // The first renewal names the one that is gone; those after it are of all the others.
+    until("two rounds", || {
+        batches.lock().unwrap().iter().any(|(jobs, gone)| *jobs == 499 && !gone)
+    })
+    .await;
+    until("the handler to know", || !lost.lock().unwrap().is_empty()).await;
+    assert_eq!(batches.lock().unwrap()[0], (500, true));
+    assert_eq!(*lost.lock().unwrap(), ["job-7"]);
+    assert_eq!(*told.lock().unwrap(), ["job-7"]);
+    assert_eq!((worker.summary().lost, singles.load(Ordering::SeqCst)), (1, 0));
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_hangs_has_a_time_of_its_own_and_holds_up_no_other() {
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let given = Arc::new(AtomicBool::new(false));
+    let counted = renewals.clone();
+    let fake = start(move |mut peer| {
+        let (given, counted) = (given.clone(), counted.clone());
+        async move {
+            while let Some(asked) = peer.next().await {
+                match asked.cmd.as_str() {
+                    "PULLB" => {
+                        let first = !given.swap(true, Ordering::SeqCst);
+                        let none: &[&str] = &[];
+                        let names: &[&str] = if first { &["a"] } else { none };
+                        if !first {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                        peer.ok(&asked, &jobs(names)).await;
+                    }
+                    "JobHeartbeatB" if counted.fetch_add(1, Ordering::SeqCst) == 0 => {}
+                    "JobHeartbeatB" => {
+                        let data = map(&[("count", 1.into())]);
+                        peer.ok(&asked, &[("data", data)]).await;
+                    }
+                    _ => peer.ok(&asked, &[]).await,
+                }
+            }
+        }
+    })
+    .await;
+    let client = Client::builder(&fake.address).timeout(Duration::from_mins(10)).build().unwrap();
+    let worker = Worker::builder(&client, "q")
+        .poll(Duration::from_millis(20))
+        .lock_ttl(Duration::from_secs(12))
+        .drain_timeout(Duration::ZERO)
+        .start(async |job: ActiveJob| {
+            job.lost().await;
+            Ok::<_, Failure>(())
+        })
+        .unwrap();
+    until("another renewal", || renewals.load(Ordering::SeqCst) >= 2).await;
+    assert_eq!(worker.summary().lost, 0);
+    drop(worker);
+}
+
+#[tokio::test]
+async fn a_worker_goes_on_although_the_program_panics_when_it_is_told_something() {
+    let given = Arc::new(AtomicBool::new(false));
+    let answer: Answer = Arc::new(|_| Reaction::Ok(vec![]));
+    let fake = start(move |peer| {
+        let (given, answer) = (given.clone(), answer.clone());
+        async move { serve(peer, given, &["a", "b"], answer).await }
+    })
+    .await;
+    let client = Client::connect(&fake.address).await.unwrap();
+    let worker = Worker::builder(&client, "q")
+        .poll(Duration::from_millis(20))
+        .on_event(|event| panic!("told of {event}"))
+        .start(async |job: ActiveJob| match &*job.id {
+            "a" => Err(Failure::new("so that it is told of something more")),
+            _ => Ok(()),
+        })
+        .unwrap();
+    until("both to end", || {
+        let summary = worker.summary();
+        summary.completed + summary.failed == 2
+    })
+    .await;
+    let summary = worker.drain().await;
+    assert_eq!((summary.completed, summary.failed, summary.untold), (1, 1, 0));
+    // It was connected, and a handler failed.
+    assert_eq!(summary.listener_panics, 2);
+}
+
+/// What panics when a handler that has answered already is tidied away.
+struct Spiteful;
+
+impl Drop for Spiteful {
+    fn drop(&mut self) {
+        panic!("at the very end");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_while_a_handler_is_tidied_away_is_a_failed_attempt() {
+    let failed = Arc::new(AtomicUsize::new(0));
+    let counted = failed.clone();
+    let given = Arc::new(AtomicBool::new(false));
+    let answer: Answer = Arc::new(move |asked| {
+        counted.fetch_add(usize::from(asked.cmd == "FAIL"), Ordering::SeqCst);
+        Reaction::Ok(vec![])
+    });
+    let fake = start(move |peer| {
+        let (given, answer) = (given.clone(), answer.clone());
+        async move { serve(peer, given, &["a"], answer).await }
+    })
+    .await;
+    let client = Client::connect(&fake.address).await.unwrap();
+    let handler = |_: ActiveJob| {
+        let spiteful = Spiteful;
+        let mut kept = Some(spiteful);
+        std::future::poll_fn(move |_| {
+            assert!(kept.as_mut().is_some());
+            std::task::Poll::Ready(Ok::<_, Failure>(()))
+        })
+    };
+    let worker =
+        Worker::builder(&client, "q").poll(Duration::from_millis(20)).start(handler).unwrap();
+    until("the attempt to fail", || failed.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(worker.drain().await.failed, 1);
+}
+
+#[tokio::test]
+async fn an_outcome_that_a_job_was_forgotten_with_is_unknown_and_not_refused_when_its_answer_is_lost()
+ {
+    let times = AtomicUsize::new(0);
+    let run = run(&["a"], move |asked| match asked.cmd.as_str() {
+        "ACK" if times.fetch_add(1, Ordering::SeqCst) == 0 => Reaction::HangUp,
+        "GetState" => Reaction::Ok(vec![("state", "unknown".into())]),
+        _ => Reaction::Refuse("Job not found or not active"),
+    })
+    .await;
+    until("the answer", || run.worker.summary().unknown == 1).await;
+    let summary = run.worker.drain().await;
+    assert_eq!((summary.completed, summary.untold, summary.unknown), (0, 0, 1));
+    let events = run.events.lock().unwrap();
+    let unknown =
+        |event: &WorkerEvent| matches!(event, WorkerEvent::OutcomeUnknown { id, .. } if id == "a");
+    let refused = |event: &WorkerEvent| matches!(event, WorkerEvent::OutcomeRefused { .. });
+    assert!(events.iter().any(unknown) && !events.iter().any(refused), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_lock_counts_from_the_question_and_not_from_its_answer() {
+    let fake = start(move |mut peer| async move {
+        let mut given = false;
+        while let Some(asked) = peer.next().await {
+            match asked.cmd.as_str() {
+                "PULLB" if !given => {
+                    given = true;
+                    // The server has given it out at once; the answer is on its way for longer than the lock lasts.
+                    tokio::time::sleep(Duration::from_millis(700)).await;
+                    peer.ok(&asked, &jobs(&["a"])).await;
+                }
+                "PULLB" => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    peer.ok(&asked, &jobs(&[])).await;
+                }
+                _ => peer.ok(&asked, &[]).await,
+            }
+        }
+    })
+    .await;
+    let client = Client::connect(&fake.address).await.unwrap();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = begun.clone();
+    let worker = Worker::builder(&client, "q")
+        .lock_ttl(Duration::from_millis(500))
+        .start(move |_: ActiveJob| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Failure>(()) }
+        })
+        .unwrap();
+    until("the job to come", || worker.summary().pulled == 1).await;
+    until("it to go", || worker.held() == 0).await;
+    assert_eq!((worker.summary().lost, begun.load(Ordering::SeqCst)), (1, 0));
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn what_is_done_when_a_drain_ends_is_told_however_many_wait_to_be_told() {
+    const JOBS: usize = 2000;
+    let names: Vec<&'static str> = (0..JOBS).map(|number| &*format!("{number}").leak()).collect();
+    let names = Arc::new(Mutex::new(names));
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let entrance = gate.clone();
+    let fake = start(move |mut peer| {
+        let (names, entrance) = (names.clone(), entrance.clone());
+        async move {
+            while let Some(asked) = peer.next().await {
+                match asked.cmd.as_str() {
+                    "PULLB" => {
+                        let count = asked.fields["count"].as_u64().unwrap() as usize;
+                        let some: Vec<_> = {
+                            let mut names = names.lock().unwrap();
+                            let left = names.len().saturating_sub(count);
+                            names.split_off(left)
+                        };
+                        if some.is_empty() {
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                        peer.ok(&asked, &jobs(&some)).await;
+                    }
+                    "ACKB" | "ACK" => {
+                        entrance.acquire().await.unwrap().forget();
+                        peer.ok(&asked, &[]).await;
+                    }
+                    _ => peer.ok(&asked, &[]).await,
+                }
+            }
+        }
+    })
+    .await;
+    let client = Client::builder(&fake.address).timeout(DEADLINE).connect().await.unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    let counted = done.clone();
+    let worker = Worker::builder(&client, "q")
+        .concurrency(JOBS)
+        .prefetch(0)
+        .poll(Duration::from_millis(20))
+        .drain_timeout(Duration::from_millis(1))
+        .start(move |_: ActiveJob| {
+            let counted = counted.clone();
+            async move {
+                counted.fetch_add(1, Ordering::SeqCst);
+                Ok::<_, Failure>(())
+            }
+        })
+        .unwrap();
+    until("all handlers to end", || done.load(Ordering::SeqCst) == JOBS).await;
+    let drained = tokio::spawn(worker.drain());
+    // Its time is over long before anybody takes the first outcome.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    gate.add_permits(JOBS);
+    let summary = drained.await.unwrap();
+    assert_eq!((summary.completed, summary.given_back, summary.untold), (JOBS as u64, 0, 0));
 }
 
 #[test]

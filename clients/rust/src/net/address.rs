@@ -15,8 +15,21 @@ pub(crate) enum Address {
 }
 
 impl Address {
+    /// A text that is to be an address, fit to be printed: what stands before an `@` may be a secret.
+    pub(crate) fn shown(text: &str) -> std::borrow::Cow<'_, str> {
+        match text.rsplit_once('@') {
+            Some((secret, rest)) => {
+                let scheme = secret.split_once("://").map_or("", |(scheme, _)| scheme);
+                let slashes = if scheme.is_empty() { "" } else { "://" };
+                format!("{scheme}{slashes}...@{rest}").into()
+            }
+            None => text.into(),
+        }
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |what: &str| Error::Invalid(format!("the address `{text}` {what}").into());
+        let shown = Self::shown(text);
+        let wrong = |what: &str| Error::Invalid(format!("the address `{shown}` {what}").into());
         let (scheme, rest) = text.split_once("://").unwrap_or(("tcp", text));
         if scheme == "unix" {
             return if rest.is_empty() {

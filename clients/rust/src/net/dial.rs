@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::address::Address;
 use super::driver::Driver;
 use super::pipe::Pipe;
+use super::strays::Returner;
 use super::stream::Stream;
 use crate::error::Error;
 use crate::wire::record::record;
@@ -46,17 +47,18 @@ record! {
     }
 }
 
-/// Opens a connection. `events` gets what is told without being asked for.
+/// Opens a connection. `events` gets what is told without being asked for, `returner` jobs that nobody takes.
 pub(crate) async fn dial(
     settings: &Settings,
     events: Option<mpsc::Sender<Reply>>,
+    returner: Option<Returner>,
 ) -> Result<(Arc<Pipe>, ServerInfo), Error> {
     let unreachable = |why: &dyn std::fmt::Display| {
         Error::Unreachable(format!("{}: {why}", settings.address).into())
     };
     let attempt = async {
         let stream = Stream::open(settings).await.map_err(|error| unreachable(&error))?;
-        let pipe = Arc::new(Pipe::new(events));
+        let pipe = Arc::new(Pipe::new(events, returner));
         tokio::spawn(Driver::new(pipe.clone(), stream));
         let mut guard = HangUp(Some(pipe.clone()));
         let info = greet(settings, &pipe).await.map_err(|error| match error {

@@ -6,9 +6,11 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::Sleep;
 
 use super::pipe::{Orders, Pipe};
 use crate::wire::frame;
@@ -19,6 +21,9 @@ const INPUT_BYTES: usize = 32 << 10;
 
 /// With less room than this, new memory is taken.
 const INPUT_BYTES_MIN: usize = 4 << 10;
+
+/// How long a connection that nobody waits on any more is kept for jobs that may still come, to give them back.
+const LINGER: Duration = Duration::from_mins(1);
 
 /// Pieces that go out with one call.
 const PIECES: usize = 16;
@@ -32,6 +37,8 @@ pub(crate) struct Driver<S> {
     shut: bool,
     input: BytesMut,
     incoming: Vec<Incoming>,
+    /// Runs once nobody waits any more, and jobs may still come.
+    linger: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
@@ -44,6 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
             shut: false,
             input: BytesMut::new(),
             incoming: Vec::new(),
+            linger: None,
         }
     }
 
@@ -104,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 
     fn step(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let Orders { closing, awaited, ended } =
+            let Orders { closing, awaited, owed, ended } =
                 self.pipe.take(&mut self.sending, context.waker());
             if ended {
                 return Poll::Ready(Ok(()));
@@ -120,7 +128,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     self.shut = true;
                 }
                 if !awaited {
-                    return Poll::Ready(Ok(()));
+                    if !owed {
+                        return Poll::Ready(Ok(()));
+                    }
+                    let lingers = || Box::pin(tokio::time::sleep(LINGER));
+                    let linger = self.linger.get_or_insert_with(lingers);
+                    if linger.as_mut().poll(context).is_ready() {
+                        return Poll::Ready(Ok(()));
+                    }
                 }
             }
             match self.receive(context) {

@@ -9,17 +9,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Semaphore, mpsc};
 
+use super::strays::Returner;
 use crate::error::Error;
 use crate::wire::reply::{Incoming, Reply};
 use crate::wire::request::{Output, Request};
 
-/// So many requests of one connection the server works on at a time.
-pub(crate) const IN_FLIGHT_MAX: usize = 50;
+/// Requests of callers that may be under way at a time. The server works on fifty of one connection; the last is kept
+/// for asking for a sign of life when all others are slow.
+pub(crate) const IN_FLIGHT_MAX: usize = 49;
 
 /// Of them, so many may be such as the server keeps waiting; the others stay free for quick ones.
 const WAITING_MAX: usize = 40;
@@ -64,6 +66,10 @@ struct Slot {
     generation: u32,
     phase: Phase,
     waits: bool,
+    /// Whether it took of the room, which the sign of life does not.
+    roomed: bool,
+    /// Whether the answer brings jobs, and how long their locks last.
+    brings: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -83,10 +89,14 @@ struct State {
     free: Vec<u32>,
     /// Requests whose answer somebody waits for.
     waiting: usize,
+    /// Requests that nobody waits for any more, and whose answer may bring jobs.
+    owed: usize,
     /// The task that moves the bytes, if it sleeps.
     driver: Option<Waker>,
     /// Nothing more is to be sent.
     closing: bool,
+    /// Nothing new is to be sent: it closes once nobody waits for an answer any more.
+    retired: bool,
     /// Why there is no connection any more.
     end: Option<Arc<str>>,
     heard_at: Option<Instant>,
@@ -103,6 +113,8 @@ pub(crate) struct Pipe {
     room: Semaphore,
     /// Room among those that the server keeps waiting.
     waits: Semaphore,
+    /// Takes the jobs that came to a call that is gone.
+    returner: Option<Returner>,
     pub(crate) opened_at: Instant,
 }
 
@@ -112,15 +124,18 @@ pub(crate) struct Orders {
     pub(crate) closing: bool,
     /// Whether anybody still waits for an answer.
     pub(crate) awaited: bool,
+    /// Whether jobs may still come that have to go back.
+    pub(crate) owed: bool,
     pub(crate) ended: bool,
 }
 
 impl Pipe {
-    pub(crate) fn new(events: Option<mpsc::Sender<Reply>>) -> Self {
+    pub(crate) fn new(events: Option<mpsc::Sender<Reply>>, returner: Option<Returner>) -> Self {
         Self {
             state: Mutex::new(State { events, ..State::default() }),
             room: Semaphore::new(IN_FLIGHT_MAX),
             waits: Semaphore::new(WAITING_MAX),
+            returner,
             opened_at: Instant::now(),
         }
     }
@@ -133,7 +148,7 @@ impl Pipe {
     /// Whether requests can still be sent.
     pub(crate) fn is_usable(&self) -> bool {
         let state = self.state();
-        state.end.is_none() && !state.closing
+        state.end.is_none() && !state.closing && !state.retired
     }
 
     /// How many more requests it would take at once.
@@ -147,8 +162,8 @@ impl Pipe {
         let waits = !request.waits.is_zero();
         let waiting = if waits { Some(self.waits.acquire().await.ok()?) } else { None };
         let room = self.room.acquire().await.ok()?;
-        let mut state = self.state();
-        if state.end.is_some() || state.closing {
+        let state = self.state();
+        if state.end.is_some() || state.closing || state.retired {
             return None;
         }
         // They come back when the reply does, which may be after the caller has left.
@@ -156,6 +171,16 @@ impl Pipe {
         if let Some(waiting) = waiting {
             waiting.forget();
         }
+        Some(self.put(state, request, true))
+    }
+
+    /// Puts a request on its way.
+    fn put(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        request: &Request,
+        roomed: bool,
+    ) -> PendingReply {
         let index = state.free.pop().unwrap_or_else(|| {
             state.slots.push(Slot::default());
             state.slots.len() as u32 - 1
@@ -163,7 +188,9 @@ impl Pipe {
         let slot = &mut state.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.phase = Phase::Waiting(None);
-        slot.waits = waits;
+        slot.waits = roomed && !request.waits.is_zero();
+        slot.roomed = roomed;
+        slot.brings = request.brings;
         let number = u64::from(slot.generation) << 32 | u64::from(index);
         state.waiting += 1;
         request.send_as(number, &mut state.out);
@@ -172,7 +199,7 @@ impl Pipe {
         if let Some(driver) = driver {
             driver.wake();
         }
-        Some(PendingReply { pipe: self.clone(), index, done: false })
+        PendingReply { pipe: self.clone(), index, done: false }
     }
 
     /// Sends nothing more; what was asked is still answered.
@@ -221,12 +248,59 @@ impl Pipe {
         self.state().events_lost
     }
 
-    /// An answer did not come in time. A connection that has not said a word since the question is dead, and
-    /// waiting for the system to notice would take a quarter of an hour.
-    pub(crate) fn suspect(&self, asked_at: Instant) {
-        let silent = self.state().heard_at.is_none_or(|heard_at| heard_at < asked_at);
-        if silent {
-            self.end("the server has gone silent".into());
+    /// An answer did not come in time. A connection that has not said a word since the question may be dead, and
+    /// waiting for the system to notice would take a quarter of an hour. It takes nothing new from now on, and what
+    /// else is under way on it stays so if the server gives a sign of life within `patience`.
+    pub(crate) fn suspect(self: &Arc<Self>, asked_at: Instant, patience: Duration) {
+        let state = self.state();
+        if state.heard_since(asked_at) || state.retired || state.closing || state.end.is_some() {
+            return;
+        }
+        drop(state);
+        self.retire();
+        let state = self.state();
+        if state.end.is_some() || state.closing {
+            return;
+        }
+        let Ok(ping) = Request::new("Ping").seal() else { return };
+        let alive = self.put(state, &ping, false);
+        let (pipe, suspected_at) = (self.clone(), Instant::now());
+        tokio::spawn(async move {
+            let answered = tokio::time::timeout(patience, alive).await;
+            if answered.is_err() && !pipe.state().heard_since(suspected_at) {
+                pipe.end("the server has gone silent".into());
+            }
+        });
+    }
+
+    /// Takes nothing new, and closes once nobody waits for an answer any more.
+    fn retire(&self) {
+        let idle = {
+            let mut state = self.state();
+            state.retired = true;
+            state.waiting == 0
+        };
+        if idle {
+            self.close();
+        } else {
+            self.room.close();
+            self.waits.close();
+        }
+    }
+
+    fn close_if_idle(&self) {
+        let state = self.state();
+        let idle = state.retired && !state.closing && state.waiting == 0;
+        drop(state);
+        if idle {
+            self.close();
+        }
+    }
+
+    /// The jobs of an answer that cannot be read go back.
+    pub(crate) fn give_back(&self, reply: &Reply, locks_last: Duration) {
+        if let Some(returner) = &self.returner {
+            returner.take(reply, locks_last);
         }
     }
 
@@ -235,7 +309,12 @@ impl Pipe {
         let mut state = self.state();
         state.out.drain_into(sending);
         state.driver = Some(driver.clone());
-        Orders { closing: state.closing, awaited: state.waiting > 0, ended: state.end.is_some() }
+        Orders {
+            closing: state.closing,
+            awaited: state.waiting > 0,
+            owed: state.owed > 0,
+            ended: state.end.is_some(),
+        }
     }
 
     /// Whether something waits to be sent.
@@ -249,18 +328,18 @@ impl Pipe {
         let (mut room, mut waits) = (0, 0);
         let mut wakers = Vec::new();
         let mut complaint = None;
+        let mut strays = Vec::new();
         {
             let mut state = self.state();
             state.heard_at = Some(Instant::now());
             for incoming in incoming.drain(..) {
                 match incoming {
                     Incoming::Reply(number, reply) => {
-                        let Some((slot_waits, waker)) = state.arrived(number, reply) else {
-                            continue;
-                        };
-                        room += 1;
-                        waits += usize::from(slot_waits);
-                        wakers.extend(waker);
+                        let Some(arrived) = state.arrived(number, reply) else { continue };
+                        room += usize::from(arrived.roomed);
+                        waits += usize::from(arrived.waits);
+                        wakers.extend(arrived.waker);
+                        strays.extend(arrived.stray);
                     }
                     Incoming::Event(event) => {
                         // One that does not keep up loses what is newest, and can see how much.
@@ -275,35 +354,52 @@ impl Pipe {
         self.room.add_permits(room);
         self.waits.add_permits(waits);
         wakers.into_iter().for_each(Waker::wake);
+        for (reply, lasts) in strays {
+            self.give_back(&reply, lasts);
+        }
         if let Some(words) = complaint {
             self.end(words.into());
         }
     }
 }
 
+/// What an answer sets free.
+struct Arrived {
+    roomed: bool,
+    waits: bool,
+    waker: Option<Waker>,
+    /// The answer itself if nobody waits for it and it may bring jobs.
+    stray: Option<(Reply, Duration)>,
+}
+
 impl State {
-    /// Puts an answer where its question was; says whether that had been such as the server keeps waiting, and
-    /// who is to be woken.
-    fn arrived(&mut self, number: u64, reply: Reply) -> Option<(bool, Option<Waker>)> {
+    fn heard_since(&self, asked_at: Instant) -> bool {
+        self.heard_at.is_some_and(|heard_at| heard_at >= asked_at)
+    }
+
+    /// Puts an answer where its question was.
+    fn arrived(&mut self, number: u64, reply: Reply) -> Option<Arrived> {
         let (generation, index) = ((number >> 32) as u32, number as u32);
         let slot = self.slots.get_mut(index as usize)?;
         if slot.generation != generation {
             return None;
         }
-        let waker = match &mut slot.phase {
+        let (roomed, waits) = (slot.roomed, slot.waits);
+        match &mut slot.phase {
             Phase::Waiting(waker) => {
                 let waker = waker.take();
                 slot.phase = Phase::Arrived(reply);
-                waker
+                Some(Arrived { roomed, waits, waker, stray: None })
             }
             Phase::Abandoned => {
                 slot.phase = Phase::Free;
+                let stray = slot.brings.map(|lasts| (reply, lasts));
+                self.owed -= usize::from(stray.is_some());
                 self.free.push(index);
-                return Some((slot.waits, None));
+                Some(Arrived { roomed, waits, waker: None, stray })
             }
-            Phase::Free | Phase::Arrived(_) => return None,
-        };
-        Some((slot.waits, waker))
+            Phase::Free | Phase::Arrived(_) => None,
+        }
     }
 
     fn release(&mut self, index: u32) {
@@ -346,6 +442,7 @@ impl Future for PendingReply {
             }
         };
         self.done = true;
+        self.pipe.close_if_idle();
         Poll::Ready(answer)
     }
 }
@@ -356,11 +453,16 @@ impl Drop for PendingReply {
             return;
         }
         let mut state = self.pipe.state();
-        if matches!(state.slots[self.index as usize].phase, Phase::Arrived(_)) {
+        let slot = &mut state.slots[self.index as usize];
+        let brings = slot.brings;
+        let mut stray = None;
+        if let Phase::Arrived(reply) = std::mem::take(&mut slot.phase) {
+            stray = brings.map(|lasts| (reply, lasts));
             state.release(self.index);
         } else {
-            state.slots[self.index as usize].phase = Phase::Abandoned;
+            slot.phase = Phase::Abandoned;
             state.waiting -= 1;
+            state.owed += usize::from(brings.is_some());
         }
         // One that closes may have waited for nothing but this.
         let driver = if state.closing { state.driver.take() } else { None };
@@ -368,6 +470,10 @@ impl Drop for PendingReply {
         if let Some(driver) = driver {
             driver.wake();
         }
+        if let Some((reply, lasts)) = stray {
+            self.pipe.give_back(&reply, lasts);
+        }
+        self.pipe.close_if_idle();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The connections of a client: opened when they are needed, opened again when they broke.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex as TurnMutex;
@@ -9,6 +9,7 @@ use tokio::time::{sleep_until, timeout_at};
 
 use super::dial::{Backoff, ServerInfo, Settings, dial};
 use super::pipe::{IN_FLIGHT_MAX, Pipe};
+use super::strays::Returner;
 use crate::error::Error;
 use crate::wire::reply::Reply;
 use crate::wire::request::Request;
@@ -21,6 +22,8 @@ pub(crate) struct Pool {
     pub(crate) settings: Settings,
     places: Vec<Place>,
     closed: AtomicBool,
+    /// Itself, for giving back jobs that come to a call that is gone.
+    own: Weak<Self>,
 }
 
 /// Room for one connection.
@@ -57,10 +60,11 @@ impl Place {
 
     /// A connection, sooner or later. Refusals are answered at once: the same token will not be taken
     /// the next time.
-    async fn connect(&self, settings: &Settings, patient: bool) -> Result<Arc<Pipe>, Error> {
+    async fn connect(&self, pool: &Pool, patient: bool) -> Result<Arc<Pipe>, Error> {
         if let Some(pipe) = self.usable() {
             return Ok(pipe);
         }
+        let settings = &pool.settings;
         let mut dialer = self.dialer.lock().await;
         if let Some(pipe) = self.usable() {
             return Ok(pipe);
@@ -77,7 +81,7 @@ impl Place {
             if let Some(not_before) = dialer.not_before {
                 sleep_until(not_before.into()).await;
             }
-            match dial(settings, None).await {
+            match dial(settings, None, Some(pool.returner())).await {
                 Ok((pipe, info)) => {
                     dialer.info = info;
                     dialer.not_before = None;
@@ -98,20 +102,29 @@ impl Place {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, own: &Weak<Self>) -> Self {
         let places = (0..settings.connections).map(|_| Place::default()).collect();
-        Self { settings, places, closed: false.into() }
+        Self { settings, places, closed: false.into(), own: own.clone() }
+    }
+
+    /// What takes jobs that nobody took. Only within a runtime.
+    pub(crate) fn returner(&self) -> Returner {
+        Returner::new(&self.settings, &self.own)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Opens the first connection, or says at once why not.
     pub(crate) async fn open(&self) -> Result<(), Error> {
-        self.places[0].connect(&self.settings, false).await.map(drop)
+        self.places[0].connect(self, false).await.map(drop)
     }
 
     /// What the server said of itself.
     pub(crate) async fn info(&self) -> Result<ServerInfo, Error> {
         let place = &self.places[0];
-        place.connect(&self.settings, false).await?;
+        place.connect(self, false).await?;
         Ok(place.dialer.lock().await.info.clone())
     }
 
@@ -124,7 +137,7 @@ impl Pool {
         // One that is not open yet has all its room.
         let room = |place: &Place| place.usable().map_or(IN_FLIGHT_MAX, |pipe| pipe.room());
         let mut place = self.preferred(lane);
-        let mut pipe = place.connect(&self.settings, true).await?;
+        let mut pipe = place.connect(self, true).await?;
         // Many may have waited for the same connection to be opened; not all of them fit.
         for _ in 1..self.places.len() {
             if pipe.room() > 0 {
@@ -132,7 +145,7 @@ impl Pool {
             }
             let roomy = self.places.iter().max_by_key(|place| room(place));
             place = roomy.filter(|place| room(place) > 0).unwrap_or(place);
-            pipe = place.connect(&self.settings, true).await?;
+            pipe = place.connect(self, true).await?;
         }
         Ok(pipe)
     }
@@ -141,7 +154,7 @@ impl Pool {
     async fn attempt(&self, request: &Request, way: &mut Option<Way>) -> Result<Reply, Error> {
         loop {
             let pipe = self.connection(request.lane).await?;
-            if self.closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return Err(Error::Closed);
             }
             // Nothing was sent if the connection ended meanwhile: the next one will do.
@@ -154,11 +167,19 @@ impl Pool {
 
     /// A request and its answer, whatever it takes within the time that it has.
     pub(crate) async fn ask(&self, request: &Request) -> Result<Reply, Error> {
-        let after = self.settings.timeout.saturating_add(request.waits);
+        self.ask_within(request, self.settings.timeout.saturating_add(request.waits)).await
+    }
+
+    /// A request and its answer, within a time of its own.
+    pub(crate) async fn ask_within(
+        &self,
+        request: &Request,
+        after: Duration,
+    ) -> Result<Reply, Error> {
         let deadline = tokio::time::Instant::now() + after;
         let mut backoff = Backoff::default();
         loop {
-            if self.closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return Err(Error::Closed);
             }
             let mut way = None;
@@ -174,7 +195,7 @@ impl Pool {
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
                     if let Some(Way { pipe, asked_at }) = way {
-                        pipe.suspect(asked_at);
+                        pipe.suspect(asked_at, self.settings.timeout);
                         return Err(Error::Timeout { after, sent: true });
                     }
                     let trouble = of(&self.preferred(request.lane).trouble).clone();

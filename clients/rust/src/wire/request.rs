@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub(crate) repeats: bool,
     /// For how long the server may keep the answer back.
     pub(crate) waits: Duration,
+    /// Whether the answer brings jobs, and how long their locks last: they go back if nobody is left to take them.
+    pub(crate) brings: Option<Duration>,
     /// Which of several connections it prefers.
     pub(crate) lane: u64,
 }
@@ -47,6 +49,7 @@ impl Request {
             fields: 2,
             repeats: false,
             waits: Duration::ZERO,
+            brings: None,
             lane: 0,
         }
     }
@@ -64,6 +67,12 @@ impl Request {
     /// The server may keep the answer back for so long.
     pub(crate) fn waits(mut self, waits: Duration) -> Self {
         self.waits = waits;
+        self
+    }
+
+    /// The answer brings jobs with locks of so long.
+    pub(crate) fn brings(mut self, lock_ttl: Duration) -> Self {
+        self.brings = Some(lock_ttl);
         self
     }
 

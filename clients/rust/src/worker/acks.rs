@@ -212,8 +212,17 @@ fn applied(shared: &Shared, outcome: &Outcome, applied: Applied) {
 
 /// An outcome was not taken. If it had been told before, that may be because it was taken then.
 async fn refused(shared: &Shared, outcome: &Outcome, error: Error) {
-    if error.is_refused() && outcome.resent && was_taken(shared, outcome).await {
-        return applied(shared, outcome, Applied::Yes);
+    if error.is_refused() && outcome.resent {
+        match was_taken(shared, outcome).await {
+            Some(true) => return applied(shared, outcome, Applied::Yes),
+            Some(false) => {}
+            None => {
+                count(&shared.tally.unknown);
+                let id = outcome.held.job.id.clone();
+                shared.tell(&WorkerEvent::OutcomeUnknown { id, error });
+                return shared.release(&outcome.held);
+            }
+        }
     }
     count(&shared.tally.untold);
     let id = outcome.held.job.id.clone();
@@ -225,13 +234,24 @@ async fn refused(shared: &Shared, outcome: &Outcome, error: Error) {
     shared.release(&outcome.held);
 }
 
-/// Whether the job is as the outcome would have left it.
-async fn was_taken(shared: &Shared, outcome: &Outcome) -> bool {
-    let Ok(state) = shared.client.job(&outcome.held.job.id).state().await else { return false };
-    match outcome.what {
-        What::Completed(_) => state == JobState::Completed,
-        What::Failed(_) => {
-            matches!(state, JobState::Failed | JobState::Delayed | JobState::Waiting)
+/// Whether the job is as the outcome would have left it; `None` if nobody can say. A job that is gone may have been
+/// forgotten with its outcome, or have been removed by others.
+async fn was_taken(shared: &Shared, outcome: &Outcome) -> Option<bool> {
+    let mut backoff = Backoff::default();
+    let state = loop {
+        match shared.client.job(&outcome.held.job.id).state().await {
+            Ok(state) => break state,
+            Err(error) if error.is_transient() && !shared.gives_up() => {
+                tokio::time::sleep(backoff.next(shared.settings())).await;
+            }
+            Err(_) => return None,
+        }
+    };
+    match (&outcome.what, state) {
+        (_, JobState::Unknown) => None,
+        (What::Completed(_), state) => Some(state == JobState::Completed),
+        (What::Failed(_), state) => {
+            Some(matches!(state, JobState::Failed | JobState::Delayed | JobState::Waiting))
         }
     }
 }

@@ -58,6 +58,12 @@ impl ActiveJob {
         !self.held.is_safe()
     }
 
+    /// Waits until the job is not held here any more, for a `select!` beside the work: what is done after that, another
+    /// worker may do, too.
+    pub async fn lost(&self) {
+        self.held.lost().await;
+    }
+
     /// Whether the worker is to end: the handler has until the drain's timeout.
     pub fn is_stopping(&self) -> bool {
         self.shared.stop.is_set()

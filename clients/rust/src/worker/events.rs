@@ -69,6 +69,14 @@ pub enum WorkerEvent {
         /// Why.
         error: Error,
     },
+    /// What became of an outcome is not known: its answer was lost, and the server does not know the job any more, as
+    /// after an outcome that was taken of a job that is not kept.
+    OutcomeUnknown {
+        /// Of which job.
+        id: String,
+        /// The answer to the second time.
+        error: Error,
+    },
     /// The worker ended before an outcome could be told. The job will run again.
     OutcomeUnsent {
         /// Of which job.
@@ -108,6 +116,9 @@ impl fmt::Display for WorkerEvent {
             Self::OutcomeRefused { id, error } => {
                 write!(formatter, "the outcome of job {id} was not taken: {error}")
             }
+            Self::OutcomeUnknown { id, error } => {
+                write!(formatter, "what became of the outcome of job {id} is not known: {error}")
+            }
             Self::OutcomeUnsent { id, error } => {
                 write!(formatter, "the outcome of job {id} could not be told: {error}")
             }
@@ -134,6 +145,10 @@ pub struct Summary {
     pub lost: u64,
     /// Outcomes that did not count: they came too late, were refused or could not be told.
     pub untold: u64,
+    /// Outcomes whose answer was lost, and of which the server could not say any more whether it had taken them.
+    pub unknown: u64,
+    /// How often [`on_event`](crate::WorkerBuilder::on_event) has panicked.
+    pub listener_panics: u64,
 }
 
 /// The counts behind a summary.
@@ -145,6 +160,8 @@ pub(crate) struct Tally {
     pub(crate) given_back: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) untold: AtomicU64,
+    pub(crate) unknown: AtomicU64,
+    pub(crate) listener_panics: AtomicU64,
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -161,6 +178,8 @@ impl Tally {
             given_back: read(&self.given_back),
             lost: read(&self.lost),
             untold: read(&self.untold),
+            unknown: read(&self.unknown),
+            listener_panics: read(&self.listener_panics),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 pub use context::ActiveJob;
 use events::OnEvent;
@@ -74,8 +74,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long one question for jobs may wait at the server, at most a minute. 5 seconds unless set. Jobs come at
-    /// once, however long this is.
+    /// How long one question for jobs may wait at the server, at most a minute. 5 seconds unless set; never longer than a
+    /// third of [`lock_ttl`](Self::lock_ttl). Jobs come at once, however long this is.
     pub fn poll(mut self, poll: Duration) -> Self {
         self.options.poll = poll;
         self
@@ -126,7 +126,8 @@ impl WorkerBuilder {
 
     /// Is told of what goes wrong, and of connections that come and go.
     ///
-    /// It is called by the worker itself and should not take long.
+    /// It is called by the worker itself and should not take long. If it panics, the worker goes on, and
+    /// [counts it](Summary::listener_panics).
     pub fn on_event(mut self, told: impl Fn(&WorkerEvent) + Send + Sync + 'static) -> Self {
         self.options.on_event = Some(Arc::new(told));
         self
@@ -197,7 +198,7 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// - [`drain`](Worker::drain) stops pulling, lets handlers finish, tells their outcomes and gives back the rest.
 ///
 /// A job is delivered at least once: if a lock is lost because its renewal did not reach the server in time, another
-/// worker gets it. [`ActiveJob::is_lost`] tells the handler.
+/// worker gets it. [`ActiveJob::is_lost`] and [`ActiveJob::lost`] tell the handler.
 ///
 /// ```no_run
 /// use corq_client::{ActiveJob, Client, Failure, Worker};
@@ -280,8 +281,8 @@ impl Worker {
     /// Pulls no more, lets handlers finish, tells their outcomes and gives back the rest; then says what it did.
     pub async fn drain(mut self) -> Summary {
         self.stop();
-        // An error says that its runtime is going down, and the work with it.
-        let _ = (&mut self.work).await;
+        // Any other error says that its runtime is going down, and the work with it.
+        panicked_on((&mut self.work).await);
         self.summary()
     }
 }
@@ -295,10 +296,10 @@ impl Drop for Worker {
 async fn supervise(shared: Arc<Shared>, handler: Handler) {
     let (jobs, pulled) = tokio::sync::mpsc::channel(shared.capacity());
     let (outcomes, told) = tokio::sync::mpsc::channel(acks::WAITING_MAX);
-    let puller = tokio::spawn(pull::run(shared.clone(), jobs));
-    let runner = tokio::spawn(run::run(shared.clone(), pulled, outcomes, handler));
-    let teller = tokio::spawn(acks::run(shared.clone(), told));
-    let renewer = tokio::spawn(locks::run(shared.clone()));
+    let puller = part(&shared, pull::run(shared.clone(), jobs));
+    let runner = part(&shared, run::run(shared.clone(), pulled, outcomes, handler));
+    let teller = part(&shared, acks::run(shared.clone(), told));
+    let renewer = part(&shared, locks::run(shared.clone()));
     shared.stop.wait().await;
     shared.begin_to_drain();
     if shared.options.hold == Hold::Connection {
@@ -306,10 +307,38 @@ async fn supervise(shared: Arc<Shared>, handler: Handler) {
         locks::renew_all(&shared).await;
     }
     shared.stop_pulling();
-    pull::ended(&shared, puller).await;
-    // Neither panics: handlers are caught.
-    let _ = runner.await;
-    let _ = teller.await;
+    let pulled = pull::ended(&shared, puller).await;
+    let ends = [pulled, runner.await, teller.await];
     run::give_back(&shared, shared.all_held()).await;
     renewer.abort();
+    for end in ends.into_iter().chain([renewer.await]) {
+        panicked_on(end);
+    }
+}
+
+/// A panic goes on where the end is waited for.
+fn panicked_on(end: Result<(), JoinError>) {
+    if let Err(error) = end
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// Starts a part of a worker. None of them ends before the word; one that panics gives it, so that the worker does not
+/// stand still in silence.
+fn part(shared: &Arc<Shared>, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    struct Watched(Arc<Shared>);
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.stop();
+            }
+        }
+    }
+    let watched = Watched(shared.clone());
+    tokio::spawn(async move {
+        let _watched = watched;
+        work.await;
+    })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::events::WorkerEvent;
 use super::shared::{Held, Shared};
@@ -51,16 +51,22 @@ pub(crate) async fn run(shared: Arc<Shared>, jobs: mpsc::Sender<Arc<Held>>) {
 }
 
 /// Waits until the puller has ended, which a dead connection must not hold up for ever.
-pub(crate) async fn ended(shared: &Shared, mut puller: JoinHandle<()>) {
+pub(crate) async fn ended(shared: &Shared, mut puller: JoinHandle<()>) -> Result<(), JoinError> {
     let deadline = shared.deadline().unwrap_or_else(Instant::now);
-    if tokio::time::timeout_at(deadline.into(), &mut puller).await.is_err() {
-        puller.abort();
-        let _ = puller.await;
+    match tokio::time::timeout_at(deadline.into(), &mut puller).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            puller.abort();
+            puller.await
+        }
     }
 }
 
 async fn open(shared: &Shared, worker_id: &mut Option<String>) -> Result<Arc<Pipe>, Error> {
-    let (pipe, _) = dial(shared.settings(), None).await?;
+    let (pipe, _) = {
+        let returner = shared.client.pool.returner();
+        dial(shared.settings(), None, Some(returner)).await?
+    };
     let request = Request::new("RegisterWorker")
         .str("name", &shared.options.name)
         .strs("queues", [shared.queue.as_str()].into_iter())
@@ -84,8 +90,10 @@ async fn pull(
     jobs: &mpsc::Sender<Arc<Held>>,
     backoff: &mut Backoff,
 ) -> Result<(), Error> {
+    // A lock may be as old as the question that it was the answer to.
+    let wait = shared.options.poll.min(shared.options.lock_ttl / 3);
     let options = PullOptions {
-        wait: shared.options.poll,
+        wait,
         lock_ttl: shared.options.lock_ttl,
         hold: shared.options.hold,
         owner: shared.options.name.clone(),
@@ -96,20 +104,28 @@ async fn pull(
         let asked_at = Instant::now();
         let request = options.request(&shared.queue, count);
         let pulled = ask(pipe, shared.settings(), request).await;
-        let pulled = pulled.and_then(|reply| jobs_and_tokens(&reply));
+        let pulled = pulled.and_then(|reply| {
+            let read = jobs_and_tokens(&reply);
+            if read.is_err() {
+                pipe.give_back(&reply, shared.options.lock_ttl);
+            }
+            read
+        });
         let came = pulled.as_ref().map_or(0, Vec::len);
         shared.room.add_permits((count as usize).saturating_sub(came));
         match pulled {
             Ok(pulled) => {
-                let until = Instant::now() + shared.options.lock_ttl;
-                for (job, token) in pulled {
-                    let held = shared.hold(job, token, until);
+                let until = asked_at + shared.options.lock_ttl;
+                let hold = |(job, token)| shared.hold(job, token, until);
+                // All are noted before anything is waited for, or some could be forgotten.
+                let pulled: Vec<_> = pulled.into_iter().map(hold).collect();
+                for held in pulled {
                     // The other end lives as long as this one.
                     let _ = jobs.send(held).await;
                 }
                 backoff.reset();
                 // A server that is about to stop has no patience.
-                if came == 0 && asked_at.elapsed() < shared.options.poll / 2 {
+                if came == 0 && asked_at.elapsed() < wait / 2 {
                     shared.stop.sleep(PAUSE).await;
                 }
             }

@@ -66,9 +66,11 @@ pub(crate) async fn run(
     }
     give_back(&shared, unbegun).await;
     let deadline = shared.deadline().unwrap_or_else(Instant::now);
-    let finished = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout_at(deadline.into(), finished).await.is_err() {
-        tasks.shutdown().await;
+    let mut finished = Box::pin(async move { while tasks.join_next().await.is_some() {} });
+    if tokio::time::timeout_at(deadline.into(), &mut finished).await.is_err() {
+        // Those that are done, and wait for room to tell of it, do tell.
+        shared.break_off.set();
+        finished.await;
     }
 }
 
@@ -80,7 +82,11 @@ async fn work(
     handler: Handler,
 ) {
     let job = ActiveJob::new(shared.clone(), held.clone());
-    let what = match caught(async move { handler(job).await }).await {
+    let worked = shared.break_off.unless(caught(async move { handler(job).await })).await;
+    // One that was broken off is given back with what else is left.
+    let Some(worked) = worked else { return };
+    held.worked();
+    let what = match worked {
         Ok(Ok(result)) => What::Completed(result),
         Ok(Err(failure)) => {
             let (id, error) = (held.job.id.clone(), failure.error.clone());
@@ -99,18 +105,39 @@ async fn work(
     shared.room.add_permits(1);
 }
 
-/// What a future comes to, or with which words it panicked.
+/// What a future comes to, or with which words it panicked, be it in what it leaves behind.
 async fn caught<F: Future + Send>(future: F) -> Result<F::Output, String> {
-    let mut future = Box::pin(future);
+    let mut caught = Caught(Some(Box::pin(future)));
     std::future::poll_fn(move |context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
-        match polled {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(words_of(&*panic))),
-        }
+        let polled = catch_unwind(AssertUnwindSafe(|| match &mut caught.0 {
+            Some(future) => future.as_mut().poll(context),
+            None => Poll::Pending,
+        }));
+        let output = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(panic) => Err(words_of(&*panic)),
+        };
+        Poll::Ready(caught.clear().and(output))
     })
     .await
+}
+
+/// A future whose end may panic like its steps.
+struct Caught<F>(Option<Pin<Box<F>>>);
+
+impl<F> Caught<F> {
+    fn clear(&mut self) -> Result<(), String> {
+        let future = self.0.take();
+        catch_unwind(AssertUnwindSafe(|| drop(future))).map_err(|panic| words_of(&*panic))
+    }
+}
+
+impl<F> Drop for Caught<F> {
+    fn drop(&mut self) {
+        // Broken off: there is nobody to tell.
+        let _ = self.clear();
+    }
 }
 
 fn words_of(panic: &(dyn Any + Send)) -> String {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,6 +70,12 @@ pub(crate) struct Held {
     pub(crate) job: Job,
     pub(crate) token: String,
     lost: AtomicBool,
+    /// Its handler is done; what is left is to tell the outcome.
+    worked: AtomicBool,
+    /// A renewal of its lock is under way.
+    pub(crate) renewing: AtomicBool,
+    /// Is woken when it is lost.
+    told: Notify,
     /// Until when its lock lasts, as far as is known here.
     until: Mutex<Instant>,
 }
@@ -87,6 +94,25 @@ impl Held {
         *lock(&self.until)
     }
 
+    /// Its handler is done.
+    pub(crate) fn worked(&self) {
+        self.worked.store(true, Ordering::Release);
+    }
+
+    /// Waits until it is not held here any more.
+    pub(crate) async fn lost(&self) {
+        loop {
+            let mut told = pin!(self.told.notified());
+            // Listening begins before looking, or the loss could come in between.
+            told.as_mut().enable();
+            if !self.is_safe() {
+                return;
+            }
+            // Meanwhile the lock may have been renewed.
+            let _ = tokio::time::timeout_at(self.until().into(), told).await;
+        }
+    }
+
     pub(crate) fn renewed(&self, until: Instant) {
         let mut known = lock(&self.until);
         *known = until.max(*known);
@@ -102,6 +128,8 @@ pub(crate) struct Shared {
     pub(crate) queue: String,
     pub(crate) options: Options,
     pub(crate) stop: Stop,
+    /// The word that handlers are broken off.
+    pub(crate) break_off: Stop,
     /// Room for jobs that are worked on or wait for a handler.
     pub(crate) room: Semaphore,
     /// Room for jobs that are worked on.
@@ -120,6 +148,7 @@ impl Shared {
             client,
             queue,
             stop: Stop::default(),
+            break_off: Stop::default(),
             room: Semaphore::new(options.concurrency + options.prefetch),
             running: Semaphore::new(options.concurrency),
             tally: Tally::default(),
@@ -146,8 +175,10 @@ impl Shared {
     }
 
     pub(crate) fn tell(&self, event: &WorkerEvent) {
-        if let Some(told) = &self.options.on_event {
-            told(event);
+        let Some(told) = &self.options.on_event else { return };
+        // A panic of the program's own must not take the worker with it. The panic hook has printed it.
+        if catch_unwind(AssertUnwindSafe(|| told(event))).is_err() {
+            count(&self.tally.listener_panics);
         }
     }
 
@@ -159,8 +190,16 @@ impl Shared {
     pub(crate) fn hold(&self, job: Job, token: String, until: Instant) -> Arc<Held> {
         count(&self.tally.pulled);
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        let lost = AtomicBool::new(false);
-        let held = Arc::new(Held { key, job, token, lost, until: Mutex::new(until) });
+        let held = Arc::new(Held {
+            key,
+            job,
+            token,
+            lost: AtomicBool::new(false),
+            worked: AtomicBool::new(false),
+            renewing: AtomicBool::new(false),
+            told: Notify::new(),
+            until: Mutex::new(until),
+        });
         lock(&self.held).insert(key, held.clone());
         held
     }
@@ -173,14 +212,13 @@ impl Shared {
     /// The lock of a job is gone, and its handler, if it has one, can know.
     pub(crate) fn lose(&self, held: &Held) {
         if !held.lost.swap(true, Ordering::AcqRel) {
-            count(&self.tally.lost);
-            self.tell(&WorkerEvent::LockLost { id: held.job.id.clone() });
+            held.told.notify_waiters();
+            // With its outcome on the way it may be gone because that was taken; the answer will tell.
+            if !held.worked.load(Ordering::Acquire) {
+                count(&self.tally.lost);
+                self.tell(&WorkerEvent::LockLost { id: held.job.id.clone() });
+            }
         }
-    }
-
-    /// Whether its outcome is still to be told.
-    pub(crate) fn is_held(&self, held: &Held) -> bool {
-        lock(&self.held).contains_key(&held.key)
     }
 
     pub(crate) fn held_count(&self) -> usize {

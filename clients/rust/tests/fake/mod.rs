@@ -1,6 +1,8 @@
 //! A server of the protocol that does what a test tells it: for what the real one does not do on demand.
 #![allow(dead_code)]
 
+pub(crate) mod wire;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
