@@ -3,6 +3,8 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+pub mod escape;
+pub mod logging;
 pub mod protocol;
 mod secret;
 pub mod server;

@@ -1,8 +1,8 @@
 //! The corq program.
 
 use corq::cli::{self, Asked};
-use corq::config::{Config, LogFormat, LogLevel};
-use std::io::IsTerminal;
+use corq::config::Config;
+use corq::logging;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -14,28 +14,12 @@ fn main() -> ExitCode {
 }
 
 fn serve(config: Config) -> ExitCode {
-    start_logging(&config);
+    logging::start(&config);
     match corq::server::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("corq: {error}");
+            logging::complain(&error.to_string());
             ExitCode::FAILURE
         }
-    }
-}
-
-fn start_logging(config: &Config) {
-    let level = match config.log_level {
-        LogLevel::Error => tracing::Level::ERROR,
-        LogLevel::Warn => tracing::Level::WARN,
-        LogLevel::Info => tracing::Level::INFO,
-        LogLevel::Debug => tracing::Level::DEBUG,
-    };
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
-    match config.log_format {
-        LogFormat::Text => {
-            lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
-        }
-        LogFormat::Json => lines.json().init(),
     }
 }

@@ -4,36 +4,105 @@
 //! a stop means.
 #![allow(unsafe_code)] // Signal masks are system calls on plain memory.
 
+use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What the process was told.
+/// What the process got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM: an operator or a service manager.
     Terminate,
     /// SIGINT: a person at a terminal.
     Interrupt,
-    /// SIGHUP: a terminal that has gone, or somebody who wants files to be read again.
+    /// SIGQUIT: the same, in a hurry.
+    Quit,
+    /// SIGPWR: the power fails, or a container is to end.
+    Power,
+    /// SIGHUP: a terminal that has gone, or a wish that files are read again.
     Hangup,
+    /// Any other that would end a process by default, by its number.
+    Other(libc::c_int),
+}
+
+/// Those that end a process by default and say nothing about a fault of it: a supervisor or an operator sends them by
+/// mistake, or a limit on the process does.
+const STRAY: [(libc::c_int, &str); 9] = [
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGUSR2, "SIGUSR2"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGVTALRM, "SIGVTALRM"),
+    (libc::SIGPROF, "SIGPROF"),
+    (libc::SIGIO, "SIGIO"),
+    (libc::SIGSTKFLT, "SIGSTKFLT"),
+    (libc::SIGXCPU, "SIGXCPU"),
+    (libc::SIGXFSZ, "SIGXFSZ"),
+];
+
+/// Those without a meaning of their own. The C library keeps the two below for itself.
+fn real_time() -> RangeInclusive<libc::c_int> {
+    libc::SIGRTMIN()..=libc::SIGRTMAX()
+}
+
+impl Signal {
+    fn of(number: libc::c_int) -> Self {
+        match number {
+            libc::SIGTERM => Self::Terminate,
+            libc::SIGINT => Self::Interrupt,
+            libc::SIGQUIT => Self::Quit,
+            libc::SIGPWR => Self::Power,
+            libc::SIGHUP => Self::Hangup,
+            number => Self::Other(number),
+        }
+    }
+
+    /// Whether the end is wanted by it.
+    pub fn is_stop(self) -> bool {
+        matches!(self, Self::Terminate | Self::Interrupt | Self::Quit | Self::Power)
+    }
+}
+
+/// Its name.
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = match self {
+            Self::Terminate => return f.write_str("SIGTERM"),
+            Self::Interrupt => return f.write_str("SIGINT"),
+            Self::Quit => return f.write_str("SIGQUIT"),
+            Self::Power => return f.write_str("SIGPWR"),
+            Self::Hangup => return f.write_str("SIGHUP"),
+            Self::Other(number) => *number,
+        };
+        match STRAY.iter().find(|(known, _)| *known == number) {
+            Some((_, name)) => f.write_str(name),
+            None if real_time().contains(&number) => {
+                write!(f, "SIGRTMIN+{}", number - libc::SIGRTMIN())
+            }
+            None => write!(f, "signal {number}"),
+        }
+    }
 }
 
 /// The blocked signals, to be waited for.
 pub struct Signals(libc::sigset_t);
 
 impl Signals {
-    /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and all that it starts, and ignores SIGPIPE.
+    /// Blocks all that end a process by default in this thread and all that it starts, and ignores SIGPIPE. Left out
+    /// are SIGKILL, which cannot be blocked, and those that tell of a fault of the process itself.
     pub fn block() -> io::Result<Self> {
+        let named = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGPWR, libc::SIGHUP];
+        let numbers = named.into_iter().chain(STRAY.map(|(number, _)| number)).chain(real_time());
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `sigemptyset` initialises the set before anything reads it; the other calls get
         // that set, or no memory at all.
         let (set, error) = unsafe {
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
             libc::sigemptyset(set.as_mut_ptr());
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
-            libc::sigaddset(set.as_mut_ptr(), libc::SIGHUP);
+            for number in numbers {
+                libc::sigaddset(set.as_mut_ptr(), number);
+            }
             let set = set.assume_init();
             (set, libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))
         };
@@ -50,14 +119,12 @@ impl Signals {
         match unsafe {
             libc::sigtimedwait(&raw const self.0, std::ptr::null_mut(), &raw const limit)
         } {
-            libc::SIGINT => Ok(Some(Signal::Interrupt)),
-            libc::SIGHUP => Ok(Some(Signal::Hangup)),
             -1 => match io::Error::last_os_error() {
                 error if error.raw_os_error() == Some(libc::EAGAIN) => Ok(None),
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
                 error => Err(error),
             },
-            _ => Ok(Some(Signal::Terminate)),
+            number => Ok(Some(Signal::of(number))),
         }
     }
 
@@ -67,9 +134,7 @@ impl Signals {
             let mut number = 0;
             // SAFETY: an initialised set and a live integer.
             match unsafe { libc::sigwait(&raw const self.0, &raw mut number) } {
-                0 if number == libc::SIGINT => return Ok(Signal::Interrupt),
-                0 if number == libc::SIGHUP => return Ok(Signal::Hangup),
-                0 => return Ok(Signal::Terminate),
+                0 => return Ok(Signal::of(number)),
                 libc::EINTR => {}
                 error => return Err(io::Error::from_raw_os_error(error)),
             }

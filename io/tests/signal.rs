@@ -11,6 +11,7 @@ fn main() {
     each_signal_is_told_apart(&signals);
     a_failed_shard_can_ask_for_the_end(&signals);
     a_wait_with_a_limit_ends(&signals);
+    each_has_a_name();
     println!("signals: ok");
 }
 
@@ -19,6 +20,12 @@ fn each_signal_is_told_apart(signals: &Signals) {
         (libc::SIGTERM, Signal::Terminate),
         (libc::SIGINT, Signal::Interrupt),
         (libc::SIGHUP, Signal::Hangup),
+        (libc::SIGQUIT, Signal::Quit),
+        (libc::SIGPWR, Signal::Power),
+        (libc::SIGUSR1, Signal::Other(libc::SIGUSR1)),
+        (libc::SIGXFSZ, Signal::Other(libc::SIGXFSZ)),
+        (libc::SIGRTMIN(), Signal::Other(libc::SIGRTMIN())),
+        (libc::SIGRTMAX(), Signal::Other(libc::SIGRTMAX())),
     ] {
         // SAFETY: no memory is involved; the signal is blocked in this thread, to which it goes.
         assert_eq!(unsafe { libc::raise(number) }, 0);
@@ -39,4 +46,11 @@ fn a_wait_with_a_limit_ends(signals: &Signals) {
     assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
     assert_eq!(signals.wait_for(Duration::ZERO).unwrap(), Some(Signal::Interrupt));
     assert_eq!(signals.wait_for(Duration::ZERO).unwrap(), None);
+}
+
+fn each_has_a_name() {
+    let name = |signal: Signal| signal.to_string();
+    assert_eq!(name(Signal::Terminate), "SIGTERM");
+    assert_eq!(name(Signal::Other(libc::SIGALRM)), "SIGALRM");
+    assert_eq!(name(Signal::Other(libc::SIGRTMIN() + 3)), "SIGRTMIN+3");
 }

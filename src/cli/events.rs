@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::context::Context;
-use super::failure::Failure;
+use super::failure::{Failure, complain};
 use super::input;
 use super::output::{Cell, Output, Style};
 use super::show;
@@ -64,7 +64,7 @@ fn open(context: &Context, events: &Events) -> Result<Stream, Failure> {
 /// Comes back once the server is there again. What happened meanwhile is not told again by it.
 fn reopen(context: &Context, events: &Events, failure: &Failure) -> Result<Stream, Failure> {
     if let Failure::Failed(text) = failure {
-        eprintln!("corq: {text}; trying again");
+        complain(&format!("{text}; trying again"));
     }
     loop {
         thread::sleep(PAUSE);
@@ -87,8 +87,7 @@ fn print(context: &mut Context, events: &Events, text: &[u8]) -> Result<bool, Fa
         return Ok(false);
     }
     if context.target.json {
-        context.out.bytes(text)?;
-        context.out.bytes(b"\n")?;
+        context.out.json_line(text)?;
     } else {
         context.out.pieces(&line(event, kind))?;
     }

@@ -4,6 +4,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use crate::{escape, logging};
+
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
 pub enum Failure {
@@ -46,9 +48,8 @@ impl Failure {
 }
 
 /// Every text becomes one line, whatever a server put into it.
-fn complain(text: &str) {
-    let line: String = text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect();
-    eprintln!("corq: {line}");
+pub fn complain(text: &str) {
+    logging::complain(&escape::line(text));
 }
 
 /// What to do about refusals that a command line can cure.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use super::failure::Failure;
+use crate::escape;
 use crate::protocol::json;
 
 /// What a frame can hold.
@@ -73,7 +74,7 @@ pub fn confirm(yes: bool, deed: &str) -> Result<(), Failure> {
         )));
     }
     let refused = || Failure::Failed("nothing was done".to_owned());
-    eprint!("This will {deed}. Go on? [y/N] ");
+    eprint!("This will {}. Go on? [y/N] ", escape::line(deed));
     io::stderr().flush().map_err(|_| refused())?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(|_| refused())?;

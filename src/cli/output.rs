@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::failure::Failure;
-use super::words;
+use crate::escape;
 use crate::protocol::json;
 use crate::protocol::uuid_text::UUID_CHARS;
 
@@ -42,7 +42,7 @@ pub struct Cell {
 impl Cell {
     /// A text that looks like something.
     pub fn styled(text: impl Into<String>, style: Style) -> Self {
-        Self { text: words::tame(&text.into()), style }
+        Self { text: escape::line(&text.into()).into_owned(), style }
     }
 }
 
@@ -133,12 +133,18 @@ impl Output {
 
     /// One line as it is.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{}", words::tame(text))
+        writeln!(self.out, "{}", escape::line(text))
     }
 
     /// Text that may have several lines and ends with one.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(text.as_bytes())
+        self.out.write_all(escape::lines(text).as_bytes())
+    }
+
+    /// A line of JSON that is there already.
+    pub fn json_line(&mut self, text: &[u8]) -> io::Result<()> {
+        self.out.write_all(&escape::json(text))?;
+        self.out.write_all(b"\n")
     }
 
     /// Bytes that something else reads.
@@ -151,8 +157,7 @@ impl Output {
         let mut text = Vec::new();
         json::from_reply(value, &mut text)
             .map_err(|error| Failure::Failed(format!("the answer cannot be shown: {error}")))?;
-        text.push(b'\n');
-        Ok(self.out.write_all(&text)?)
+        Ok(self.json_line(&text)?)
     }
 
     /// A record of the log as one line of JSON.
@@ -160,8 +165,7 @@ impl Output {
         let mut text = Vec::new();
         json::from_record(value, &mut text)
             .map_err(|error| Failure::Failed(format!("a record cannot be shown: {error}")))?;
-        text.push(b'\n');
-        Ok(self.out.write_all(&text)?)
+        Ok(self.json_line(&text)?)
     }
 
     /// One line of pieces that look like something, with a space between them.

@@ -110,21 +110,6 @@ pub fn milliseconds(text: &str) -> Result<i64, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(sum) }
 }
 
-/// A server's text on a terminal: what could move the cursor or change colours is shown, not obeyed.
-pub fn tame(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
-    text.chars().fold(String::new(), |mut shown, it| {
-        if it.is_control() {
-            shown.extend(it.escape_default());
-        } else {
-            shown.push(it);
-        }
-        shown
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,11 +159,5 @@ mod tests {
         assert_eq!(figures, ["0", "0.25", "3.1", "1200"]);
         let sizes = [980.0, 1536.0, 300.0 * 1024.0, 2_147_483_648.0].map(bytes);
         assert_eq!(sizes, ["980 B", "1.5 KB", "300 KB", "2.0 GB"]);
-    }
-
-    #[test]
-    fn escape_sequences_are_shown() {
-        assert_eq!(tame("a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
-        assert_eq!(tame("plain ü"), "plain ü");
     }
 }

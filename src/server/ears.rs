@@ -1,22 +1,30 @@
-//! Signals from outside: those that end the server, and the one that has it read its certificate again.
+//! Signals from outside: those that end the server, the one that has it read its certificate again, and those that mean
+//! nothing to it and would end it if nothing heard them.
 
 use super::certificate;
 use corq_io::signal::{Signal, Signals};
 use corq_io::tls::Keeper;
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A signal that means nothing is told of once within this time, however often it comes: a limit on CPU time sends one
+/// a second.
+const TOLD_FOR: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct Ears {
     signals: Signals,
     keeper: Option<Arc<Keeper>>,
+    /// Signals that meant nothing, and when that was said. There are some seventy of them.
+    told: RefCell<Vec<(Signal, Instant)>>,
 }
 
 impl Ears {
     /// Signals that were blocked before the first thread, and what they are about.
     pub fn new(signals: Signals, keeper: Option<Arc<Keeper>>) -> Self {
-        Self { signals, keeper }
+        Self { signals, keeper, told: RefCell::default() }
     }
 
     /// Sleeps until the end is wanted. Does `meanwhile` once in each `pause`.
@@ -36,14 +44,26 @@ impl Ears {
         signal.filter(|&signal| self.ends(signal))
     }
 
-    /// Without a certificate there is nothing to read again: then a terminal has gone.
     fn ends(&self, signal: Signal) -> bool {
         match (signal, &self.keeper) {
-            (Signal::Hangup, Some(keeper)) => {
-                certificate::reload(keeper);
-                false
-            }
-            _ => true,
+            (signal, _) if signal.is_stop() => return true,
+            (Signal::Hangup, Some(keeper)) => certificate::reload(keeper),
+            (signal, _) => self.pass_over(signal),
         }
+        false
+    }
+
+    fn pass_over(&self, signal: Signal) {
+        let mut told = self.told.borrow_mut();
+        told.retain(|(_, at)| at.elapsed() < TOLD_FOR);
+        if told.iter().any(|(known, _)| *known == signal) {
+            return;
+        }
+        told.push((signal, Instant::now()));
+        let why =
+            if signal == Signal::Hangup { ", without a certificate to read again" } else { "" };
+        tracing::warn!(
+            "{signal} came and means nothing here{why}: the server goes on; SIGTERM ends it"
+        );
     }
 }

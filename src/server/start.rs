@@ -22,6 +22,7 @@ use super::turn::{Ending, Fatal, Turn};
 use super::vigil::Vigil;
 use super::webhooks::Webhooks;
 use crate::config::{Config, Durability, RequestsMax};
+use crate::escape;
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host, HostError};
 use corq_io::log::{DataDir, Leftover, Presence};
@@ -57,7 +58,7 @@ impl fmt::Display for StartError {
                 }
                 Ok(())
             }
-            Self::Other(text) => f.write_str(text),
+            Self::Other(text) => f.write_str(&escape::line(text)),
         }
     }
 }
@@ -112,7 +113,7 @@ enum Begun {
     Stopped(Signal),
 }
 
-/// Runs the server until SIGTERM or SIGINT.
+/// Runs the server until a signal ends it.
 pub fn serve(config: Config) -> Result<(), StartError> {
     let signals = Signals::block().map_err(|error| other("cannot block signals", error))?;
     let host = host::probe().map_err(StartError::Host)?;

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use corq_io::signal::Signals;
+use corq_io::signal::{Signal, Signals};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -158,8 +158,8 @@ pub fn run(context: &mut Context, top: &Top) -> Result<(), Failure> {
     let reporter = news.clone();
     thread::spawn(move || report(&target, client, interval, &reporter));
     thread::spawn(move || {
-        // Whichever it is, and also if there is nothing to wait with: the end.
-        let _ = signals.wait();
+        // Also if there is nothing to wait with: the end.
+        while let Ok(Signal::Other(_)) = signals.wait() {}
         let _ = news.send(News::Signal);
     });
     let mut view = View::new(context.target.address());

@@ -10,6 +10,7 @@ use super::sample::{Queue, RATES, Sample, TIMES};
 use super::{Order, View};
 use crate::cli::output::Output;
 use crate::cli::words;
+use crate::escape;
 
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -61,7 +62,7 @@ fn header(frame: &mut Frame<'_>, area: Rect, view: &View) {
     }
     if let Some(trouble) = &view.trouble {
         let style = Style::new().fg(Color::White).bg(Color::Red);
-        second = Line::styled(format!(" {trouble} "), style);
+        second = Line::styled(format!(" {} ", escape::line(trouble)), style);
     }
     frame.render_widget(Paragraph::new(vec![Line::from(first), second]), area);
 }
@@ -124,7 +125,7 @@ fn queue_block(frame: &mut Frame<'_>, area: Rect, view: &View, sample: &Sample) 
         let [waiting, active, delayed, completed, failed] = queue.counts;
         let state = if queue.paused { "paused" } else { "" };
         Row::new([
-            Cell::new(words::tame(&queue.name)),
+            Cell::new(escape::line(&queue.name)),
             right(waiting.to_string()),
             right(active.to_string()),
             right(delayed.to_string()),
@@ -158,12 +159,12 @@ fn worker_block(frame: &mut Frame<'_>, area: Rect, sample: &Sample) {
         let [active, processed, failed] = worker.jobs;
         let seen = worker.last_seen_ms.map(|at_ms| words::relative(now_ms, at_ms));
         Row::new([
-            Cell::new(words::tame(&worker.name)),
+            Cell::new(escape::line(&worker.name)),
             right(active.to_string()),
             right(processed.to_string()),
             right(failed.to_string()).style(failures(failed)),
             Cell::new(seen.unwrap_or_default()),
-            Cell::new(words::tame(&worker.queues)),
+            Cell::new(escape::line(&worker.queues)),
         ])
     });
     let counts = ["ACTIVE", "PROCESSED", "FAILED"].map(|head| right(head.to_owned()));

@@ -14,6 +14,7 @@ mod log;
 mod numbers;
 mod push;
 mod queue;
+mod raw;
 mod schedules;
 mod terminal;
 mod webhook;
