@@ -15,4 +15,5 @@ pub mod signal;
 pub mod store;
 pub mod survey;
 pub mod tls;
+pub mod umask;
 pub mod webhook;

@@ -1,6 +1,8 @@
 //! `doctor`: looks at the machine and at the server, and says what to change. Everything is looked at,
 //! whatever was found before; only what is wrong makes the exit code 1.
 
+mod data_place;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -8,6 +10,7 @@ use clap::Args;
 use corq_io::host;
 use corq_io::survey;
 
+use self::data_place::Told;
 use super::client::{Client, Reply};
 use super::context::{Context, fetch, hello};
 use super::failure::Failure;
@@ -40,12 +43,21 @@ const FREE_FEW_BYTES: u64 = 2 << 30;
 /// What `doctor` takes.
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// Directory of the log, whose disk is tried
-    #[arg(long, env = "DATA_PATH", default_value = "./corq-data", value_name = "DIR")]
-    data_path: PathBuf,
+    /// Directory of the log, whose disk is tried [default: that of the server, if it is on this machine, else
+    /// ./corq-data]
+    #[arg(long, env = "DATA_PATH", value_name = "DIR")]
+    data_path: Option<PathBuf>,
     /// Look at this machine only, as before a first start
     #[arg(long)]
     no_server: bool,
+}
+
+impl Doctor {
+    /// The directory that was asked for.
+    fn named(&self) -> Option<PathBuf> {
+        let other = || std::env::var_os("BUNQUEUE_DATA_PATH").map(PathBuf::from);
+        self.data_path.clone().or_else(other)
+    }
 }
 
 /// How bad it is.
@@ -85,11 +97,13 @@ impl Finding {
 /// Looks at everything and shows it.
 pub fn run(context: &mut Context, doctor: &Doctor) -> Result<(), Failure> {
     let mut findings = host_findings();
-    findings.extend(disk_findings(&doctor.data_path));
+    let server = if doctor.no_server { ServerSide::default() } else { server_side(context) };
+    let address = context.target.address();
+    let (found, path) = data_place::find(doctor.named(), &server.data, &address);
+    findings.push(found);
+    findings.extend(path.iter().flat_map(|path| disk_findings(path)));
     findings.extend(clock_finding());
-    if !doctor.no_server {
-        findings.extend(server_findings(context));
-    }
+    findings.extend(server.findings);
     if context.target.json {
         context.out.json(&as_value(&findings))?;
     } else {
@@ -252,7 +266,8 @@ fn disk_findings(path: &Path) -> Vec<Finding> {
             });
             let free = words::bytes(found.free_bytes as f64);
             findings.push(if found.free_bytes < FREE_FEW_BYTES {
-                let advice = "the server stops when the log finds no room: make some";
+                let advice = "a server without room refuses pushes and all else that is new, while pulls and \
+                              acknowledgements go on: make room";
                 Finding::warning("free space", free, advice)
             } else {
                 Finding::good("free space", free)
@@ -294,21 +309,30 @@ fn millis(time: Duration) -> String {
     format!("{} ms", words::figure(time.as_secs_f64() * 1000.0))
 }
 
-fn server_findings(context: &Context) -> Vec<Finding> {
+/// What a server told.
+#[derive(Default)]
+struct ServerSide {
+    findings: Vec<Finding>,
+    data: Told,
+}
+
+fn server_side(context: &Context) -> ServerSide {
     let address = context.target.address();
+    let mut side = ServerSide::default();
     let mut client = match context.client() {
         Ok(client) => client,
         Err(failure) => {
-            let (Failure::Failed(line) | Failure::Usage(line)) = failure else { return Vec::new() };
-            return vec![Finding::wrong("server", address, line)];
+            if let Failure::Failed(line) | Failure::Usage(line) = failure {
+                side.findings.push(Finding::wrong("server", address, line));
+            }
+            return side;
         }
     };
-    let mut findings = Vec::new();
-    findings.push(privacy(&context.target));
-    if let Err(Failure::Failed(line)) = ask(&mut client, &address, &mut findings) {
-        findings.push(Finding::wrong("server", address, line));
+    side.findings.push(privacy(&context.target));
+    if let Err(Failure::Failed(line)) = ask(&mut client, &address, &mut side) {
+        side.findings.push(Finding::wrong("server", address, line));
     }
-    findings
+    side
 }
 
 /// Whether others on the way can read what is said.
@@ -327,8 +351,9 @@ fn privacy(target: &Target) -> Finding {
     }
 }
 
-fn ask(client: &mut Client, address: &str, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+fn ask(client: &mut Client, address: &str, side: &mut ServerSide) -> Result<(), Failure> {
     let hello = hello(client)?;
+    let ServerSide { findings, data } = side;
     findings.push(server(&hello, address));
     findings.extend(ping(client)?);
     let metrics = fetch(client, Op::Prometheus)?;
@@ -336,6 +361,7 @@ fn ask(client: &mut Client, address: &str, findings: &mut Vec<Finding>) -> Resul
     findings.extend(data_finding(text));
     findings.extend(complaints(text));
     findings.extend(certificate(text));
+    *data = Told::of(&client.call(Request::new(Op::BackupPoint))?);
     Ok(())
 }
 
@@ -425,7 +451,7 @@ fn ping(client: &mut Client) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Counters that stand at zero on a server that is well.
-const COMPLAINTS: [(&str, &str, &str); 5] = [
+const COMPLAINTS: [(&str, &str, &str); 6] = [
     (
         "corq_connections_rejected_total",
         "connections were turned away",
@@ -440,6 +466,11 @@ const COMPLAINTS: [(&str, &str, &str); 5] = [
         "corq_log_segment_failures_total",
         "times the next file of the log could not be made",
         "see the server's log; the disk may be full",
+    ),
+    (
+        "corq_log_full",
+        "shards get no further file for their log and refuse pushes",
+        "make room on the disk, or see 'corq health' for what else is lacking",
     ),
     (
         "corq_clock_ahead_seconds",

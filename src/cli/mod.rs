@@ -15,7 +15,9 @@ mod doctor;
 mod events;
 mod failure;
 mod follow;
+mod get;
 mod group;
+mod health;
 mod input;
 mod job;
 mod limits;
@@ -44,6 +46,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use corq_io::umask;
 
 use self::context::Context;
 use self::failure::Failure;
@@ -59,7 +62,7 @@ use crate::config::Config;
     name = "corq",
     version,
     subcommand_required = true,
-    after_help = "Exit codes: 0, 1 (the server said no, or cannot be reached), 2 (the command line is wrong)."
+    after_help = "Exit codes: 0; 1: the server said no, cannot be reached, or (health) is not healthy; 2: the command line is wrong."
 )]
 struct Program {
     #[command(subcommand)]
@@ -124,8 +127,8 @@ enum Command {
     Stats,
     /// Totals, means and sizes; or everything, for Prometheus
     Metrics(stats::Metrics),
-    /// See whether the server does its work
-    Health,
+    /// See whether the server can take jobs, and why not
+    Health(health::Health),
     /// See whether the server lives
     Ping,
     /// Look at this machine and at the server, and say what to change
@@ -239,6 +242,9 @@ impl Tool {
 }
 
 fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
+    if matches!(command, Command::Backup(_) | Command::Restore(_) | Command::Log(_)) {
+        umask::keep_others_out();
+    }
     match command {
         // Taken care of where it was parsed.
         Command::Serve(_) => Err(Failure::Usage("put 'serve' first".to_owned())),
@@ -257,7 +263,7 @@ fn run(context: &mut Context, command: &Command) -> Result<(), Failure> {
         Command::Concurrency(limit) => limits::concurrency(context, limit),
         Command::Stats => stats::stats(context),
         Command::Metrics(metrics) => stats::metrics(context, metrics),
-        Command::Health => stats::health(context),
+        Command::Health(health) => health::run(context, health),
         Command::Ping => stats::ping(context),
         Command::Doctor(doctor) => doctor::run(context, doctor),
         Command::Top(top) => top::run(context, top),

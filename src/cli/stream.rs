@@ -23,10 +23,10 @@ const HEADERS_MAX: usize = 64;
 /// Bytes read at a time.
 const READ_BYTES: usize = 16 * 1024;
 
-/// The port that events come from.
+/// The port for HTTP.
 #[derive(Args, Debug)]
 pub struct HttpPort {
-    /// The server's port for HTTP, where events come from
+    /// The server's port for HTTP, which this asks
     #[arg(
         long,
         env = "CORQ_HTTP_PORT",
@@ -38,6 +38,25 @@ pub struct HttpPort {
     /// The server's socket for HTTP, instead of that
     #[arg(long, env = "CORQ_HTTP_SOCKET", value_name = "PATH", help_heading = "Server")]
     pub http_socket: Option<PathBuf>,
+}
+
+impl HttpPort {
+    /// Where it is.
+    pub fn place(&self, target: &Target) -> Place {
+        match &self.http_socket {
+            Some(path) => Place::Path(path.clone()),
+            None => Place::Port(target.host.clone(), self.http_port),
+        }
+    }
+
+    /// What a request says as `Host`.
+    pub fn host(&self, target: &Target) -> String {
+        match self.place(target) {
+            // A path is no host.
+            Place::Path(_) => "localhost".to_owned(),
+            place @ Place::Port(..) => place.to_string(),
+        }
+    }
 }
 
 /// An open stream of events.
@@ -66,10 +85,7 @@ enum Body {
 impl Stream {
     /// Subscribes, to all queues or to one, and waits until the subscription stands.
     pub fn open(target: &Target, port: &HttpPort, queue: Option<&str>) -> Result<Self, Failure> {
-        let place = match &port.http_socket {
-            Some(path) => Place::Path(path.clone()),
-            None => Place::Port(target.host.clone(), port.http_port),
-        };
+        let place = port.place(target);
         let address = place.to_string();
         let socket = target.dial(&place, SILENCE, |error| {
             format!(
@@ -79,13 +95,13 @@ impl Stream {
         })?;
         let mut stream =
             Self { socket, address, raw: Vec::new(), body: Body::Plain, text: Vec::new() };
-        stream.request(target, queue)?;
+        stream.request(target, &port.host(target), queue)?;
         // The first message says that the subscription stands.
         stream.next()?.ok_or_else(|| stream.lost("it ended"))?;
         Ok(stream)
     }
 
-    fn request(&mut self, target: &Target, queue: Option<&str>) -> Result<(), Failure> {
+    fn request(&mut self, target: &Target, host: &str, queue: Option<&str>) -> Result<(), Failure> {
         let lost = |error: std::io::Error| Failure::failed("the events were lost", &error);
         let path = match queue {
             Some(queue) => format!("/events/queues/{}", escaped(queue)),
@@ -93,8 +109,6 @@ impl Stream {
         };
         let token = target.token.as_ref();
         let token = token.map(|it| format!("Authorization: Bearer {it}\r\n")).unwrap_or_default();
-        // A path is no host.
-        let host = if self.address.contains('/') { "localhost" } else { &*self.address };
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n{token}\r\n",
         );

@@ -8,9 +8,10 @@ use corq_io::dial::{Place, Wire};
 use corq_io::tls::{ClientFiles, client_config};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Once;
 use std::time::Duration;
 
-use super::failure::Failure;
+use super::failure::{Failure, complain};
 
 const HOST: &str = "server-host";
 const PORT: &str = "server-port";
@@ -26,6 +27,9 @@ const JSON: &str = "json";
 const WITHOUT_SERVER: &[&str] = &["serve", "completions", "man"];
 /// Commands that speak to no server either, and have answers of their own.
 const ON_FILES: &[&str] = &["log", "restore"];
+
+/// Whether it was said what is wrong with the modes of files.
+static TOLD: Once = Once::new();
 
 /// How long a server may take to accept a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -98,6 +102,10 @@ impl Target {
             }
         };
         let files = ClientFiles { authorities: self.tls_ca.clone(), identity };
+        // A command may connect often, and one of them draws on the terminal.
+        TOLD.call_once(|| {
+            files.exposures().iter().for_each(|line| complain(&format!("warning: {line}")));
+        });
         client_config(&files).map_err(Failure::Failed)
     }
 

@@ -53,6 +53,9 @@ pub fn shown(identity: &Identity) -> String {
 }
 
 fn judge(identity: &Identity) {
+    for line in &identity.exposures {
+        tracing::warn!("{line}");
+    }
     let remaining_s = identity.remaining_s();
     if remaining_s < 0 {
         tracing::warn!("TLS_CERT_FILE: the certificate has expired: {}", shown(identity));

@@ -17,6 +17,8 @@ pub(super) const GONE: &str = "The data directory is gone";
 pub struct Ground {
     /// None without a data directory.
     presence: Option<Arc<Presence>>,
+    /// Where its data directory was at the start.
+    path: Option<Arc<str>>,
     /// What was known in the turn before.
     was_gone: bool,
     /// Which segments the one who looks knows of.
@@ -25,8 +27,13 @@ pub struct Ground {
 
 impl Ground {
     /// Of a shard with files that somebody looks after; or of one without any.
-    pub fn new(presence: Option<Arc<Presence>>) -> Self {
-        Self { presence, ..Self::default() }
+    pub fn new(presence: Option<Arc<Presence>>, path: Option<Arc<str>>) -> Self {
+        Self { presence, path, ..Self::default() }
+    }
+
+    /// Where its data directory was at the start; nothing in memory.
+    pub fn path(&self) -> Arc<str> {
+        self.path.clone().unwrap_or_default()
     }
 
     /// Whether what is written now may never be found.

@@ -20,6 +20,7 @@
 //! reclaim  what of the log is still needed is written again, so that its beginning can go
 //! room     how much room what must leave     strain  what waits while there is too little
 //! ground, vigil   whether the files of the log are still there     descriptors  who may have how many files open
+//! warnings what settings and files let others do
 //! workers  who works here     metrics   numbers for people and Prometheus
 //! backup   where the logs of all shards can be cut at once
 //! aside    requests that wait because their answers may be large
@@ -99,6 +100,7 @@ mod triggers;
 mod turn;
 mod vigil;
 mod wait;
+mod warnings;
 mod webhooks;
 mod websocket;
 mod workers;

@@ -20,6 +20,7 @@ use super::reshard::{Halt, Progress, reshard};
 use super::route::Slots;
 use super::turn::{Ending, Fatal, Turn};
 use super::vigil::Vigil;
+use super::warnings;
 use super::webhooks::Webhooks;
 use crate::config::{Config, Durability, RequestsMax};
 use crate::escape;
@@ -31,6 +32,7 @@ use corq_io::net::{self, Permits, Reactor};
 use corq_io::runtime::{self, Shards};
 use corq_io::signal::{self, Signal, Signals};
 use corq_io::tls::Keeper;
+use corq_io::umask;
 use corq_io::webhook::Feed;
 use corq_shards::Shard;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -99,6 +101,8 @@ struct Common {
     log_files: usize,
     /// Whether the files of the logs are still there.
     presence: Option<Arc<Presence>>,
+    /// Where they are.
+    data_path: Option<Arc<str>>,
     keeper: Option<Arc<Keeper>>,
 }
 
@@ -116,6 +120,7 @@ enum Begun {
 /// Runs the server until a signal ends it.
 pub fn serve(config: Config) -> Result<(), StartError> {
     let signals = Signals::block().map_err(|error| other("cannot block signals", error))?;
+    umask::keep_others_out();
     let host = host::probe().map_err(StartError::Host)?;
     let shards = config.shards.map_or(host.cpus.len(), usize::from);
     config.check(shards).map_err(StartError::Other)?;
@@ -155,6 +160,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         permits,
         log_files: shares.log_files,
         presence: presence.clone(),
+        data_path: data.as_ref().map(whole_path),
         slots,
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
@@ -220,6 +226,13 @@ pub fn serve(config: Config) -> Result<(), StartError> {
         tracing::info!("stopped");
     }
     outcome
+}
+
+/// From the root on, whatever the settings say and whatever becomes of the directory later.
+fn whole_path(data: &DataDir) -> Arc<str> {
+    let path = std::fs::canonicalize(data.path());
+    let path = path.unwrap_or_else(|_| data.path().to_path_buf());
+    path.to_string_lossy().into()
 }
 
 /// Puts somebody at the HTTP port until the shards are there.
@@ -341,25 +354,12 @@ fn await_shards(common: &Common, ready: &Receiver<()>, ears: &Ears, door: &Door)
 /// Says where the server listens.
 fn announce(common: &Common, shown: &str) {
     let config = &common.config;
-    if config.is_open_to_strangers() {
-        tracing::warn!(
-            "listening on {} without AUTH_TOKENS: everybody who reaches this address can read and \
-             delete every job",
-            config.listen_host()
-        );
+    for line in warnings::of(config, &rules(config)) {
+        tracing::warn!("{line}");
     }
-    let rules = rules(config);
-    if rules.lets_all_in() {
-        tracing::warn!(
-            "CORS_ALLOW_ORIGIN is * and there are no AUTH_TOKENS: every web page that is opened where this server can be \
-             reached can read and delete every job"
-        );
-    }
-    if rules.knows_all_hosts() {
-        tracing::warn!(
-            "ALLOWED_HOSTS is * and there are no AUTH_TOKENS: a web page whose name is pointed to this server can read \
-             and delete every job"
-        );
+    let readable = config.data_path().and_then(|path| warnings::of_data(&path));
+    if let Some(line) = readable {
+        tracing::warn!("{line}");
     }
     let durability = match (config.data_path(), config.durability) {
         (None, _) => "memory".to_string(),
@@ -408,7 +408,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         http: Desk::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
         keeper: common.keeper.clone(),
-        ground: Ground::new(common.presence.clone()),
+        ground: Ground::new(common.presence.clone(), common.data_path.clone()),
         permits: common.permits.clone(),
     };
     let mut core = Core::new(engine, post, fittings, index, clock.now_ms());

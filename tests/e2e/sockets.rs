@@ -184,8 +184,9 @@ fn the_command_line_speaks_through_paths() {
     let id = tool.ok(&["push", "q", "1"]).trim().to_owned();
     assert_eq!(server.client().state(&id), "waiting");
     let path = paths.tcp().display().to_string();
-    assert!(Tool::at(1).ok(&["--socket", &path, "health"]).contains(&path));
+    assert!(Tool::at(1).ok(&["--socket", &path, "ping"]).starts_with("pong"));
     let http = paths.http().display().to_string();
+    assert!(Tool::at(1).ok(&["health", "--http-socket", &http]).contains(&http));
     let events = tool.start(&["events", "--http-socket", &http, "--count", "1"]);
     until("it listens", || (metric(&server, "sse_streams") == 1).then_some(()));
     server.client().push("q", 2);

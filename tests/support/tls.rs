@@ -2,9 +2,10 @@
 //! plain port to speak to. Not every test binary has what this needs, so those that want it name it themselves.
 #![allow(dead_code)]
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Cursor, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -77,6 +78,7 @@ impl Authority {
         };
         fs::write(&paper.cert, cert.pem()).expect("files can be written");
         fs::write(&paper.key, key.serialize_pem()).expect("files can be written");
+        fs::set_permissions(&paper.key, Permissions::from_mode(0o600)).expect("it is ours");
         paper
     }
 

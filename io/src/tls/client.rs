@@ -17,6 +17,17 @@ pub struct ClientFiles {
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
+impl ClientFiles {
+    /// Which of them other users of the machine can do too much with, a line for each.
+    pub fn exposures(&self) -> Vec<String> {
+        let authorities = self.authorities.as_ref();
+        let authorities = authorities.and_then(|path| files::exposure("--tls-ca", path, false));
+        let key = self.identity.as_ref();
+        let key = key.and_then(|(_, key)| files::exposure("--tls-key", key, true));
+        authorities.into_iter().chain(key).collect()
+    }
+}
+
 /// A configuration of these files. An error is one line that names the file.
 pub fn client_config(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
     let roots = match &files.authorities {

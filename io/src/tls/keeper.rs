@@ -45,6 +45,8 @@ pub struct Identity {
     pub begins_s: i64,
     /// Until when.
     pub expires_s: i64,
+    /// Which of its files other users of the machine can do too much with, a line for each.
+    pub exposures: Vec<String>,
 }
 
 /// How TLS stands, for people and metrics.
@@ -163,7 +165,13 @@ impl Identity {
         // TLS 1.3 hands tickets over when the client may already write. Connections of frames last, and many of
         // their clients read in one thread while another writes: OpenSSL takes no ticket in the midst of that.
         let (frames, http) = (config(&[], 0)?, config(&[b"http/1.1"], 1)?);
-        Ok(Self { frames, http, names, begins_s, expires_s })
+        let exposures = [
+            files::exposure(CERTIFICATE, certificate, false),
+            files::exposure(KEY, key, true),
+            client_authorities.as_ref().and_then(|path| files::exposure(CLIENT_CA, path, false)),
+        ];
+        let exposures = exposures.into_iter().flatten().collect();
+        Ok(Self { frames, http, names, begins_s, expires_s, exposures })
     }
 
     /// How long it is valid, in seconds from now: negative if it has expired.

@@ -13,7 +13,7 @@ use crate::support::{Start, free_port};
 #[test]
 fn a_server_that_is_not_there_is_told_with_what_to_do() {
     let tool = Tool::at(free_port());
-    for words in [&["ping"][..], &["push", "q", "1"], &["queue", "list"], &["health"]] {
+    for words in [&["ping"][..], &["push", "q", "1"], &["queue", "list"]] {
         let line = tool.fails(1, words);
         assert!(line.contains("cannot reach a server at 127.0.0.1:"), "{line}");
         assert!(line.contains("corq serve") && line.contains("CORQ_PORT"), "{line}");

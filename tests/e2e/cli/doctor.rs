@@ -3,9 +3,8 @@
 use serde_json::Value as Json;
 
 use super::fake;
-use crate::support::Server;
-use crate::support::free_port;
 use crate::support::tool::{Tool, line_of, rows};
+use crate::support::{Server, Start, free_port};
 
 fn verdict<'a>(report: &'a Json, check: &str) -> &'a str {
     let checks = report["checks"].as_array().unwrap();
@@ -71,4 +70,46 @@ fn a_strange_server_and_a_wrong_clock_are_worth_a_word() {
     }
     let out = tool.ok(&["doctor"]);
     assert!(out.contains("counters: raise CONNECTIONS_MAX"), "{out}");
+}
+
+fn found(report: &Json, check: &str) -> String {
+    let checks = report["checks"].as_array().unwrap();
+    let check = checks.iter().find(|it| it["check"] == check).unwrap();
+    check["found"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn it_judges_the_directory_that_the_server_uses_and_says_which() {
+    let server = Server::start_default();
+    let data = server.data.canonicalize().unwrap().display().to_string();
+    let address = format!("127.0.0.1:{}", server.tcp);
+    let tool = Tool::of(&server);
+    let report = tool.json(&["doctor"]);
+    let (place, disk) = (found(&report, "data path"), found(&report, "file system"));
+    assert_eq!(place, format!("{data}, of the server at {address}"));
+    assert!(disk.starts_with(&format!("{data} is on ")), "{disk}");
+    // Another one is judged if it is asked for, and is no secret.
+    let other = tempfile::tempdir().unwrap();
+    let other = other.path().display().to_string();
+    let report = tool.json(&["doctor", "--data-path", &other]);
+    assert_eq!(verdict(&report, "data path"), "warning");
+    let place = found(&report, "data path");
+    assert_eq!(place, format!("{other}, which is not what the server at {address} uses: {data}"));
+    assert!(found(&report, "file system").starts_with(&other), "{report}");
+    // By another of its names it is the same.
+    let link = server.data.with_file_name("link");
+    std::os::unix::fs::symlink(&server.data, &link).unwrap();
+    let report = tool.json(&["doctor", "--data-path", link.to_str().unwrap()]);
+    assert_eq!(verdict(&report, "data path"), "ok", "{report}");
+}
+
+#[test]
+fn without_a_server_or_a_disk_it_says_what_it_looked_at_instead() {
+    let report = Tool::at(1).json(&["doctor", "--no-server"]);
+    assert!(found(&report, "data path").starts_with("./corq-data, as a start"), "{report}");
+    let server = Start::new().memory().start();
+    let report = Tool::of(&server).json(&["doctor"]);
+    assert!(found(&report, "data path").starts_with("none: the server at "), "{report}");
+    let checks = report["checks"].as_array().unwrap();
+    assert!(checks.iter().all(|it| it["check"] != "disk sync"), "{report}");
 }

@@ -8,6 +8,7 @@ mod doctor;
 mod fake;
 mod follow;
 mod group;
+mod health;
 mod job;
 mod limits;
 mod log;
