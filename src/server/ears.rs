@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// A signal that means nothing is told of once within this time, however often it comes: a limit on CPU time sends one
 /// a second.
-const TOLD_FOR: Duration = Duration::from_secs(60);
+const TOLD_FOR: Duration = Duration::from_mins(1);
 
 /// See the module.
 pub struct Ears {
