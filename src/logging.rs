@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn an_event_is_one_line_whichever_field_has_the_text() {
         let kept = Kept::default();
-        let lines = tracing_subscriber::fmt().with_writer(kept.clone()).fmt_fields(OneLine);
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(kept.clone());
+        let lines = lines.fmt_fields(OneLine);
         tracing::subscriber::with_default(lines.finish(), || {
             tracing::info!(name = "a\nb", "c\r\nd\u{202e}");
         });

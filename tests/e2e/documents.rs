@@ -75,7 +75,7 @@ impl Scene {
     }
 
     /// The command with this scene's places, ports and ids.
-    fn placed(&self, command: &str) -> String {
+    fn placed(&self, command: &str) -> Result<String, String> {
         let root = self.dir.path().display();
         let mut placed = command.to_owned();
         for place in SCRATCH {
@@ -85,11 +85,11 @@ impl Scene {
         let mut ids = uuids(&self.last).into_iter();
         for shown in ["<id>".to_owned()].into_iter().chain(uuids(command)) {
             if placed.contains(&shown) {
-                let id = ids.next().unwrap_or_else(|| panic!("{command}: no id in {}", self.last));
+                let id = ids.next().ok_or_else(|| format!("there is no id in {}", self.last))?;
                 placed = placed.replace(&shown, &id);
             }
         }
-        placed
+        Ok(placed)
     }
 
     fn shell(&self, command: &str) -> Command {
@@ -123,7 +123,7 @@ impl Scene {
             self.stopped = true;
             assert_eq!(self.server.terminate().code(), Some(0));
         }
-        let output = self.output(&self.placed(command));
+        let output = self.output(&self.placed(command)?);
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() || !err.is_empty() {
@@ -140,7 +140,7 @@ impl Scene {
 
     /// A command that draws on a terminal until a key ends it.
     fn look_at(&self, command: &str) -> Result<(), String> {
-        let mut terminal = Terminal::start(self.shell(&format!("exec {}", self.placed(command))));
+        let mut terminal = Terminal::start(self.shell(&format!("exec {}", self.placed(command)?)));
         terminal.wait_for("p99");
         terminal.press("q");
         match terminal.end() {
@@ -240,6 +240,20 @@ fn every_target_and_script_that_a_page_names_exists() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// A blank line ends a table: what follows is shown as text.
+#[test]
+fn no_table_of_a_page_is_cut() {
+    let mut failed = Vec::new();
+    for page in pages(&repository()) {
+        for (line, row) in page.headless_rows() {
+            failed.push(format!("{}:{line}: {row}", page.name));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let cut = "| a |\n|---|\n| 1 |\n\n| 2 |\n";
+    assert_eq!(Page::new("page.md", cut).headless_rows(), [(5, "| 2 |")]);
 }
 
 /// The version of Rust that the page asks for is the one that Cargo asks for.

@@ -109,6 +109,23 @@ impl Page {
         named
     }
 
+    /// Rows of tables that begin where no head of a table stands.
+    pub(super) fn headless_rows(&self) -> Vec<Line<'_>> {
+        let lines = self.lines(None);
+        let is_row = |place: usize| {
+            lines.get(place).is_some_and(|(_, line)| line.trim_start().starts_with('|'))
+        };
+        let is_rule = |place: usize| {
+            let cells = lines.get(place).map(|(_, line)| line.trim());
+            cells.is_some_and(|it| it.starts_with("|-") && !it.contains(|it| !"|-: ".contains(it)))
+        };
+        let follows = |place: usize| {
+            place > 0 && is_row(place - 1) && lines[place].0 == lines[place - 1].0 + 1
+        };
+        let firsts = (0..lines.len()).filter(|&place| is_row(place) && !follows(place));
+        firsts.filter(|&place| !is_rule(place + 1)).map(|place| lines[place]).collect()
+    }
+
     /// The block of text that begins with this.
     pub(super) fn block(&self, start: &str) -> Vec<&str> {
         let lines = self.lines(Some(&["text", "json"]));
