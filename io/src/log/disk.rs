@@ -34,7 +34,8 @@ pub trait Disk {
 
     /// Makes a segment of `bytes`, its room taken from the file system, that starts with `header`: of
     /// the file that has been set aside for longest if `spare`, else of a new one. Durable only after a
-    /// sync of the segment and one of the directory, or `settle`.
+    /// sync of the segment and one of the directory, or `settle`. A file that was set aside and is gone since
+    /// (`ENOENT`) counts no longer.
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()>;
 
     /// How many files of `bytes` are set aside, and makes their names durable: each may have been a segment

@@ -3,17 +3,19 @@
 //! Knows files and how each durability mode writes them; the ring only as a list of operations.
 #![allow(unsafe_code)] // fallocate and fstatvfs have no wrapper in std.
 
+use super::directory::{Directory, is_absent};
 use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
 use super::handles::{Handle, Handles, open_direct};
 use super::lock::new_id;
+use super::segment::file_name;
 use super::{DataDir, Mode};
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How files that are set aside are named, behind a number.
 pub(super) const SPARE: &str = ".spare";
@@ -37,9 +39,10 @@ struct Spare {
 /// `pwrite`; all else is queued for the shard's ring, see [`take_ops`](Self::take_ops).
 #[derive(Debug)]
 pub struct FileDisk {
+    /// Where it was when it was opened, for the start. Later only `directory` leads to it.
     path: PathBuf,
-    /// Closed by the drop, unless an operation of the ring still names it.
-    directory: ManuallyDrop<File>,
+    /// Closed with the last that holds it, unless an operation of the ring still names it.
+    directory: Arc<Directory>,
     mode: Mode,
     handles: Handles,
     /// The files that are set aside, oldest first.
@@ -58,8 +61,8 @@ impl FileDisk {
             fs::create_dir(&path)?;
         }
         File::open(data_dir)?.sync_all()?;
-        let directory = ManuallyDrop::new(File::open(&path)?);
-        let handles = Handles::new(path.clone(), FILES_OPEN);
+        let directory = Arc::new(Directory::open(&path)?);
+        let handles = Handles::new(Arc::clone(&directory), FILES_OPEN);
         let (spares, ops) = (VecDeque::new(), Vec::new());
         Ok(Self { path, directory, mode, handles, spares, retiring: None, next_spare: 0, ops })
     }
@@ -68,7 +71,7 @@ impl FileDisk {
     /// ones.
     #[must_use]
     pub fn with_files_open(mut self, most: usize) -> Self {
-        self.handles = Handles::new(self.path.clone(), most);
+        self.handles = Handles::new(Arc::clone(&self.directory), most);
         self
     }
 
@@ -93,7 +96,7 @@ impl FileDisk {
     /// Makes earlier writes durable before it returns.
     pub(super) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
         match target {
-            SyncTarget::Directory => self.directory.sync_all(),
+            SyncTarget::Directory => self.directory.file().sync_all(),
             SyncTarget::Segment(segment) => self.handles.get(segment)?.buffered.sync_data(),
         }
     }
@@ -104,11 +107,11 @@ impl FileDisk {
     }
 
     fn create_file(&mut self, segment: u64, bytes: u64, header: &[u8]) -> io::Result<Handle> {
-        let path = self.handles.path_of(segment);
-        let buffered = self.handles.with_descriptor(|| new_file(&path, bytes))?;
+        let (name, mode) = (file_name(segment), self.mode);
+        let directory = Arc::clone(&self.directory);
+        let buffered = self.handles.with_descriptor(|| new_file(&directory, &name, bytes))?;
         buffered.write_all_at(header, 0)?;
-        let mode = self.mode;
-        let direct = self.handles.with_descriptor(|| open_direct(&path, mode))?;
+        let direct = self.handles.with_descriptor(|| open_direct(&directory, &name, mode))?;
         Ok(Handle { buffered, direct })
     }
 
@@ -116,11 +119,10 @@ impl FileDisk {
     /// holds is nobody's.
     fn recycle(&mut self, segment: u64, header: &[u8]) -> io::Result<Handle> {
         self.open_next(1)?;
-        let place = self.handles.path_of(segment);
         let spare = self.spares.front_mut().ok_or(io::ErrorKind::NotFound)?;
         let handle = spare.handle.as_ref().ok_or(io::ErrorKind::NotFound)?;
         handle.buffered.write_all_at(header, 0)?;
-        fs::rename(self.path.join(&spare.name), place)?;
+        self.directory.rename(&spare.name, &file_name(segment))?;
         let handle = spare.handle.take();
         self.spares.pop_front();
         handle.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -128,10 +130,10 @@ impl FileDisk {
 
     /// Opens the next files that are set aside, as far as they are not.
     fn open_next(&mut self, count: usize) -> io::Result<()> {
-        let Self { path, mode, handles, spares, .. } = self;
+        let Self { directory, mode, handles, spares, .. } = self;
         for spare in spares.iter_mut().take(count).filter(|spare| spare.handle.is_none()) {
-            let path = path.join(&spare.name);
-            spare.handle = Some(handles.with_descriptor(|| Handle::open(&path, *mode))?);
+            let open = || Handle::open(directory, &spare.name, *mode);
+            spare.handle = Some(handles.with_descriptor(open)?);
         }
         Ok(())
     }
@@ -150,8 +152,8 @@ impl FileDisk {
 }
 
 /// Makes a file of `bytes`, its room taken from the file system.
-fn new_file(path: &Path, bytes: u64) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+fn new_file(directory: &Directory, name: &str, bytes: u64) -> io::Result<File> {
+    let file = directory.open_file(name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
     preallocate(&file, bytes)?;
     Ok(file)
 }
@@ -172,9 +174,19 @@ fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Whether the file goes by another name as well, as in a backup: then its bytes must stay.
-fn is_linked(path: &Path) -> io::Result<bool> {
-    Ok(fs::metadata(path)?.nlink() > 1)
+/// The number in the name of a file that is set aside, if it is one that is given to such files.
+fn number_of_spare(name: &str) -> Option<u64> {
+    let stem = name.strip_suffix(SPARE)?;
+    let number = u64::from_str_radix(stem, 16).ok()?;
+    (number < u64::MAX && format!("{number:016x}") == stem).then_some(number)
+}
+
+/// What was to be removed may be gone already.
+fn unless_absent(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if is_absent(&error) => Ok(()),
+        removed => removed,
+    }
 }
 
 fn errno(error: &io::Error) -> i32 {
@@ -192,8 +204,11 @@ impl Disk for FileDisk {
 
     fn create(&mut self, segment: u64, bytes: u64, header: &[u8], spare: bool) -> io::Result<()> {
         if spare {
-            let handle = self.recycle(segment, header)?;
-            self.handles.insert(segment, handle);
+            let recycled = self.recycle(segment, header);
+            if recycled.as_ref().is_err_and(is_absent) {
+                self.spares.pop_front();
+            }
+            self.handles.insert(segment, recycled?);
             self.open_ahead();
             return Ok(());
         }
@@ -206,7 +221,7 @@ impl Disk for FileDisk {
                 // A half-made file would be in the way of the next attempt; what it could not take
                 // is told by the error above.
                 if error.kind() != io::ErrorKind::AlreadyExists {
-                    let _ = fs::remove_file(self.handles.path_of(segment));
+                    let _ = self.directory.remove(&file_name(segment));
                 }
                 Err(error)
             }
@@ -214,18 +229,18 @@ impl Disk for FileDisk {
     }
 
     fn spares(&mut self, bytes: u64) -> io::Result<u64> {
-        self.directory.sync_all()?;
+        self.directory.file().sync_all()?;
         self.spares.clear();
         for name in self.list()? {
-            let Some(stem) = name.strip_suffix(SPARE) else { continue };
+            // What has another name was not set aside by a log, and is nobody's to use or to remove.
+            let Some(number) = number_of_spare(&name) else { continue };
+            // Names of this start must be new.
+            self.next_spare = self.next_spare.max(number);
             let path = self.path.join(&name);
-            if fs::metadata(&path)?.len() != bytes || is_linked(&path)? {
+            if fs::metadata(&path)?.len() != bytes || self.directory.is_linked(&name)? {
                 fs::remove_file(path)?;
                 continue;
             }
-            // Names of this start must be new.
-            let number = u64::from_str_radix(stem, 16).unwrap_or_default();
-            self.next_spare = self.next_spare.max(number.saturating_add(1));
             self.spares.push_back(Spare { name, handle: None });
         }
         self.open_ahead();
@@ -234,10 +249,12 @@ impl Disk for FileDisk {
 
     fn set_aside(&mut self, bytes: u64) -> io::Result<()> {
         let name = self.new_spare();
-        let path = self.path.join(&name);
-        if let Err(error) = self.handles.with_descriptor(|| new_file(&path, bytes)) {
+        let Self { directory, handles, .. } = self;
+        if let Err(error) = handles.with_descriptor(|| new_file(directory, &name, bytes)) {
             // What is left of it takes room that others need; the error above tells the rest.
-            let _ = fs::remove_file(path);
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                let _ = directory.remove(&name);
+            }
             return Err(error);
         }
         self.spares.push_back(Spare { name, handle: None });
@@ -247,7 +264,7 @@ impl Disk for FileDisk {
 
     fn drop_spare(&mut self) -> io::Result<()> {
         let Some(spare) = self.spares.pop_back() else { return Ok(()) };
-        fs::remove_file(self.path.join(spare.name))
+        unless_absent(self.directory.remove(&spare.name))
     }
 
     fn ready(&mut self) -> u64 {
@@ -261,7 +278,7 @@ impl Disk for FileDisk {
         // SAFETY: all fields are numbers, for which zero is a value.
         let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
         // SAFETY: an open descriptor, and room for the answer.
-        if unsafe { libc::fstatvfs(self.directory.as_raw_fd(), &raw mut about) } != 0 {
+        if unsafe { libc::fstatvfs(self.directory.file().as_raw_fd(), &raw mut about) } != 0 {
             return 0;
         }
         about.f_bavail.saturating_mul(about.f_frsize)
@@ -269,17 +286,20 @@ impl Disk for FileDisk {
 
     fn retire(&mut self, segment: u64, keep: bool) -> io::Result<bool> {
         self.handles.remove(segment);
-        let path = self.handles.path_of(segment);
+        let place = file_name(segment);
         if !keep {
-            fs::remove_file(path)?;
+            unless_absent(self.directory.remove(&place))?;
             return Ok(false);
         }
         let name = self.new_spare();
-        let spare = self.path.join(&name);
-        fs::rename(path, &spare)?;
+        match self.directory.rename(&place, &name) {
+            // It was to go, and has gone.
+            Err(error) if is_absent(&error) => return Ok(false),
+            renamed => renamed?,
+        }
         // Looked at only now: nobody can link to the segment any more.
-        if is_linked(&spare)? {
-            fs::remove_file(spare)?;
+        if self.directory.is_linked(&name)? {
+            unless_absent(self.directory.remove(&name))?;
             return Ok(false);
         }
         self.retiring = Some(Spare { name, handle: None });
@@ -315,7 +335,7 @@ impl Disk for FileDisk {
 
     fn settle(&mut self, segment: u64) -> io::Result<()> {
         self.handles.get(segment)?.buffered.sync_all()?;
-        self.directory.sync_all()
+        self.directory.file().sync_all()
     }
 
     fn truncate(&mut self, segment: u64, bytes: u64) -> io::Result<()> {
@@ -351,8 +371,8 @@ impl Disk for FileDisk {
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.handles.remove(segment);
-        fs::remove_file(self.handles.path_of(segment))?;
-        self.directory.sync_all()
+        self.directory.remove(&file_name(segment))?;
+        self.directory.file().sync_all()
     }
 
     fn write(
@@ -385,7 +405,7 @@ impl Disk for FileDisk {
 
     fn sync(&mut self, target: SyncTarget, tag: u64) -> Started {
         let fd = match target {
-            SyncTarget::Directory => self.directory.as_raw_fd(),
+            SyncTarget::Directory => self.directory.file().as_raw_fd(),
             SyncTarget::Segment(segment) => match self.handles.get(segment) {
                 Ok(file) => file.buffered.as_raw_fd(),
                 Err(error) => return Started::Done(-errno(&error)),
@@ -414,9 +434,9 @@ impl Disk for FileDisk {
 
 impl Drop for FileDisk {
     fn drop(&mut self) {
-        if !self.handles.uses_directory() {
-            // SAFETY: it is dropped here and nowhere else, and nothing uses it after its owner.
-            unsafe { ManuallyDrop::drop(&mut self.directory) };
+        if self.handles.uses_directory() {
+            // Held for ever, so never closed.
+            std::mem::forget(Arc::clone(&self.directory));
         }
     }
 }

@@ -5,12 +5,12 @@
 //! never closed before that operation is over: its descriptor may be another file's by then.
 
 use super::Mode;
+use super::directory::Directory;
 use super::segment::file_name;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A file of segment length.
 #[derive(Debug)]
@@ -22,22 +22,25 @@ pub(super) struct Handle {
 
 impl Handle {
     /// Opens a file that will take blocks.
-    pub(super) fn open(path: &Path, mode: Mode) -> io::Result<Self> {
-        let buffered = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Self { buffered, direct: open_direct(path, mode)? })
+    pub(super) fn open(directory: &Directory, name: &str, mode: Mode) -> io::Result<Self> {
+        let buffered = directory.open_file(name, libc::O_RDWR)?;
+        Ok(Self { buffered, direct: open_direct(directory, name, mode)? })
     }
 }
 
 /// Opens a file for the writes of `synced` mode.
-pub(super) fn open_direct(path: &Path, mode: Mode) -> io::Result<Option<File>> {
+pub(super) fn open_direct(
+    directory: &Directory,
+    name: &str,
+    mode: Mode,
+) -> io::Result<Option<File>> {
     if mode == Mode::Written {
         return Ok(None);
     }
-    let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path);
-    match direct {
+    match directory.open_file(name, libc::O_WRONLY | libc::O_DIRECT) {
         // A file system without O_DIRECT: RWF_DSYNC alone keeps the promise.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            OpenOptions::new().write(true).open(path).map(Some)
+            directory.open_file(name, libc::O_WRONLY).map(Some)
         }
         other => other.map(Some),
     }
@@ -60,7 +63,7 @@ struct Open {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Handles {
-    path: PathBuf,
+    directory: Arc<Directory>,
     most: usize,
     open: BTreeMap<u64, Open>,
     /// Operations under way by their tags, and the segments whose files they name; none: the directory.
@@ -69,13 +72,9 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    /// Those of the segments in `path`, of which `most` stay open that take no blocks.
-    pub(super) fn new(path: PathBuf, most: usize) -> Self {
-        Self { path, most: most.max(1), open: BTreeMap::new(), uses: Vec::new(), asked: 0 }
-    }
-
-    pub(super) fn path_of(&self, segment: u64) -> PathBuf {
-        self.path.join(file_name(segment))
+    /// Those of the segments in `directory`, of which `most` stay open that take no blocks.
+    pub(super) fn new(directory: Arc<Directory>, most: usize) -> Self {
+        Self { directory, most: most.max(1), open: BTreeMap::new(), uses: Vec::new(), asked: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -87,8 +86,8 @@ impl Handles {
         self.asked += 1;
         if !self.open.contains_key(&segment) {
             self.trim(1);
-            let path = self.path_of(segment);
-            let open = || OpenOptions::new().read(true).write(true).open(&path);
+            let (directory, name) = (Arc::clone(&self.directory), file_name(segment));
+            let open = || directory.open_file(&name, libc::O_RDWR);
             let buffered = self.with_descriptor(open)?;
             let handle = Handle { buffered, direct: None };
             self.open.insert(segment, Open { handle, active: false, last: 0 });

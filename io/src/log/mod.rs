@@ -12,7 +12,7 @@
 //! | `position` | addresses, and how they fall into segments |
 //! | `block`, `segment` | the format: headers, records, checksums, file names |
 //! | `buffer`, `tail` | the newest part of the log in memory: open block, write queue, cache |
-//! | `disk`; `files`, `handles`, `memory`, `faulty` | what the log needs of a disk; three disks |
+//! | `disk`; `files`, `handles`, `directory`, `memory`, `faulty` | what the log needs of a disk; three disks |
 //! | `preparation`, `writer` | the next segment made ready; writes, syncs, what is released |
 //! | `cold` | reading back what has left memory |
 //! | `stock` | the files there are, and how much room they leave |
@@ -40,6 +40,7 @@ mod blocking;
 mod buffer;
 mod claim;
 mod cold;
+mod directory;
 mod disk;
 mod error;
 mod faulty;

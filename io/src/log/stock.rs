@@ -69,6 +69,8 @@ impl Lack {
             libc::ENOSPC | libc::EDQUOT => Some(Self::Space),
             libc::EMFILE | libc::ENFILE => Some(Self::Descriptors),
             libc::ENOMEM => Some(Self::Memory),
+            // The directory was removed. Whether it comes back is for those to see who look after it.
+            libc::ENOENT => Some(Self::Other),
             _ => None,
         }
     }
@@ -110,6 +112,13 @@ impl Stock {
     /// Whether files that are there may not be to be had, since the system opens no more.
     pub(super) fn lacks_opening(&self) -> bool {
         matches!(self.lack, Some(Lack::Descriptors | Lack::Memory))
+    }
+
+    /// A file that was set aside is gone: it was removed by hand.
+    pub(super) fn lost_spare(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
+        self.spares -= 1;
+        self.ready = disk.ready();
+        counters.disk_bytes -= self.geometry.segment_bytes;
     }
 
     /// A file that was set aside has become a segment.

@@ -4,6 +4,7 @@
 //! fall: `synced <= written`, and `released` between them or at `written`.
 
 use super::block::FLAG_CLOSED;
+use super::directory::is_absent;
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
 use super::leaving::Leaving;
@@ -483,6 +484,10 @@ impl Writer {
         match permitted.and_then(|()| disk.create(segment, bytes, &header.encode(), spare)) {
             Ok(()) if spare => self.stock.used_spare(disk),
             Ok(()) => self.stock.got_room(counters),
+            Err(error) if spare && is_absent(&error) => {
+                self.stock.lost_spare(disk, counters);
+                return self.create_next(disk, counters);
+            }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 if let Some(lack) = Lack::of(errno) {

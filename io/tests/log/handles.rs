@@ -23,7 +23,7 @@ fn many_segments(dir: &std::path::Path, mode: Mode) -> Records {
 }
 
 /// Does what a ring would.
-fn run(log: &mut Log<FileDisk>, ops: &mut Vec<DiskOp>) {
+pub(super) fn run(log: &mut Log<FileDisk>, ops: &mut Vec<DiskOp>) {
     for op in ops.drain(..) {
         // SAFETY: the log keeps memory and files of each operation until `complete` below.
         let result = unsafe {

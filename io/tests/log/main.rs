@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod adversary;
+mod away;
 mod failing;
 mod files;
 mod forget;
