@@ -446,7 +446,11 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         let next_segment = self.found[index].number;
         let gap =
             Gap { before: self.mark, segment: number, from: self.at, next_segment, next: header };
-        let next = self.found.get(self.index + 1).filter(|_| next_segment != number);
+        let next = self.found.get(self.index + 1);
+        // One that begins with a whole block has lost none.
+        let next = next.filter(|next| {
+            next_segment != number && at != self.reader.geometry.data_start_of(next.number)
+        });
         let (file, offset, reason) = self.place(fault, next);
         let blocks = self.mark.map(|mark| header.sequence - mark.sequence);
         let damage = Damage { file, offset, reason, blocks, kind: Kind::Gap(gap) };
@@ -466,7 +470,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
     /// Where people should look for what is wrong: here, or at the beginning of the next segment.
     fn place(&self, fault: &Fault, next: Option<&Found>) -> (String, u64, String) {
         match next {
-            Some(next) if fault.empty && !self.is_cut_before(next) => {
+            Some(next) if fault.empty && !self.goes_on_before(next) => {
                 let (offset, reason) = match &next.header {
                     Ok(_) => (SEGMENT_HEADER_BYTES, "no block there continues the log".to_owned()),
                     Err(fault) => (0, format!("segment header: {fault}")),
@@ -480,9 +484,10 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         }
     }
 
-    fn is_cut_before(&self, next: &Found) -> bool {
+    fn goes_on_before(&self, next: &Found) -> bool {
         let end = self.mark.map_or(self.at, |mark| mark.end);
-        self.found[self.index].is_cut_wrongly(next, end, self.reader.geometry)
+        let here = &self.found[self.index];
+        here.goes_on_behind(next, end) || here.is_cut_wrongly(next, end, self.reader.geometry)
     }
 
     /// The highest position that is said to be synced from here on, and how much was written.

@@ -2,9 +2,9 @@
 //!
 //! Knows two small files, `LOCK` and `MANIFEST`; nothing of the segments beside them.
 
+use super::bearing;
 use super::claim::{self, Claim, LOCK};
 use super::manifest::{DIRECTORY_VERSION, Manifest};
-use super::segment::EXTENSION;
 use super::succession::{self, Moving};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
@@ -93,6 +93,23 @@ pub enum LockError {
         /// The directory.
         path: PathBuf,
     },
+    /// Shards lie there without a manifest.
+    NoManifest {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// A shard lies there that the manifest does not know of.
+    Surplus {
+        /// The shard's directory.
+        path: PathBuf,
+        /// How many shards there are by the manifest.
+        shards: u16,
+    },
+    /// A segment was made for another data directory than the manifest is of.
+    Stranger {
+        /// The segment's file.
+        path: PathBuf,
+    },
     /// A change of its number of shards was broken off, and only a start of the server ends that.
     Unfinished {
         /// The data directory.
@@ -124,6 +141,23 @@ impl fmt::Display for LockError {
                 f,
                 "{}: {what}, and the MANIFEST says that this shard has been begun: its jobs are lost; \
                  restore a backup, or see 'corq log repair'",
+                path.display()
+            ),
+            Self::NoManifest { path } => write!(
+                f,
+                "{} has shards, but no MANIFEST: it was lost. Put it back, or have 'corq log repair' write it anew from \
+                 what the segments say",
+                path.display()
+            ),
+            Self::Surplus { path, shards } => write!(
+                f,
+                "{} lies here, but the MANIFEST says that there are {shards} shards: it is not that of this \
+                 directory, or was changed. Put the right one back, or move the shard away if it belongs elsewhere",
+                path.display()
+            ),
+            Self::Stranger { path } => write!(
+                f,
+                "{} was made for another data directory: it was copied here, or the MANIFEST is not that of this log",
                 path.display()
             ),
             Self::Backup { path } => write!(
@@ -162,21 +196,30 @@ impl DataDir {
         let claim = Claim::take(path)?;
         discard_pins(path)?;
         let (manifest, leftover) = match Manifest::read(path)? {
+            None if !bearing::shards(path)?.is_empty() => {
+                return Err(LockError::NoManifest { path: path.into() });
+            }
             None => {
                 sync_name(path).map_err(|source| io_error(path, source))?;
                 let id = new_id().map_err(|source| io_error(path, source))?;
-                let manifest = Manifest { shards, id, moving: false, begun: false };
+                let manifest = Manifest::of(shards, id, false);
                 manifest.write(path)?;
                 (manifest, None)
             }
             Some(manifest) if manifest.moving => {
-                let mut moving = Moving::new(path, manifest);
+                let mut moving = Moving::resume(path, manifest)?;
                 while moving.step()? {}
-                (Manifest { moving: false, ..manifest }, Some(Leftover::Moved))
+                let manifest = Manifest { moving: false, before: None, ..manifest };
+                check_shards(path, manifest)?;
+                (manifest, Some(Leftover::Moved))
             }
-            Some(manifest) => (manifest, succession::discard(path)?.then_some(Leftover::Discarded)),
+            Some(manifest) => {
+                // Before anything goes: a manifest of another time may know nothing of what is under way.
+                check_shards(path, manifest)?;
+                succession::check_discard(path, manifest.shards)?;
+                (manifest, succession::discard(path)?.then_some(Leftover::Discarded))
+            }
         };
-        check_shards(path, manifest)?;
         Ok(Self { path: path.into(), manifest, leftover, _claim: claim })
     }
 
@@ -197,7 +240,24 @@ impl DataDir {
     /// Gives `path` the manifest of a copy, of which a shard may be empty.
     pub fn describe_copy(path: &Path, about: About) -> Result<(), LockError> {
         let About { shards, id, .. } = about;
-        Manifest { shards, id, moving: false, begun: false }.write(path)
+        Manifest::of(shards, id, false).write(path)
+    }
+
+    /// What the segments say about a directory whose manifest is lost, or is not what was written; none if they do not
+    /// agree, or the manifest is good. Takes nothing.
+    pub fn found(path: &Path) -> Result<Option<About>, LockError> {
+        match Manifest::read(path) {
+            Ok(None) | Err(LockError::Manifest { .. }) if path.is_dir() => bearing::about(path),
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives a directory that nobody uses the manifest that [`DataDir::found`] has told of.
+    pub fn describe(path: &Path, about: About) -> Result<(), LockError> {
+        let _claim = Claim::take(path)?;
+        let About { shards, id, is_begun } = about;
+        Manifest::of(shards, id, is_begun).write(path)
     }
 
     /// Whether somebody has the directory at the moment. Nobody is kept from it by the question.
@@ -259,33 +319,42 @@ impl DataDir {
 /// The manifest of a directory whose shards are in their places.
 fn settled(path: &Path) -> Result<Manifest, LockError> {
     match Manifest::read(path)? {
+        None if path.is_dir() && !bearing::shards(path)?.is_empty() => {
+            Err(LockError::NoManifest { path: path.into() })
+        }
         None => Err(LockError::Missing { path: path.into() }),
         Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
-        Some(manifest) => Ok(manifest),
+        Some(manifest) => {
+            no_surplus(path, manifest.shards)?;
+            Ok(manifest)
+        }
     }
 }
 
-/// Whether all shards that have been begun are there, with a segment at least.
+/// Whether all shards that have been begun are there, with a segment at least, and no others; and whether they are
+/// those that the manifest is of.
 fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
-    for shard in (0..manifest.shards).filter(|_| manifest.begun) {
+    no_surplus(directory, manifest.shards)?;
+    for shard in 0..manifest.shards {
         let path = DataDir::shard_path(directory, shard);
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(LockError::Lost { path, what: "the directory is missing" });
-            }
-            Err(source) => return Err(io_error(&path, source)),
-        };
-        let mut has_segment = false;
-        for entry in entries {
-            let name = entry.map_err(|source| io_error(&path, source))?.file_name();
-            has_segment |= name.to_string_lossy().ends_with(EXTENSION);
+        if manifest.begun && bearing::segments(&path)?.is_empty() {
+            let gone = !path.exists();
+            let what = if gone { "the directory is missing" } else { "all segments are missing" };
+            return Err(LockError::Lost { path, what });
         }
-        if !has_segment {
-            return Err(LockError::Lost { path, what: "all segments are missing" });
-        }
+        bearing::must_bear(&path, manifest.id)?;
     }
     Ok(())
+}
+
+/// Whether no shard lies there beyond those that there are by the manifest.
+fn no_surplus(directory: &Path, shards: u16) -> Result<(), LockError> {
+    match bearing::shards(directory)?.into_iter().find(|&shard| shard >= shards) {
+        None => Ok(()),
+        Some(shard) => {
+            Err(LockError::Surplus { path: DataDir::shard_path(directory, shard), shards })
+        }
+    }
 }
 
 /// A number that no other directory has.

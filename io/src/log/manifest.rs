@@ -6,7 +6,7 @@
 use super::lock::{LockError, io_error};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The newest layout of a data directory that this build reads.
 pub(super) const DIRECTORY_VERSION: u32 = 2;
@@ -23,27 +23,38 @@ pub(super) struct Manifest {
     pub(super) id: u64,
     /// Its shards replace others and are not all in their places yet.
     pub(super) moving: bool,
+    /// How many those others are, while shards move. Earlier builds did not say.
+    pub(super) before: Option<u16>,
     /// All its shards have begun their logs: what is not there is missing. Earlier builds did not say.
     pub(super) begun: bool,
 }
 
 impl Manifest {
+    /// That of a directory in which all is in its place.
+    pub(super) const fn of(shards: u16, id: u64, begun: bool) -> Self {
+        Self { shards, id, moving: false, before: None, begun }
+    }
+
     /// Reads that of a directory, if it has one.
     pub(super) fn read(directory: &Path) -> Result<Option<Self>, LockError> {
         let path = directory.join(MANIFEST);
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(io_error(&path, source)),
-        };
+        match fs::read(&path) {
+            Ok(bytes) => Self::parse(path, &bytes).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(io_error(&path, source)),
+        }
+    }
+
+    /// What these bytes say, which were found at a path.
+    fn parse(path: PathBuf, bytes: &[u8]) -> Result<Self, LockError> {
+        let text = String::from_utf8_lossy(bytes);
         let value = |key: &str| {
             let mut lines = text.lines().filter_map(|line| line.split_once('='));
             lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
         };
-        let bad = |key: &str| LockError::Manifest {
-            path: path.clone(),
-            reason: format!("no usable `{key}` in the manifest"),
-        };
+        let wrong = |reason: String| LockError::Manifest { path: path.clone(), reason };
+        let bad = |key: &str| wrong(format!("no usable `{key}` in the manifest"));
+        check(&text).map_err(wrong)?;
         let version = value("version").and_then(|text| text.parse().ok());
         let moving = match version.ok_or_else(|| bad("version"))? {
             SETTLED => false,
@@ -59,19 +70,18 @@ impl Manifest {
             Some("true") => true,
             Some(_) => return Err(bad("begun")),
         };
-        Ok(Some(Self { shards, id, moving, begun }))
+        let before = match value("before") {
+            None => None,
+            Some(text) => Some(text.parse().map_err(|_| bad("before"))?),
+        };
+        Ok(Self { shards, id, moving, before, begun })
     }
 
     /// Puts it in place of what there was: whole or not at all, whenever the power goes.
     pub(super) fn write(&self, directory: &Path) -> Result<(), LockError> {
         let path = directory.join(MANIFEST);
         let draft = directory.join("MANIFEST.new");
-        let Self { shards, id, moving, begun } = self;
-        let (version, moving) =
-            if *moving { (DIRECTORY_VERSION, "moving = true\n") } else { (SETTLED, "") };
-        let begun = if *begun { "begun = true\n" } else { "" };
-        let text =
-            format!("version = {version}\nshards = {shards}\nid = {id:016x}\n{moving}{begun}");
+        let text = self.text();
         let write = || {
             let mut file = File::create(&draft)?;
             file.write_all(text.as_bytes())?;
@@ -81,6 +91,51 @@ impl Manifest {
         };
         write().map_err(|source| io_error(&path, source))
     }
+
+    fn text(&self) -> String {
+        let Self { shards, id, moving, before, begun } = self;
+        let (version, moving) =
+            if *moving { (DIRECTORY_VERSION, "moving = true\n") } else { (SETTLED, "") };
+        let before = before.map_or(String::new(), |before| format!("before = {before}\n"));
+        let begun = if *begun { "begun = true\n" } else { "" };
+        let first = format!("version = {version}\n");
+        let rest = format!("shards = {shards}\nid = {id:016x}\n{moving}{before}{begun}");
+        let sum = sum(&format!("{first}{rest}"));
+        // Near the beginning: a file that was cut anywhere behind it is noticed.
+        format!("{first}{CHECKSUM} = {sum:08x}\n{rest}")
+    }
+}
+
+const CHECKSUM: &str = "checksum";
+/// What earlier builds wrote, without a checksum.
+const KNOWN: [&str; 5] = ["version", "shards", "id", "moving", "begun"];
+
+fn sum(text: &str) -> u32 {
+    crc32c::crc32c(text.as_bytes())
+}
+
+/// Whether these are the lines that were written.
+fn check(text: &str) -> Result<(), String> {
+    let key = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
+    let (sums, lines): (Vec<_>, Vec<_>) =
+        text.split_inclusive('\n').partition(|line| key(line).is_some_and(|name| name == CHECKSUM));
+    let is_right = match sums[..] {
+        // Without one they are those of an earlier build, unless that line is the one that was changed.
+        [] => lines.iter().all(|line| {
+            line.trim().is_empty() || key(line).is_some_and(|name| KNOWN.contains(&&*name))
+        }),
+        [said] => {
+            let said = said.split_once('=').map_or("", |(_, value)| value.trim());
+            u32::from_str_radix(said, 16).is_ok_and(|said| said == sum(&lines.concat()))
+        }
+        _ => false,
+    };
+    if is_right {
+        return Ok(());
+    }
+    Err("it is not what was written: its checksum is wrong. Put it back as it was, or have 'corq log repair' write it \
+         anew from what the segments say"
+        .to_owned())
 }
 
 #[cfg(test)]
@@ -93,12 +148,69 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Manifest::read(dir.path()).unwrap(), None);
         for (moving, begun) in [(true, true), (false, true), (true, false), (false, false)] {
-            let manifest = Manifest { shards: 7, id: 0xabc, moving, begun };
+            let before = moving.then_some(9);
+            let manifest = Manifest { shards: 7, id: 0xabc, moving, before, begun };
             manifest.write(dir.path()).unwrap();
             assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest));
         }
         let text = fs::read_to_string(dir.path().join(MANIFEST)).unwrap();
-        assert_eq!(text, "version = 1\nshards = 7\nid = 0000000000000abc\n");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            [lines[0], lines[2], lines[3]],
+            ["version = 1", "shards = 7", "id = 0000000000000abc"]
+        );
+        assert!(lines.len() == 4 && lines[1].starts_with("checksum = "), "{text}");
+    }
+
+    /// Every other byte in every place, every line without its like, and every shorter file.
+    #[test]
+    fn one_that_was_changed_or_cut_is_refused() {
+        for moving in [false, true] {
+            let before = moving.then_some(4);
+            let manifest = Manifest { shards: 2, id: 0x1234_5678, moving, before, begun: true };
+            let text = manifest.text();
+            let refused = |bytes: &[u8]| {
+                let found = Manifest::parse(PathBuf::new(), bytes);
+                // Spaces mean nothing, and a number is the same in capitals.
+                let same = found.as_ref().is_ok_and(|found| *found == manifest);
+                assert!(found.is_err() || same, "{found:?}: {}", String::from_utf8_lossy(bytes));
+            };
+            for at in 0..text.len() {
+                refused(&text.as_bytes()[..at]);
+                for byte in 0..=255 {
+                    let mut changed = text.clone().into_bytes();
+                    changed[at] = byte;
+                    refused(&changed);
+                }
+            }
+            for left_out in 0..text.lines().count() {
+                let lines = text.split_inclusive('\n').enumerate();
+                let rest: String =
+                    lines.filter(|(at, _)| *at != left_out).map(|(_, line)| line).collect();
+                // As an earlier build wrote it.
+                if left_out != 1 || moving {
+                    refused(rest.as_bytes());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn those_of_earlier_builds_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        for (text, moving, begun) in [
+            ("version = 1\nshards = 4\nid = 00000000000000ff\n", false, false),
+            ("version = 1\nshards = 4\nid = 00000000000000ff\nbegun = true\n", false, true),
+            (
+                "version = 2\nshards = 4\nid = 00000000000000ff\nmoving = true\nbegun = true\n",
+                true,
+                true,
+            ),
+        ] {
+            fs::write(dir.path().join(MANIFEST), text).unwrap();
+            let found = Manifest { shards: 4, id: 255, moving, before: None, begun };
+            assert_eq!(Manifest::read(dir.path()).unwrap(), Some(found), "{text}");
+        }
     }
 
     #[test]

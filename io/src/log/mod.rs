@@ -23,7 +23,7 @@
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
 //! | `watch` | whether the files are still where the next start looks for them |
-//! | `lock`, `claim`, `manifest` | who owns the data directory, and how many shards it has |
+//! | `lock`, `claim`, `manifest`, `bearing` | who owns the data directory, how many shards it has, and what its files say of that |
 //! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
 //!
 //! One turn of the server's loop:
@@ -35,6 +35,7 @@
 //!                let go all that waits for positions below log.released()
 //! ```
 
+mod bearing;
 mod block;
 mod blocking;
 mod buffer;

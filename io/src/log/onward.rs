@@ -99,13 +99,19 @@ impl Found {
         self.keeps_length() && self.file_bytes < geometry.segment_bytes
     }
 
-    /// Whether it is shorter than the start has made it that made the next one, where the log ends at `end`.
+    /// Whether it has another length than the start has given it that made the next one. What is wrong before both
+    /// lengths, where the log ends at `end`, comes first.
     pub(super) fn is_cut_wrongly(&self, next: &Self, end: Position, geometry: Geometry) -> bool {
         let Ok(header) = next.header else { return false };
         let cut = geometry.start_of(self.number).plus(self.file_bytes);
         // Who cut it made the next one before, and knew where it would be cut.
-        let told = header.synced == end && cut == end;
+        let told = header.synced == cut || end < cut.min(header.synced);
         self.is_short(geometry) && header.keeps_length && !told
+    }
+
+    /// Whether the next one says that a block of this one had been synced that lies behind `end`.
+    pub(super) fn goes_on_behind(&self, next: &Self, end: Position) -> bool {
+        next.header.is_ok_and(|header| header.synced > end)
     }
 
     /// The salt that the bytes where its first block lies give away, should its header be lost. In every life of a
@@ -271,7 +277,12 @@ mod tests {
         let told = missed(&[short], end, GEOMETRY).unwrap();
         assert_eq!((told.file, told.offset), (file_name(0), 20_000));
         assert!(missed(&[short, found(1, Position(9000))], end, GEOMETRY).is_some());
-        assert!(missed(&[short, found(1, end)], Position(19_000), GEOMETRY).is_some());
+        assert!(
+            missed(&[Found { file_bytes: 19_968, ..short }, found(1, end)], end, GEOMETRY)
+                .is_some()
+        );
+        // Something is wrong before: the next one says that it had been synced.
+        assert_eq!(missed(&[short, found(1, end)], Position(19_000), GEOMETRY), None);
         let lost = Found { header: Err(HeaderFault::Checksum), ..found(1, end) };
         assert_eq!(missed(&[short, lost], end, GEOMETRY).unwrap().file, file_name(1));
         // What earlier builds wrote says nothing by its length.

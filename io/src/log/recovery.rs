@@ -375,7 +375,8 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         let end = last.after.end;
         // Where the first bad block lies: here, or at the beginning of the next segment.
         let (file, offset, reason) = match rest.get(1) {
-            Some(next) if last.ends_empty => match &next.header {
+            Some(next) if last.ends_empty && !self.goes_on(rest, last.after)? => match &next.header
+            {
                 Ok(_) => {
                     let at = self.geometry.data_start_of(next.number);
                     let fault = self.next_block(next.number, at, next.salt, Some(last.after))?;
@@ -408,6 +409,22 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             self.summary.dropped = Some(Dropped { file, offset, bytes, reason });
         }
         Ok(())
+    }
+
+    /// Whether the segment in which the log breaks off goes on behind that place: it has blocks there, or the next one
+    /// begins with a block that is whole, and does not continue what is before.
+    fn goes_on(&mut self, rest: &[Found], after: Mark) -> Result<bool, OpenError> {
+        let [first, next, ..] = rest else { return Ok(false) };
+        if self.claim <= after.end || first.goes_on_behind(next, after.end) {
+            return Ok(self.claim > after.end);
+        }
+        let from = after.end.0 - self.geometry.start_of(first.number).0;
+        let stretch = first.stretch(from, self.geometry, Some(after));
+        if self.reader.search(self.disk, stretch)?.is_some() {
+            return Ok(true);
+        }
+        let at = self.geometry.data_start_of(next.number);
+        Ok(self.reader.block(self.disk, next.number, at, next.salt, None)?.is_ok())
     }
 
     /// Removes what lies behind the end of the log, and makes durable what lies before it.
@@ -504,8 +521,8 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
 }
 
 /// What is said of a place that must have been on the disk.
-const WAS_SYNCED: &str = "later blocks say that this place had been synced, so it is not the torn tail of a \
-                          power loss";
+const WAS_SYNCED: &str = "the log says elsewhere that this place had been synced, so it is not the torn tail of \
+                          a power loss";
 
 /// A log that has been begun has at least a segment.
 fn is_there(found: &[Found]) -> Result<(), OpenError> {

@@ -7,6 +7,7 @@
 //!
 //! Knows directories and the manifest; not what is in a log.
 
+use super::bearing;
 use super::lock::{DataDir, LockError, io_error, new_id};
 use super::manifest::Manifest;
 use std::fs::{self, File};
@@ -31,6 +32,20 @@ impl Next {
     /// What their segments must bear. Not what the old ones bear: neither is ever taken for the other.
     pub fn id(&self) -> u64 {
         self.id
+    }
+}
+
+/// Whether what lies there is an attempt that came to nothing. While a log is copied, the directories of all shards
+/// are there; where one is missing, the shards may be on their way.
+pub(super) fn check_discard(directory: &Path, shards: u16) -> Result<(), LockError> {
+    let next = directory.join(NEXT);
+    if !next.is_dir() || bearing::shards(&next)?.is_empty() {
+        return Ok(());
+    }
+    let mut places = (0..shards).map(|shard| DataDir::shard_path(directory, shard));
+    match places.find(|place| !place.is_dir()) {
+        None => Ok(()),
+        Some(path) => Err(LockError::Lost { path, what: "the directory is missing" }),
     }
 }
 
@@ -84,7 +99,8 @@ impl DataDir {
     /// that there is no way back; the steps that remain are the caller's to take.
     pub fn succeed(&mut self, next: &Next, shards: u16) -> Result<Moving, LockError> {
         sync_all(&next.path)?;
-        let manifest = Manifest { shards, id: next.id, moving: true, begun: true };
+        let before = Some(self.shards());
+        let manifest = Manifest { shards, id: next.id, moving: true, before, begun: true };
         manifest.write(self.path())?;
         self.adopt(manifest);
         Ok(Moving::new(self.path(), manifest))
@@ -105,6 +121,32 @@ impl Moving {
     pub(super) fn new(directory: &Path, manifest: Manifest) -> Self {
         let next = directory.join(NEXT);
         Self { directory: directory.into(), next, manifest, at: 0 }
+    }
+
+    /// Goes on with a move that was broken off. Nothing is touched unless all of the new shards are there: what the
+    /// manifest says may not be what lies here.
+    pub(super) fn resume(directory: &Path, manifest: Manifest) -> Result<Self, LockError> {
+        let moving = Self::new(directory, manifest);
+        for shard in 0..manifest.shards {
+            let from = DataDir::shard_path(&moving.next, shard);
+            let to = DataDir::shard_path(directory, shard);
+            let place = if from.is_dir() { from } else { to };
+            match bearing::bears(&place)? {
+                Some((id, _)) if id == manifest.id => {}
+                Some((_, path)) => return Err(LockError::Stranger { path }),
+                None if place.is_dir() => {
+                    let what = "no segment of it can be recognised";
+                    return Err(LockError::Lost { path: place, what });
+                }
+                None => {
+                    let what = "the directory is missing";
+                    return Err(LockError::Lost { path: place, what });
+                }
+            }
+        }
+        // The word that they may take their places can be read, and may not be on the disk yet.
+        sync(directory)?;
+        Ok(moving)
     }
 
     /// Removes or moves one directory. False when all is in its place.
@@ -138,7 +180,7 @@ impl Moving {
             return Ok(true);
         }
         sync(&self.directory)?;
-        self.manifest.moving = false;
+        (self.manifest.moving, self.manifest.before) = (false, None);
         self.manifest.write(&self.directory)?;
         Ok(false)
     }
@@ -146,13 +188,12 @@ impl Moving {
     /// A directory of a shard that there is no more.
     fn surplus(&self) -> Result<Option<PathBuf>, LockError> {
         let here = |source| io_error(&self.directory, source);
+        // No others are this move's to remove. Earlier builds did not say how many there were.
+        let Manifest { shards, before, .. } = self.manifest;
+        let old = shards..before.unwrap_or(u16::MAX);
         for entry in fs::read_dir(&self.directory).map_err(here)? {
             let path = entry.map_err(here)?.path();
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let shard = name.as_deref().and_then(|name| name.strip_prefix("shard-")?.parse().ok());
-            let own =
-                shard.is_some_and(|shard| path == DataDir::shard_path(&self.directory, shard));
-            if own && shard >= Some(self.manifest.shards) {
+            if bearing::shard_of(&path).is_some_and(|shard| old.contains(&shard)) {
                 return Ok(Some(path));
             }
         }
@@ -168,17 +209,186 @@ fn remove(path: &Path) -> Result<(), LockError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::lock::Leftover;
+    use super::super::position::Position;
+    use super::super::salt::Salt;
+    use super::super::segment::SegmentHeader;
     use super::*;
 
-    fn shard(directory: &Path, shard: u16, word: &str) {
+    fn header(shard: u16, log_id: u64) -> Vec<u8> {
+        let header = SegmentHeader {
+            shard,
+            segment: 0,
+            segment_bytes: 1 << 16,
+            predecessor: None,
+            synced: Position(0),
+            oldest: Position(0),
+            recycled: false,
+            keeps_length: true,
+            log_id,
+            salt: Salt::NONE,
+            before: None,
+        };
+        header.encode().to_vec()
+    }
+
+    /// A shard of the data directory with this id, and a word in it.
+    fn shard(directory: &Path, shard: u16, id: u64, word: &str) {
         let path = DataDir::shard_path(directory, shard);
         fs::create_dir(&path).unwrap();
-        fs::write(path.join("word.seg"), word).unwrap();
+        fs::write(path.join("0000000000000000.seg"), header(shard, id)).unwrap();
+        fs::write(path.join("word"), word).unwrap();
     }
 
     fn words(directory: &Path) -> Vec<String> {
-        let paths = (0..9).map(|shard| DataDir::shard_path(directory, shard).join("word.seg"));
+        let paths = (0..9).map(|shard| DataDir::shard_path(directory, shard).join("word"));
         paths.filter_map(|path| fs::read_to_string(path).ok()).collect()
+    }
+
+    /// All files below a directory, with what is in them.
+    fn all(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                found.push((path.clone(), Vec::new()));
+                found.extend(all(&path));
+            } else if path.file_name().unwrap() != "LOCK" {
+                found.push((path.clone(), fs::read(&path).unwrap()));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// A change from `before` shards to `after` ones after so many steps.
+    fn broken_off(path: &Path, before: u16, after: u16, steps: usize) -> u64 {
+        let mut data = DataDir::open(path, before).unwrap();
+        let old = data.id();
+        (0..before).for_each(|it| shard(path, it, old, "old"));
+        data.set_begun(true).unwrap();
+        let next = data.begin_next().unwrap();
+        (0..after).for_each(|it| shard(next.path(), it, next.id(), "new"));
+        let mut moving = data.succeed(&next, after).unwrap();
+        (0..steps).for_each(|_| assert!(moving.step().unwrap()));
+        old
+    }
+
+    /// Refused with all left as it is.
+    fn is_refused(path: &Path, shards: u16) -> LockError {
+        let files = all(path);
+        let error = DataDir::open(path, shards).unwrap_err();
+        assert!(all(path) == files, "{error}");
+        error
+    }
+
+    /// A manifest of another time, or with another number in it, is no word to remove a shard on.
+    #[test]
+    fn a_manifest_that_is_not_of_what_lies_there_removes_nothing() {
+        for steps in 1..7 {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path();
+            let file = path.join("MANIFEST");
+            let id = broken_off(path, 4, 2, steps);
+            let said = fs::read(&file).unwrap();
+            // As it was before the change, and that of another directory.
+            for (id, begun) in [(id, true), (id, false), (id + 1, true), (id + 1, false)] {
+                for shards in [2, 4] {
+                    Manifest::of(4, id, begun).write(path).unwrap();
+                    is_refused(path, shards);
+                }
+            }
+            fs::remove_file(&file).unwrap();
+            assert!(matches!(is_refused(path, 4), LockError::NoManifest { .. }));
+            fs::write(&file, &said).unwrap();
+            let data = DataDir::open(path, 2).unwrap();
+            assert_eq!(
+                (data.leftover(), words(path)),
+                (Some(Leftover::Moved), vec!["new".into(); 2])
+            );
+        }
+    }
+
+    #[test]
+    fn a_move_whose_new_shards_are_not_all_there_removes_nothing() {
+        for steps in 0..6 {
+            for (gone, is_all) in [(0, true), (1, false), (1, true)] {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path();
+                broken_off(path, 4, 2, steps);
+                let next = path.join(NEXT);
+                let lost = DataDir::shard_path(&next, gone);
+                if !lost.is_dir() {
+                    continue;
+                }
+                fs::remove_dir_all(if is_all { &next } else { &lost }).unwrap();
+                is_refused(path, 2);
+            }
+        }
+    }
+
+    /// Somebody has laid it there since.
+    #[test]
+    fn a_move_removes_no_shard_that_it_does_not_replace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        broken_off(path, 4, 2, 1);
+        shard(path, 7, 99, "other");
+        let error = DataDir::open(path, 2).unwrap_err();
+        assert!(matches!(error, LockError::Surplus { .. }), "{error}");
+        assert_eq!(words(path), ["new", "new", "other"]);
+    }
+
+    #[test]
+    fn a_shard_more_or_a_number_less_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let mut data = DataDir::open(path, 4).unwrap();
+        let id = data.id();
+        (0..4).for_each(|it| shard(path, it, id, "old"));
+        for begun in [false, true] {
+            data.set_begun(begun).unwrap();
+            drop(data);
+            Manifest::of(2, id, begun).write(path).unwrap();
+            for shards in [2, 4] {
+                let error = is_refused(path, shards);
+                assert!(matches!(error, LockError::Surplus { shards: 2, .. }), "{error}");
+                assert!(DataDir::take(path).is_err() && DataDir::about(path).is_err());
+            }
+            Manifest::of(4, id, begun).write(path).unwrap();
+            data = DataDir::open(path, 4).unwrap();
+        }
+    }
+
+    /// The segments say what it said.
+    #[test]
+    fn a_manifest_that_is_lost_or_changed_can_be_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        assert_eq!(DataDir::found(path).unwrap(), None);
+        let mut data = DataDir::open(path, 3).unwrap();
+        let id = data.id();
+        (0..3).for_each(|it| shard(path, it, id, "old"));
+        data.set_begun(true).unwrap();
+        let about = DataDir::about(path).unwrap();
+        assert_eq!(DataDir::found(path).unwrap(), None, "it is good");
+        let file = path.join("MANIFEST");
+        let text = fs::read_to_string(&file).unwrap();
+        for changed in [None, Some(text.replace("shards = 3", "shards = 2"))] {
+            match changed {
+                None => fs::remove_file(&file).unwrap(),
+                Some(text) => fs::write(&file, text).unwrap(),
+            }
+            assert_eq!(DataDir::found(path).unwrap(), Some(about));
+            assert!(matches!(DataDir::describe(path, about), Err(LockError::Held { .. })));
+            drop(data);
+            is_refused(path, 3);
+            DataDir::describe(path, about).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            data = DataDir::open(path, 3).unwrap();
+        }
+        fs::remove_file(&file).unwrap();
+        shard(path, 3, id + 1, "other");
+        assert_eq!(DataDir::found(path).unwrap(), None, "they contradict each other");
     }
 
     /// Broken off after every step, the old shards are there, or the new ones, and never some of both.
@@ -191,10 +401,10 @@ mod tests {
                 let path = dir.path();
                 let mut data = DataDir::open(path, before).unwrap();
                 let old = data.id();
-                (0..before).for_each(|it| shard(path, it, "old"));
+                (0..before).for_each(|it| shard(path, it, old, "old"));
                 let next = data.begin_next().unwrap();
                 let id = next.id();
-                (0..after).for_each(|it| shard(next.path(), it, "new"));
+                (0..after).for_each(|it| shard(next.path(), it, id, "new"));
                 if steps == 0 {
                     drop(data);
                     let data = DataDir::open(path, after).unwrap();
@@ -238,9 +448,9 @@ mod tests {
     fn a_shard_that_is_nowhere_is_missed() {
         let dir = tempfile::tempdir().unwrap();
         let mut data = DataDir::open(dir.path(), 1).unwrap();
-        shard(dir.path(), 0, "old");
+        shard(dir.path(), 0, data.id(), "old");
         let next = data.begin_next().unwrap();
-        (0..2).for_each(|it| shard(next.path(), it, "new"));
+        (0..2).for_each(|it| shard(next.path(), it, next.id(), "new"));
         drop(data.succeed(&next, 2).unwrap());
         drop(data);
         fs::remove_dir_all(DataDir::shard_path(next.path(), 1)).unwrap();

@@ -11,6 +11,7 @@ mod handles;
 mod inspect;
 mod missing;
 mod model;
+mod named;
 mod newest;
 mod recovery;
 mod writing;

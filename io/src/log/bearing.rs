@@ -1,0 +1,91 @@
+//! What the files of a data directory say about it by themselves: which shards lie there, and for which directory
+//! their segments were made. The manifest must agree with that before anything is removed on its word, and can be
+//! written anew from it when it is lost.
+//!
+//! Knows names and headers of segments; not what is in a log.
+
+use super::lock::{About, DataDir, LockError, io_error};
+use super::position::SEGMENT_HEADER_BYTES;
+use super::segment::{EXTENSION, SegmentHeader};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The shard that a directory of this path is of, if it is named like one.
+pub(super) fn shard_of(path: &Path) -> Option<u16> {
+    let shard = path.file_name()?.to_str()?.strip_prefix("shard-")?.parse().ok()?;
+    (path == DataDir::shard_path(path.parent()?, shard)).then_some(shard)
+}
+
+/// The files of segments in the directory of a shard, oldest first; none if there is no such directory.
+pub(super) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockError> {
+    let here = |source| io_error(directory, source);
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(here(source)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(here)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(EXTENSION) {
+            found.push(path);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The shards that lie in a directory with a segment each, in order.
+pub(super) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
+    let here = |source| io_error(directory, source);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(here)? {
+        let path = entry.map_err(here)?.path();
+        if let Some(shard) = shard_of(&path).filter(|_| path.is_dir())
+            && !segments(&path)?.is_empty()
+        {
+            found.push(shard);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// What the first intact header in the directory of a shard bears, and the file it is in.
+pub(super) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
+    for path in segments(directory)? {
+        let mut page = Vec::new();
+        let file = File::open(&path).map_err(|source| io_error(&path, source))?;
+        let read = file.take(SEGMENT_HEADER_BYTES).read_to_end(&mut page);
+        read.map_err(|source| io_error(&path, source))?;
+        if let Ok(header) = SegmentHeader::decode(&page) {
+            return Ok(Some((header.log_id, path)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether no segment in the directory of a shard was made for another directory than that with this id.
+pub(super) fn must_bear(directory: &Path, id: u64) -> Result<(), LockError> {
+    match bears(directory)? {
+        Some((found, path)) if found != id => Err(LockError::Stranger { path }),
+        _ => Ok(()),
+    }
+}
+
+/// What all segments together say of a directory; none if they contradict each other, or there are none.
+pub(super) fn about(directory: &Path) -> Result<Option<About>, LockError> {
+    let shards = shards(directory)?;
+    let mut id = None;
+    for &shard in &shards {
+        let Some((found, _)) = bears(&DataDir::shard_path(directory, shard))? else { continue };
+        if *id.get_or_insert(found) != found {
+            return Ok(None);
+        }
+    }
+    let last = shards.last().and_then(|last| last.checked_add(1));
+    // What is not there counts as missing.
+    Ok(last.zip(id).map(|(shards, id)| About { shards, id, is_begun: true }))
+}
