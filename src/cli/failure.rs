@@ -47,6 +47,11 @@ impl Failure {
     }
 }
 
+/// Says something beside the output, which goes on.
+pub fn warn(text: &str) {
+    complain(text);
+}
+
 /// Every text becomes one line, whatever a server put into it.
 pub fn complain(text: &str) {
     logging::complain(&escape::line(text));

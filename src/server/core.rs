@@ -28,7 +28,7 @@ use super::session::{
 };
 use super::share::Shares;
 use super::show::Showings;
-use super::strain::PutOff;
+use super::strain::{Fullness, PutOff};
 use super::streams::Streams;
 use super::task::Tasks;
 use super::webhooks::Webhooks;
@@ -77,6 +77,7 @@ pub struct Core {
     pub(super) reclaim: Reclaim,
     /// Whether there is no room for what is to be written, which has been said.
     pub(super) exhausted: bool,
+    pub(super) fullness: Fullness,
     /// What is lacking for it besides space, which has been said as well.
     pub(super) said_lack: Option<Lack>,
     /// Mail that waits for room in the log.
@@ -179,6 +180,7 @@ impl Core {
             durations: Durations::default(),
             reclaim: Reclaim::default(),
             exhausted: false,
+            fullness: Fullness::default(),
             said_lack: None,
             put_off: PutOff::default(),
             cuts: Cuts::default(),

@@ -141,8 +141,8 @@ pub fn open_log(
         }
         shard.replay(position.0, record)
     };
-    let (log, recovery) =
-        Log::open(&settings, store, replay).map_err(|error: OpenError| error.to_string())?;
+    let (log, recovery) = Log::open(&settings, store, replay)
+        .map_err(|error| explain(&error, config.data_path().as_deref()))?;
     if recovery.records > 0 {
         tracing::info!(
             "shard {index} recovered {} jobs from {} records in {} segments ({} MB) in {} ms",
@@ -162,6 +162,23 @@ pub fn open_log(
     }
     warn_of_dropped(index, &recovery);
     Ok(log)
+}
+
+/// Why a log cannot be opened, and what shows more of it.
+pub fn explain(error: &OpenError, data: Option<&Path>) -> String {
+    let is_damage = matches!(
+        error,
+        OpenError::Damaged { .. }
+            | OpenError::MissingSegment { .. }
+            | OpenError::Nothing
+            | OpenError::Refused { .. }
+    );
+    match data.filter(|_| is_damage) {
+        None => error.to_string(),
+        Some(data) => {
+            format!("{error}. 'corq log verify {}' shows all that is wrong", data.display())
+        }
+    }
 }
 
 /// Says what was cut off, if anything was.

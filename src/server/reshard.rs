@@ -6,7 +6,7 @@
 //! through one by one. The new logs are read back and counted before the old ones go.
 
 use super::book::Book;
-use super::recover::{segment_bytes, shard_config, warn_of_dropped};
+use super::recover::{explain, segment_bytes, shard_config, warn_of_dropped};
 use super::route::Slots;
 use crate::config::Config;
 use corq_io::log::{BlockingDisk, DataDir, Log, LogConfig, Mode, Next, Position};
@@ -268,7 +268,9 @@ impl Change<'_> {
                 Ok(())
             }
             Err(_) if stopped => Err(Halt::Stopped),
-            Err(error) => Err(failed(format!("shard {index}"), error)),
+            Err(error) => {
+                Err(failed(format!("shard {index}"), explain(&error, Some(self.data.path()))))
+            }
         }
     }
 

@@ -106,6 +106,10 @@ struct Common {
     keeper: Option<Arc<Keeper>>,
 }
 
+/// A shard that has ended by itself, and has said why.
+#[derive(Debug)]
+struct Failed(usize);
+
 /// How the beginning of the shards went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Begun {
@@ -212,7 +216,10 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     ending.wanted.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     let outcome = match running.join_before(give_up + HELD_MAX) {
-        Some(outcome) => outcome.map_err(StartError::Other),
+        // Each has said why, in a line of its own.
+        Some(outcome) => outcome.map_err(|Failed(shard)| {
+            StartError::Other(format!("shard {shard} has failed, as said above"))
+        }),
         None => Err(StartError::Other(format!(
             "the log was not closed within {} ms: the kernel holds a shard, as while a disk does not answer",
             common.config.shutdown_timeout_ms + HELD_MAX.as_millis() as u64
@@ -300,7 +307,7 @@ fn spawn(
     common: &Arc<Common>,
     mesh: Vec<Endpoint<Batch>>,
     entrances: Vec<Vec<Entrance>>,
-) -> Result<(Shards<String>, Receiver<()>), StartError> {
+) -> Result<(Shards<Failed>, Receiver<()>), StartError> {
     let (ready, is_ready) = channel();
     let random = SystemRandom::new();
     let mut seeds = Vec::with_capacity(mesh.len());
@@ -314,13 +321,13 @@ fn spawn(
     let shards = runtime::spawn_shards(&host.cpus, seeds, move |index, seed| async move {
         // On the heap: it holds the whole shard, and grows with it.
         let outcome = Box::pin(run_shard(&common, index, seed)).await;
-        if let Err(reason) = &outcome {
+        outcome.map_err(|reason| {
             tracing::error!("shard {index}: {reason}");
             common.ending.failed.store(true, Ordering::Release);
             // The others hold jobs whose answers need this shard: the process ends as a whole.
             signal::request_stop();
-        }
-        outcome
+            Failed(index)
+        })
     });
     Ok((shards.map_err(|error| other("cannot start the shards", error))?, is_ready))
 }

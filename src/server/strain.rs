@@ -14,6 +14,31 @@ use std::collections::VecDeque;
 /// Mail that waits, in order. No more than all connections may have unanswered.
 pub type PutOff = VecDeque<Batch>;
 
+/// Until a disk that was full and had room for a while counts as one that had not been full.
+const ROOM_LASTS_MS: u64 = 10_000;
+
+/// Whether it has been said that pushes are refused: once, and not again at each file that comes back for a moment.
+#[derive(Debug, Default)]
+pub struct Fullness {
+    said: bool,
+    /// Since when there is room again.
+    room_since_ms: Option<u64>,
+}
+
+impl Fullness {
+    /// Whether it is full now. True or false if that is to be said.
+    fn note(&mut self, full: bool, now_ms: u64) -> Option<bool> {
+        if full {
+            self.room_since_ms = None;
+            return (!std::mem::replace(&mut self.said, true)).then_some(true);
+        }
+        let since_ms = *self.room_since_ms.get_or_insert(now_ms);
+        let lasts = self.said && now_ms >= since_ms.saturating_add(ROOM_LASTS_MS);
+        self.said &= !lasts;
+        lasts.then_some(false)
+    }
+}
+
 /// What stands in the way of another file, for people.
 pub(super) fn lacking(lack: Option<Lack>) -> &'static str {
     match lack {
@@ -64,6 +89,9 @@ impl Core {
             }
         }
         self.exhausted = exhausted;
+        if self.fullness.said || lack == Some(Lack::Space) {
+            self.note_fullness(lack);
+        }
         let lack = lack.filter(|&lack| lack != Lack::Space);
         if lack.is_some() && lack != self.said_lack {
             tracing::error!(
@@ -75,6 +103,25 @@ impl Core {
             tracing::info!("shard {}: the log makes files again", self.me);
         }
         self.said_lack = lack;
+    }
+
+    /// Says, once, that pushes are refused for want of space, and that they are taken again.
+    #[cold]
+    fn note_fullness(&mut self, lack: Option<Lack>) {
+        let Engine { shard, book } = &self.engine;
+        let full = lack == Some(Lack::Space) && book.is_full(&shard.upkeep());
+        match self.fullness.note(full, self.now_ms) {
+            Some(true) => tracing::error!(
+                "shard {}: the disk is full, or the log has all of DATA_MAX_MB: pushes are refused, jobs that are there can \
+                 be worked off, which makes room; another {} MB are asked for every second",
+                self.me,
+                book.0.segment_bytes() >> 20,
+            ),
+            Some(false) => {
+                tracing::info!("shard {}: there is room again: pushes are taken", self.me)
+            }
+            None => {}
+        }
     }
 
     /// Whether a message has to wait behind others or for room.
@@ -104,5 +151,25 @@ impl Core {
                 self.put_off.push_front(rest);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_said_once_and_room_only_when_it_lasts() {
+        let mut fullness = Fullness::default();
+        assert_eq!(fullness.note(false, 0), None);
+        assert_eq!(fullness.note(true, 1), Some(true));
+        for now_ms in 2..50 {
+            assert_eq!(fullness.note(now_ms % 3 == 0, now_ms * 1000), None, "it comes and goes");
+        }
+        assert_eq!(fullness.note(true, 50_000), None);
+        assert_eq!(fullness.note(false, 51_000), None);
+        assert_eq!(fullness.note(false, 61_000), Some(false));
+        assert_eq!(fullness.note(false, 99_000), None);
+        assert_eq!(fullness.note(true, 99_001), Some(true));
     }
 }

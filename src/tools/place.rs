@@ -65,6 +65,16 @@ impl Place {
         Ok(Self { path: path.into(), shards, id, is_begun })
     }
 
+    /// The same; where the manifest is lost or was changed, what the segments say instead, and what is wrong.
+    pub fn found(path: &Path) -> Result<(Self, Option<Fault>), Fault> {
+        match (Self::of(path), DataDir::found(path)?) {
+            (Err(fault), Some(About { shards, id, is_begun })) => {
+                Ok((Self { path: path.into(), shards, id, is_begun }, Some(fault)))
+            }
+            (place, _) => place.map(|place| (place, None)),
+        }
+    }
+
     /// Whether a server uses it at the moment.
     pub fn is_live(&self) -> Result<bool, Fault> {
         Ok(DataDir::is_held(&self.path)?)

@@ -60,6 +60,8 @@ fn live_on_a_full_disk(server: &mut Server) {
     let now = metrics(&mut client);
     assert_eq!(now["corq_log_full"], 1);
     assert!(now["corq_pushes_refused_total"] >= 1);
+    let line = "the disk is full, or the log has all of DATA_MAX_MB: pushes are refused";
+    until("it says so", || (server.output().matches(line).count() == 1).then_some(()));
     let mut web = server.web();
     let job = json!({"data": text('f', 300_000)});
     let refused = web.post("/queues/q/jobs", job);

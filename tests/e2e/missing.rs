@@ -159,7 +159,9 @@ fn a_first_start_that_was_killed_in_the_middle_is_no_loss() {
     let manifest = server.data.join("MANIFEST");
     let text = fs::read_to_string(&manifest).unwrap();
     assert!(text.contains("begun = true\n"), "{text}");
-    fs::write(&manifest, text.replace("begun = true\n", "")).unwrap();
+    // Without its checksum it is as earlier builds wrote it.
+    let lines = text.split_inclusive('\n').filter(|it| !it.starts_with("checksum"));
+    fs::write(&manifest, lines.collect::<String>().replace("begun = true\n", "")).unwrap();
     fs::remove_dir_all(server.data.join("shard-0001")).unwrap();
     for segment in segments(&server.data, "shard-0000") {
         fs::write(segment, b"").unwrap();
@@ -167,4 +169,106 @@ fn a_first_start_that_was_killed_in_the_middle_is_no_loss() {
     server.start();
     server.client().push("missing", 1);
     assert!(fs::read_to_string(&manifest).unwrap().contains("begun = true\n"));
+}
+
+/// A manifest that is lost, or says another number or another id: what a checksum tells, and what the shards tell of
+/// one that has none.
+#[test]
+fn a_manifest_that_is_lost_or_not_of_these_shards_removes_nothing_and_is_written_anew() {
+    let (server, queues) = two_shards();
+    let home = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(server.data.join("MANIFEST")).unwrap();
+    let id = text.lines().find_map(|line| line.strip_prefix("id = ")).unwrap();
+    let old = format!("version = 1\nshards = 2\nid = {id}\nbegun = true\n");
+    let cases = [
+        ("lost", None),
+        ("changed", Some(text.replace("shards = 2", "shards = 1"))),
+        ("empty", Some(String::new())),
+        ("garbled", Some(text.replace("shards", "shxrds"))),
+        ("fewer", Some(old.replace("shards = 2", "shards = 1"))),
+        (
+            "fewer-unbegun",
+            Some(old.replace("shards = 2", "shards = 1").replace("begun = true\n", "")),
+        ),
+        ("foreign", Some(old.replace(id, "00000000000000ff"))),
+    ];
+    for (case, manifest) in cases {
+        let data = home.path().join(case);
+        copy(&server.data, &data);
+        let path = data.join("MANIFEST");
+        match &manifest {
+            None => fs::remove_file(&path).unwrap(),
+            Some(text) => fs::write(&path, text).unwrap(),
+        }
+        let before = [segments(&data, "shard-0000"), segments(&data, "shard-0001")];
+        for shards in [1, 2, 4] {
+            let (status, said) = Start::new().env("SHARDS", shards).run_to_its_end(&data);
+            assert_eq!(status.code(), Some(1), "{case} {shards}: {said}");
+            assert!(said.contains("MANIFEST") && said.starts_with("corq: "), "{case}: {said}");
+        }
+        let after = [segments(&data, "shard-0000"), segments(&data, "shard-0001")];
+        assert_eq!(before, after, "{case}");
+        assert_eq!(fs::read_to_string(&path).ok(), manifest, "{case}");
+        let data_arg = data.to_str().unwrap();
+        let ran = Tool::at(1).run(&["log", "verify", data_arg]);
+        assert_eq!(ran.code, Some(1), "{case}: {ran:?}");
+        if ["fewer", "fewer-unbegun", "foreign"].contains(&case) {
+            // Nobody can tell which of the two is right.
+            continue;
+        }
+        assert!(
+            ran.out.contains("2 shards") && ran.out.contains("all is whole"),
+            "{case}: {ran:?}"
+        );
+        assert!(
+            ran.err.contains("MANIFEST") && ran.err.contains("corq log repair"),
+            "{case}: {ran:?}"
+        );
+        for command in ["stat", "dump"] {
+            let ran = Tool::at(1).run(&["log", command, data_arg]);
+            assert!(ran.code == Some(0) && ran.err.contains("MANIFEST"), "{case}: {ran:?}");
+        }
+        assert_eq!(Tool::at(1).run(&["log", "repair", data_arg]).code, Some(2), "{case}");
+        assert_eq!(fs::read_to_string(&path).ok(), manifest, "without a yes nothing is done");
+        let out = Tool::at(1).ok(&["log", "repair", "--yes", data_arg]);
+        assert!(out.contains("wrote the MANIFEST anew"), "{case}: {out}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "{case}");
+        let server = Start::new().start_at(&data);
+        let mut client = server.client();
+        let found: u64 = queues.iter().map(|queue| client.counted(queue, "waiting")).sum();
+        assert_eq!(found, 40, "{case}");
+    }
+}
+
+/// The directory is the lock, whatever becomes of the file in it.
+#[test]
+fn a_lock_file_that_is_removed_lets_nobody_in() {
+    let (mut server, _) = two_shards();
+    server.start();
+    let path = server.data.to_str().unwrap().to_owned();
+    let path = path.as_str();
+    let lock = server.data.join("LOCK");
+    let home = tempfile::tempdir().unwrap();
+    for again in [false, true] {
+        fs::remove_file(&lock).unwrap();
+        if again {
+            fs::write(&lock, "").unwrap();
+        }
+        let (status, said) = Start::new().run_to_its_end(&server.data);
+        assert!(status.code() == Some(1) && said.contains("is in use by"), "{said}");
+        let ran = Tool::at(1).run(&["log", "repair", "--yes", path]);
+        assert!(ran.code == Some(1) && ran.err.contains("is in use by"), "{ran:?}");
+        let out = Tool::at(1).ok(&["log", "verify", path]);
+        assert!(out.contains("a server is using it"), "{out}");
+        let to = home.path().join("backup");
+        let line = Tool::at(1).env("DATA_PATH", path).fails(1, &["backup", to.to_str().unwrap()]);
+        assert!(line.contains("cannot reach a server"), "{line}");
+        let line = Tool::at(1).fails(1, &["restore", path, to.to_str().unwrap()]);
+        assert!(!to.exists(), "{line}");
+        fs::write(&lock, "").unwrap();
+    }
+    // It goes on as if nothing had been.
+    server.client().push("missing-0", 1);
+    assert!(server.terminate().success());
+    Tool::at(1).ok(&["log", "verify", path]);
 }

@@ -52,8 +52,11 @@ impl Manifest {
             let mut lines = text.lines().filter_map(|line| line.split_once('='));
             lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
         };
-        let wrong = |reason: String| LockError::Manifest { path: path.clone(), reason };
-        let bad = |key: &str| wrong(format!("no usable `{key}` in the manifest"));
+        let wrong = |what: String| {
+            let reason = format!("{what}. {ADVICE}");
+            LockError::Manifest { path: path.clone(), reason }
+        };
+        let bad = |key: &str| wrong(format!("it has no usable `{key}`"));
         check(&text).map_err(wrong)?;
         let version = value("version").and_then(|text| text.parse().ok());
         let moving = match version.ok_or_else(|| bad("version"))? {
@@ -106,6 +109,9 @@ impl Manifest {
     }
 }
 
+/// What helps against one that cannot be read.
+const ADVICE: &str =
+    "Put it back as it was, or have 'corq log repair' write it anew from what the segments say";
 const CHECKSUM: &str = "checksum";
 /// What earlier builds wrote, without a checksum.
 const KNOWN: [&str; 5] = ["version", "shards", "id", "moving", "begun"];
@@ -133,9 +139,7 @@ fn check(text: &str) -> Result<(), String> {
     if is_right {
         return Ok(());
     }
-    Err("it is not what was written: its checksum is wrong. Put it back as it was, or have 'corq log repair' write it \
-         anew from what the segments say"
-        .to_owned())
+    Err("it is not what was written: its checksum is wrong".to_owned())
 }
 
 #[cfg(test)]

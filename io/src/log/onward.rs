@@ -111,7 +111,8 @@ impl Found {
 
     /// Whether the next one says that a block of this one had been synced that lies behind `end`.
     pub(super) fn goes_on_behind(&self, next: &Self, end: Position) -> bool {
-        next.header.is_ok_and(|header| header.synced > end)
+        let follows = |header: &SegmentHeader| header.predecessor == Some(self.number);
+        next.header.is_ok_and(|header| follows(&header) && header.synced > end)
     }
 
     /// The salt that the bytes where its first block lies give away, should its header be lost. In every life of a

@@ -9,10 +9,10 @@ use corq_io::log::{Seen, segment_file};
 use corq_shards::id::{JobId, Slot};
 use corq_shards::record::{KINDS, Record, kind_name};
 
+use super::manifest;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::tools::describe::{Whereabouts, describe, jobs_of, queue_of};
-use crate::tools::place::Place;
 
 /// What `log dump` takes.
 #[derive(Args, Debug)]
@@ -85,7 +85,7 @@ impl Filter<'_> {
 
 /// Carries it out.
 pub fn run(context: &mut Context, dump: &Dump) -> Result<(), Failure> {
-    let place = Place::of(&dump.data)?;
+    let place = manifest::found(&dump.data)?;
     if let Some(shard) = dump.shard.filter(|shard| *shard >= place.shards) {
         let last = place.shards - 1;
         return Err(Failure::Usage(format!("there is no shard {shard}: the last one is {last}")));

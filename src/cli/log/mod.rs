@@ -2,6 +2,7 @@
 //! server.
 
 mod dump;
+mod manifest;
 mod repair;
 mod stat;
 mod verify;

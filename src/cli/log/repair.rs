@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use corq_io::log::{Damage, DataDir, Inspection, mend};
 
-use super::{Looked, Trouble, count, look};
+use super::{Looked, Trouble, count, look, manifest};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::input;
@@ -31,6 +31,7 @@ pub struct Repair {
 
 /// Carries it out.
 pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
+    manifest::restore(context, &repair.data, repair.yes)?;
     // Held until the end: no server starts meanwhile, and none is running.
     let mut held = DataDir::take(&repair.data).map_err(Fault::from)?;
     let mut place = Place::of(held.path())?;

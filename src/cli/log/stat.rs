@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use corq_shards::job::State;
 
-use super::{Looked, look};
+use super::{Looked, look, manifest};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Cell, Output, Table};
 use crate::cli::words;
 use crate::protocol::write::Writer;
-use crate::tools::place::Place;
 use crate::tools::replay::Tally;
 
 /// What `log stat` takes.
@@ -54,7 +53,7 @@ fn sizes(looked: &Looked) -> Sizes {
 
 /// Carries it out.
 pub fn run(context: &mut Context, stat: &Stat) -> Result<(), Failure> {
-    let place = Place::of(&stat.data)?;
+    let place = manifest::found(&stat.data)?;
     let looked = look(&place, stat.completed_max)?;
     let damaged: usize = looked.iter().map(|it| it.troubles().len()).sum();
     let shards: Vec<Sizes> = looked.iter().map(sizes).collect();

@@ -21,7 +21,7 @@ pub struct Verify {
 
 /// Carries it out.
 pub fn run(context: &mut Context, verify: &Verify) -> Result<(), Failure> {
-    let place = Place::of(&verify.data)?;
+    let (place, fault) = Place::found(&verify.data)?;
     let live = place.is_live()?;
     let looked = look(&place, u32::MAX)?;
     let troubles: Vec<Trouble> = looked.iter().flat_map(Looked::troubles).collect();
@@ -32,7 +32,7 @@ pub fn run(context: &mut Context, verify: &Verify) -> Result<(), Failure> {
         let mut writer = Writer::new(&mut out);
         writer.map(7);
         writer.str("ok");
-        writer.bool(troubles.is_empty());
+        writer.bool(troubles.is_empty() && fault.is_none());
         writer.str("live");
         writer.bool(live);
         writer.str("shards");
@@ -93,6 +93,9 @@ pub fn run(context: &mut Context, verify: &Verify) -> Result<(), Failure> {
             count(records, "record"),
             if live { " (a server is using it)" } else { "" }
         ))?;
+    }
+    if let Some(fault) = fault {
+        return Err(fault.into());
     }
     match troubles.len() {
         0 => Ok(()),

@@ -223,6 +223,12 @@ fn damage_is_named_with_file_and_byte_and_a_repair_saves_the_rest() {
     }
     let (status, said) = Start::new().run_to_its_end(&server.data);
     assert!(!status.success() && said.contains("is damaged at byte"), "{said}");
+    // The log spans two starts. Both name the same byte, the start does so once and says what shows more.
+    let offset = &report["damages"][0]["offset"];
+    let place = format!("{name} is damaged at byte {offset}");
+    assert_eq!(said.matches(&place).count(), 1, "{place}: {said}");
+    let shown = format!("corq log verify {}", server.data.display());
+    assert!(said.contains(&shown), "{said}");
 
     let untouched = files(&server.data);
     let ran = tool().run(&words(&["log", "repair"], &server.data));
