@@ -512,7 +512,9 @@ pub(super) fn write_renewed(
         if !gone.is_empty() {
             writer.str("goneIndices");
             writer.array(gone.len());
-            gone.iter().for_each(|&place| writer.uint(place as u64));
+            for &place in gone {
+                writer.uint(place as u64);
+            }
         }
     });
 }

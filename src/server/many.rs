@@ -156,7 +156,9 @@ impl Core {
         let as_names = missed.is_some();
         let names = if let Some((_, places)) = &missed {
             let mut names = vec![Lookup::Done(None); jobs.len()];
-            places.iter().for_each(|&place| names[place] = Lookup::AsName);
+            for &place in places {
+                names[place] = Lookup::AsName;
+            }
             names
         } else {
             let lookup = |job: &JobRef<'_>| match job {
@@ -311,9 +313,9 @@ impl Core {
             task.names.fill(Lookup::AsName);
         } else {
             task.names.fill(Lookup::Done(None));
-            task.gone.iter().filter(|&&place| is_id(place)).for_each(|&place| {
+            for &place in task.gone.iter().filter(|&&place| is_id(place)) {
                 task.names[place] = Lookup::AsName;
-            });
+            }
         }
         self.resolve_jobs(step, &batch.ids);
     }
