@@ -22,7 +22,7 @@ pub(crate) use receiver::{Habit, Post, Receiver};
 pub(crate) use server::{Server, Start, free_port, get};
 
 /// How long a condition may take. Generous, because a loaded machine is not a broken server.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(300);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(5);
 
 /// How long one call to the server waits for a job or an end: less than it allows.
 pub(crate) const WAIT: Duration = Duration::from_secs(30);

@@ -15,9 +15,9 @@ use crate::settle;
 use crate::support::{Dice, Habit, Receiver, Server, Start};
 
 /// How long figures may disagree at rest. Schedules and delays go on, so they do for moments.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// How long no command may be sent. Long, because a loaded machine is not a stuck server.
-const STUCK: Duration = Duration::from_secs(600);
+const STUCK: Duration = Duration::from_mins(10);
 /// Jobs beyond which clients only work.
 const JOBS_MAX: u64 = 2500;
 /// Memory that no load of this size needs: with a sanitizer, and without.

@@ -12,7 +12,7 @@ use crate::face::Door;
 use crate::support::Client;
 
 /// How long a step may take in which nothing changes. All times that commands set are shorter.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// How long all of it may take, whatever moves.
 const WHOLE: Duration = Duration::from_mins(3);
