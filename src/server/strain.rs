@@ -118,7 +118,7 @@ impl Core {
                 book.0.segment_bytes() >> 20,
             ),
             Some(false) => {
-                tracing::info!("shard {}: there is room again: pushes are taken", self.me)
+                tracing::info!("shard {}: there is room again: pushes are taken", self.me);
             }
             None => {}
         }
