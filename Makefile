@@ -93,8 +93,8 @@ soak: ## An hour (SOAK_SECONDS) of load, kills, stops and full disks, and a mill
 hang: ## Load two shards for five minutes without a single late answer
 	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
 
-hostile: ## Attack the HTTP port with 10,000 slow and mean clients and print what it costs
-	CORQ_HOSTILE_CONNECTIONS=10000 cargo test --profile quick --test hostile -- --nocapture
+hostile: ## Attack the HTTP port with 10,000 slow and mean clients and measure what it costs the others (a quiet machine)
+	CORQ_HOSTILE_CONNECTIONS=10000 CORQ_HOSTILE_SPEED=1 cargo test --profile quick --test hostile -- --nocapture
 
 sim: ## Simulate SEEDS schedules with crashes (default 20000), or print all that happens in one (SEED=42)
 ifdef SEED

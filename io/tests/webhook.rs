@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(3);
 
 fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -212,11 +212,9 @@ fn a_receiver_that_reads_byte_by_byte_is_cut_off_at_the_limit() {
     });
     let receiver = Receiver::always(Habit::ReadSlowly);
     let hook = bed.hook(&receiver.url(), None);
-    let begin = Instant::now();
     bed.tell_body(&[&hook], 1, 1, vec![b'1'; 30 << 20]);
+    // To read all of it would take days.
     until("the end", || (hook.counts().failed == 1).then_some(()));
-    let took = begin.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]
@@ -224,17 +222,16 @@ fn of_an_answer_only_the_status_counts() {
     let bed = Bed::new(|config| config.timeout = Duration::from_secs(20));
     let receiver = Receiver::always(Habit::DripBody);
     let hook = bed.hook(&receiver.url(), None);
-    let begin = Instant::now();
     bed.tell(&[&hook]);
     bed.tell(&[&hook]);
+    // An answer that was read to its end would fail at the timeout.
     until("both", || (hook.counts().delivered == 2).then_some(()));
-    assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
 fn receivers_that_hang_hold_up_nobody_else() {
     let bed = Bed::new(|config| {
-        config.timeout = Duration::from_millis(1500);
+        config.timeout = Duration::from_mins(1);
         config.retry_delay = Duration::ZERO;
     });
     let good = Receiver::always(Habit::Status(200));
@@ -248,17 +245,27 @@ fn receivers_that_hang_hold_up_nobody_else() {
     }
     until("a hanging post", || (!hanging.posts().is_empty()).then_some(()));
     for _ in 0..5 {
-        let begin = Instant::now();
         let before = hook.counts().delivered;
         bed.tell(&[&hook]);
         until("a delivery", || (hook.counts().delivered > before).then_some(()));
-        let took = begin.elapsed();
-        assert!(took < Duration::from_secs(1), "{took:?}");
     }
+    let failed = bed.feed.load().failed_attempts.load(Ordering::Relaxed);
+    assert_eq!(failed, 0, "it has waited for the end of one that hangs");
     assert!(bed.feed.load().threads.load(Ordering::Relaxed) <= 4);
-    // And those that hang are not left out either.
-    let failed = || bed.feed.load().failed_attempts.load(Ordering::Relaxed);
-    until("a failed attempt of each", || (failed() >= 8).then_some(()));
+}
+
+#[test]
+fn receivers_that_hang_are_not_left_out() {
+    let bed = Bed::new(|config| {
+        config.timeout = Duration::from_millis(300);
+        config.retry_delay = Duration::ZERO;
+    });
+    let hanging = Receiver::always(Habit::Hang);
+    let hooks: Vec<_> = (0..8).map(|_| bed.hook(&hanging.url(), None)).collect();
+    bed.tell(&hooks.iter().collect::<Vec<_>>());
+    for hook in &hooks {
+        until("its end", || (hook.counts().failed > 0).then_some(()));
+    }
 }
 
 #[test]
@@ -452,7 +459,7 @@ fn a_stop_waits_no_longer_than_it_may() {
     until("a post", || (!hanging.posts().is_empty()).then_some(()));
     let begin = Instant::now();
     assert_eq!(bed.pool.stop(begin + Duration::from_millis(200)), 3);
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < Duration::from_secs(50), "it has waited for the timeout");
 }
 
 /// Names that lead where `addresses` says.

@@ -399,10 +399,8 @@ fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
     }
     let well = add(&mut client, &good.url(), &["job.waiting"]);
     for n in 0..20 {
-        let begin = Instant::now();
         client.push("q", n);
         until("the good one", || (good.posts().len() == n + 1).then_some(()));
-        assert!(begin.elapsed() < Duration::from_millis(400), "{:?}", begin.elapsed());
     }
     let failed = |client: &mut Client| {
         let counts = listed(client).into_iter().filter(|webhook| webhook["id"] != json!(well));
@@ -416,6 +414,26 @@ fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
     assert!(sample(&mut client, "corq_webhook_abandoned_total") >= 5);
     assert_eq!(elsewhere.posts().len(), 0);
     assert_eq!(client.counted("q", "waiting"), 20);
+}
+
+#[test]
+fn a_good_receiver_does_not_wait_for_those_that_hang() {
+    let start = start().env("WEBHOOK_TIMEOUT_MS", 30_000).env("SHUTDOWN_TIMEOUT_MS", 500);
+    let server = start.start();
+    let hanging = [Habit::Hang, Habit::Drip, Habit::Hang, Habit::Drip].map(Receiver::always);
+    let good = Receiver::always(Habit::Status(200));
+    let mut client = server.client();
+    for receiver in &hanging {
+        add(&mut client, &receiver.url(), &["job.waiting"]);
+    }
+    add(&mut client, &good.url(), &["job.waiting"]);
+    for n in 0..20 {
+        client.push("q", n);
+        until("the good one", || (good.posts().len() == n + 1).then_some(()));
+    }
+    // Each of them is still at its first post.
+    let failed = listed(&mut client).into_iter().map(|webhook| webhook["failureCount"].clone());
+    assert!(failed.into_iter().all(|count| count == 0), "{:?}", listed(&mut client));
 }
 
 #[test]
@@ -504,7 +522,7 @@ fn a_stop_does_not_wait_for_a_receiver_that_hangs_beyond_its_timeout() {
     until("a post", || (!hanging.posts().is_empty()).then_some(()));
     let begin = Instant::now();
     assert!(server.terminate().success());
-    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(28), "it has waited for the receiver");
     let lost = "2 events for webhooks were not delivered before the stop";
     assert!(server.output().contains(lost), "{}", server.output());
 }

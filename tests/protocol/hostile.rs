@@ -147,7 +147,8 @@ fn counts_that_lie_cost_nothing() {
         refused(&huge_map).starts_with("Invalid frame: a list or map announces more"),
         "the command itself"
     );
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    // To go through what is announced would take hours.
+    assert!(begun.elapsed() < Duration::from_mins(2));
 }
 
 #[test]
