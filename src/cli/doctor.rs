@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use corq_io::host;
+use corq_io::log::{Left, Standing};
 use corq_io::survey;
 
 use self::data_place::Told;
@@ -21,6 +22,7 @@ use super::target::Target;
 use super::words;
 use crate::api::spec::Op;
 use crate::protocol::write::Writer;
+use crate::tools::leftovers;
 
 /// Blocks whose sync is timed.
 const SYNCS: usize = 40;
@@ -102,6 +104,7 @@ pub fn run(context: &mut Context, doctor: &Doctor) -> Result<(), Failure> {
     let (found, path) = data_place::find(doctor.named(), &server.data, &address);
     findings.push(found);
     findings.extend(path.iter().flat_map(|path| disk_findings(path)));
+    findings.extend(path.iter().flat_map(|path| leftover_findings(path)));
     findings.extend(clock_finding());
     findings.extend(server.findings);
     if context.target.json {
@@ -283,6 +286,29 @@ fn disk_findings(path: &Path) -> Vec<Finding> {
         Ok(times) => sync_finding(&times),
     });
     findings
+}
+
+/// What backups, restores and repairs have left that were killed; and what only looks so.
+fn leftover_findings(data: &Path) -> Vec<Finding> {
+    let Ok(left) = leftovers::of(data) else { return Vec::new() };
+    let finding = |left: &Left| {
+        let path = left.path.display();
+        match &left.standing {
+            Standing::InUse(_) => None,
+            Standing::Dead(said) => Some(Finding::warning(
+                "leftovers",
+                format!("{path}, of a {} that was killed", said.purpose),
+                format!("the next backup or start removes {path}; so can you"),
+            )),
+            Standing::Unmarked => Some(Finding::warning(
+                "leftovers",
+                format!("{path} is named like a draft of corq, and has no marker"),
+                format!("nothing removes {path} by itself: see what is in it"),
+            )),
+        }
+    };
+    let found: Vec<Finding> = left.iter().filter_map(finding).collect();
+    if found.is_empty() { vec![Finding::good("leftovers", "none")] } else { found }
 }
 
 fn sync_finding(times: &[Duration]) -> Finding {

@@ -9,25 +9,27 @@
 //! Complete segments are immutable, so on the same file system their second names are the copy. The
 //! segment that is being written is copied up to the cut.
 //!
-//! The copy is made beside its place and gets its name last.
+//! The copy is made in a draft beside its place and gets its name last. In the data directory a second one says where it
+//! is, and has the pins if the copy goes to another file system.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use corq_io::log::{
-    About, BACKUP_MARKER, Damage, DataDir, Inspection, PINS, Position, Seen, Subject,
+    About, BACKUP_MARKER, Damage, DataDir, Draft, Inspection, Label, PINS, Position, Seen, Subject,
     forget_claims, inspect, segment_file,
 };
 
+use super::leftovers;
 use super::place::{Fault, Place, at, sync};
+use super::target::Target;
 
 /// The file that makes a directory a backup: what is in it, written last.
 pub const MARKER: &str = BACKUP_MARKER;
-const LOCK: &str = "LOCK";
 /// The version of [`MARKER`].
 pub const VERSION: u32 = 1;
 
@@ -61,51 +63,13 @@ impl From<Fault> for Unfinished {
 #[derive(Debug)]
 pub struct Making<'a> {
     place: &'a Place,
-    to: PathBuf,
-    draft: PathBuf,
-    /// Where the segments are pinned; the draft itself, if that is on the same file system.
-    pins: PathBuf,
+    target: Target,
+    draft: Draft,
+    /// In the data directory.
+    pins: Draft,
+    /// The draft is on the file system of the data directory, and has the pins.
+    linked: bool,
     copies: bool,
-    /// Keeps two backups from using one draft.
-    locks: Vec<File>,
-}
-
-/// The directory beside `to` in which it is put together.
-pub(super) fn draft_of(to: &Path) -> PathBuf {
-    let mut name = to.file_name().unwrap_or_default().to_os_string();
-    name.push(".partial");
-    to.with_file_name(name)
-}
-
-/// Whether nothing stands in the way of a new directory.
-pub(super) fn is_free(path: &Path) -> Result<bool, Fault> {
-    match fs::read_dir(path) {
-        Ok(mut entries) => Ok(entries.next().is_none()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(at(path)(error)),
-    }
-}
-
-/// Makes an empty directory that is this process's alone; what an earlier one left is removed.
-pub(super) fn own_directory(path: &Path) -> Result<File, Fault> {
-    fs::create_dir_all(path).map_err(at(path))?;
-    let lock_path = path.join(LOCK);
-    let mut options = OpenOptions::new();
-    let lock = options.write(true).create(true).truncate(false).open(&lock_path);
-    let lock = lock.map_err(at(&lock_path))?;
-    if lock.try_lock().is_err() {
-        return Err(Fault(format!("{} is in use by another process", path.display())));
-    }
-    for entry in fs::read_dir(path).map_err(at(path))? {
-        let entry = entry.map_err(at(path))?.path();
-        if entry == lock_path {
-            continue;
-        }
-        let removed =
-            if entry.is_dir() { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
-        removed.map_err(at(&entry))?;
-    }
-    Ok(lock)
 }
 
 /// Copies the first bytes of a file, durably.
@@ -132,40 +96,41 @@ impl<'a> Making<'a> {
     /// Begins a backup of `place` to `to`, which must not exist, or be empty. With `copies` no file
     /// is shared with the server.
     pub fn begin(place: &'a Place, to: &Path, copies: bool) -> Result<Self, Fault> {
-        if !is_free(to)? {
-            return Err(Fault(format!(
-                "{} is not empty: each backup needs a directory of its own",
-                to.display()
-            )));
-        }
-        let to = std::path::absolute(to).map_err(at(to))?;
-        let home = std::path::absolute(&place.path).map_err(at(&place.path))?;
-        if to.starts_with(&home) {
-            return Err(Fault("a backup in the data directory would be no backup".into()));
-        }
-        DataDir::discard_pins(&place.path)?;
-        let draft = draft_of(&to);
-        let mut locks = vec![own_directory(&draft)?];
+        let target = Target::of(to)?;
+        target.is_apart_from(&place.path, "a backup in the data directory would be no backup")?;
+        leftovers::clear(&place.path);
+        let draft = target.begin("backup", Some(&place.path))?;
         let device = |path: &Path| fs::metadata(path).map(|about| about.dev()).map_err(at(path));
-        let same = device(&draft)? == device(&place.path)?;
-        let pins = if same { draft.clone() } else { place.path.join(PINS) };
-        if !same {
-            locks.push(own_directory(&pins)?);
-        }
+        let linked = device(draft.path())? == device(&place.path)?;
+        let label = Label { purpose: "pins".into(), target: PINS.into(), linked };
+        let pins = Draft::begin(&place.path, &label).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Fault(format!(
+                "{} cannot be written to: make the backup as the user of the server",
+                place.path.display()
+            )),
+            _ => at(&place.path)(error),
+        })?;
+        pins.belongs_to(&draft).map_err(at(pins.path()))?;
+        let making = Self { place, target, draft, pins, linked, copies: copies || !linked };
         for shard in 0..place.shards {
-            for directory in [&draft, &pins] {
+            for directory in [making.draft.path(), making.pin_path()] {
                 let path = DataDir::shard_path(directory, shard);
                 fs::create_dir_all(&path).map_err(at(&path))?;
             }
         }
-        Ok(Self { place, to, draft, pins, copies: copies || !same, locks })
+        Ok(making)
+    }
+
+    /// Where the segments are pinned; the draft itself, if that is on the same file system.
+    fn pin_path(&self) -> &Path {
+        if self.linked { self.draft.path() } else { self.pins.path() }
     }
 
     /// Pins all segments there are now and were not pinned before.
     pub fn pin(&self) -> Result<(), Fault> {
         for shard in 0..self.place.shards {
             let from = self.place.shard_path(shard);
-            let pins = DataDir::shard_path(&self.pins, shard);
+            let pins = DataDir::shard_path(self.pin_path(), shard);
             let entries = match fs::read_dir(&from) {
                 Ok(entries) => entries,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -200,13 +165,13 @@ impl<'a> Making<'a> {
 
     /// Bytes of what is pinned, so that people can be told how far it is.
     pub fn bytes(&self) -> u64 {
-        Place { path: self.pins.clone(), ..self.place.clone() }.bytes()
+        Place { path: self.pin_path().into(), ..self.place.clone() }.bytes()
     }
 
     /// Checks and copies what lies before the cuts, one for each shard; or all there is, of a directory
     /// that nobody uses. `progress` is told of bytes.
     pub fn finish(
-        mut self,
+        self,
         cuts: Option<&[Position]>,
         progress: &dyn Fn(u64),
     ) -> Result<Summary, Unfinished> {
@@ -225,16 +190,10 @@ impl<'a> Making<'a> {
             let _ = writeln!(marker, "end-{shard} = {:016x}", end.0);
         }
         let Place { shards, id, is_begun, .. } = *self.place;
-        DataDir::describe_copy(&self.draft, About { shards, id, is_begun }).map_err(Fault::from)?;
-        write_file(&self.draft.join(MARKER), marker.as_bytes())?;
-        let lock = self.draft.join(LOCK);
-        fs::remove_file(&lock).map_err(at(&lock))?;
-        sync(&self.draft)?;
-        fs::rename(&self.draft, &self.to).map_err(at(&self.to))?;
-        if let Some(parent) = self.to.parent() {
-            sync(parent)?;
-        }
-        self.let_go();
+        let draft = self.draft.path();
+        DataDir::describe_copy(draft, About { shards, id, is_begun }).map_err(Fault::from)?;
+        write_file(&draft.join(MARKER), marker.as_bytes())?;
+        self.target.place(self.draft)?;
         Ok(summary)
     }
 
@@ -246,7 +205,7 @@ impl<'a> Making<'a> {
         until: Option<Position>,
         progress: &dyn Fn(u64),
     ) -> Result<(Inspection, Vec<u64>), Unfinished> {
-        let directory = DataDir::shard_path(&self.pins, shard);
+        let directory = DataDir::shard_path(self.pin_path(), shard);
         let subject = Subject { until, ..self.place.subject(shard, &directory) };
         let looked = inspect(subject, |seen| {
             if let Seen::Block(bytes) = seen {
@@ -282,8 +241,8 @@ impl<'a> Making<'a> {
         needed: &[u64],
         summary: &mut Summary,
     ) -> Result<(), Fault> {
-        let pins = DataDir::shard_path(&self.pins, shard);
-        let draft = DataDir::shard_path(&self.draft, shard);
+        let pins = DataDir::shard_path(self.pin_path(), shard);
+        let draft = DataDir::shard_path(self.draft.path(), shard);
         for entry in fs::read_dir(&pins).map_err(at(&pins))? {
             let path = entry.map_err(at(&pins))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -319,24 +278,6 @@ impl<'a> Making<'a> {
             summary.bytes += bytes;
         }
         sync(&draft)
-    }
-
-    /// Removes what is left of it.
-    fn let_go(&mut self) {
-        // What cannot be removed now is removed by the next backup.
-        if !self.locks.is_empty() {
-            let _ = fs::remove_dir_all(&self.draft);
-            if self.pins != self.draft {
-                let _ = fs::remove_dir_all(&self.pins);
-            }
-        }
-        self.locks.clear();
-    }
-}
-
-impl Drop for Making<'_> {
-    fn drop(&mut self) {
-        self.let_go();
     }
 }
 

@@ -12,10 +12,16 @@
 //! | `pen` | the entries of one map |
 //! | `backup` | a copy of a directory that may be in use |
 //! | `restore` | a copy put in place |
+//! | `repair` | a log put right, prepared beside its place, and put back |
+//! | `target` | where a copy goes |
+//! | `leftovers` | what killed copies and repairs have left |
 
 pub mod backup;
 pub mod describe;
+pub mod leftovers;
 mod pen;
 pub mod place;
+pub mod repair;
 pub mod replay;
 pub mod restore;
+mod target;

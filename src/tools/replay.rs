@@ -2,12 +2,13 @@
 //! led to it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use corq_io::log::{Inspection, Position};
+use corq_io::log::Position;
 use corq_shards::job::State;
 use corq_shards::job::Stored;
 use corq_shards::notes::Notes;
-use corq_shards::record::kind_name;
+use corq_shards::record::{Record, kind_name};
 use corq_shards::secret::SecretKey;
 use corq_shards::{Config, SLICE, Shard};
 
@@ -39,7 +40,24 @@ pub struct Replay {
     pub kinds: BTreeMap<String, Tally>,
     /// What a start would stop at. After the first of them the state is not what a server would have.
     pub refused: Vec<Refused>,
+    /// Where ids are missing.
+    jumps: Vec<Jump>,
+    /// The last record that brought one, and the number of that.
+    last_new: Option<(Position, u32)>,
 }
+
+/// Between two records that brought jobs there are numbers of which the log says nothing.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    after: Position,
+    before: Position,
+    missing: u64,
+}
+
+/// Records that bring a job with a new id.
+const BRING_ONE: [&str; 2] = ["pushed", "repeated"];
+/// More jumps than this are one loss told many times.
+const JUMPS_MAX: usize = 10_000;
 
 /// More of them than this are one fault told many times.
 const REFUSED_MAX: usize = 100;
@@ -59,7 +77,8 @@ impl Replay {
             hash_key: crate::secret::hash_key(),
             token_key: SecretKey::of_seed(0),
         });
-        Self { shard, kinds: BTreeMap::new(), refused: Vec::new() }
+        let (kinds, refused, jumps) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { shard, kinds, refused, jumps, last_new: None }
     }
 
     /// The next record.
@@ -68,6 +87,7 @@ impl Replay {
             || format!("unknown-{}", body.first().copied().unwrap_or(0)),
             ToOwned::to_owned,
         );
+        let brings_one = BRING_ONE.contains(&name.as_str());
         let tally = self.kinds.entry(name).or_default();
         tally.records += 1;
         tally.bytes += body.len() as u64;
@@ -77,13 +97,45 @@ impl Replay {
             let reason = malformed.to_string();
             self.refused.push(Refused { segment, offset, reason });
         }
+        self.note_new(position, body, brings_one);
+    }
+
+    /// Ids of one shard are numbered in the order in which its jobs came.
+    fn note_new(&mut self, position: Position, body: &[u8], brings_one: bool) {
+        let id = match brings_one.then(|| Record::decode(body)) {
+            Some(Ok(Record::Pushed(pushed))) => pushed.id,
+            Some(Ok(Record::Repeated(repeated))) => repeated.next.pushed.id,
+            _ => return,
+        };
+        let now = (position, id.sequence());
+        let Some((after, sequence)) = self.last_new.replace(now) else { return };
+        let step = id.sequence().wrapping_sub(sequence);
+        // More than half of all numbers is a step back.
+        if (2..u32::MAX / 2).contains(&step) && self.jumps.len() < JUMPS_MAX {
+            let missing = u64::from(step - 1);
+            self.jumps.push(Jump { after, before: position, missing });
+        }
+    }
+
+    /// At most so many jobs came with records that lay in these stretches: as many as there are ids missing between those of
+    /// the jobs around them. Some ids were never given to a job.
+    pub fn missed_between(&self, stretches: &[Range<Position>]) -> u64 {
+        let spans = |jump: &&Jump| {
+            stretches.iter().any(|lost| jump.after < lost.start && jump.before >= lost.end)
+        };
+        self.jumps.iter().filter(spans).map(|jump| jump.missing).sum()
+    }
+
+    /// All jobs there are. Costs a step per job.
+    pub fn ids(&self) -> impl Iterator<Item = u128> {
+        self.shard.indices().map(|index| self.shard.view(index).job.id.0)
     }
 
     /// Jobs that have something among what is missing of the log: their payload, result or one of their
     /// log lines. Costs a step per job.
-    pub fn bereft(&self, inspections: &[&Inspection]) -> Vec<u128> {
+    pub fn bereft(&self, stretches: &[Range<Position>]) -> Vec<u128> {
         let lost = |stored: &Stored| {
-            inspections.iter().any(|inspection| inspection.is_lost(Position(stored.position)))
+            stretches.iter().any(|stretch| stretch.contains(&Position(stored.position)))
         };
         let mut found = Vec::new();
         for index in self.shard.indices() {

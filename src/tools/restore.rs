@@ -1,16 +1,15 @@
 //! A backup made a data directory again: copied beside its place, checked there to the last record, and
-//! given its name only then.
+//! given its name only then. It is a directory of its own, with another number than that of the backup's server.
 
 use std::fs;
 use std::path::Path;
 
-use corq_io::log::{Position, Seen, Segment};
+use corq_io::log::{About, DataDir, Position, Seen, Segment, give_id};
 
-use super::backup::{
-    MARKER, Summary, VERSION, copy_file, draft_of, is_free, lengthen, own_directory, write_file,
-};
+use super::backup::{MARKER, Summary, VERSION, copy_file, lengthen};
 use super::place::{Fault, Place, at, sync};
 use super::replay::Replay;
+use super::target::Target;
 
 /// What a backup says of itself.
 struct Marker {
@@ -46,51 +45,26 @@ fn read_marker(from: &Path, shards: u16) -> Result<Marker, Fault> {
 /// Makes the backup `from` the data directory `to`, which must not exist, or be empty. `progress` is told
 /// of bytes, of each twice: when it is copied and when it is checked.
 pub fn restore(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> Result<Summary, Fault> {
-    if !is_free(to)? {
-        return Err(Fault(format!(
-            "{} is not empty: a backup is only restored to where nothing is",
-            to.display()
-        )));
-    }
+    let target = Target::of(to)?;
     let source = Place::of(from)?;
     let marker = read_marker(from, source.shards)?;
-    let to = std::path::absolute(to).map_err(at(to))?;
-    let draft = draft_of(&to);
-    let lock = own_directory(&draft)?;
-    let made = fill(&source, &marker, &draft, progress);
-    let made = made.and_then(|summary| {
-        let path = draft.join("LOCK");
-        fs::remove_file(&path).map_err(at(&path))?;
-        sync(&draft)?;
-        fs::rename(&draft, &to).map_err(|error| match error.kind() {
-            std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::CrossesDevices => Fault(format!(
-                "{} is a mount point, which cannot be put in place as a whole: restore to a directory \
-                 in it",
-                to.display()
-            )),
-            _ => at(&to)(error),
-        })?;
-        if let Some(parent) = to.parent() {
-            sync(parent)?;
-        }
-        Ok(summary)
-    });
-    if made.is_err() {
-        // What cannot be removed now is removed by the next attempt.
-        let _ = fs::remove_dir_all(&draft);
-    }
-    drop(lock);
-    made
+    target.is_apart_from(from, "it would become a part of the backup")?;
+    let draft = target.begin("restore", None)?;
+    let id = DataDir::fresh_id().map_err(at(to))?;
+    let summary = fill(&source, &marker, draft.path(), id, progress)?;
+    target.place(draft)?;
+    Ok(summary)
 }
 
 fn fill(
     source: &Place,
     marker: &Marker,
     draft: &Path,
+    id: u64,
     progress: &dyn Fn(u64),
 ) -> Result<Summary, Fault> {
     let mut summary = Summary::default();
-    let copy = Place { path: draft.into(), ..source.clone() };
+    let copy = Place { path: draft.into(), id, ..source.clone() };
     for shard in 0..source.shards {
         let (from, to) = (source.shard_path(shard), copy.shard_path(shard));
         fs::create_dir(&to).map_err(at(&to))?;
@@ -104,6 +78,7 @@ fn fill(
             if used < bytes {
                 lengthen(&copy, bytes)?;
             }
+            give_id(&copy, source.id, id).map_err(at(&copy))?;
             progress(bytes);
             summary.segments += 1;
             summary.bytes += used;
@@ -111,9 +86,8 @@ fn fill(
         sync(&to)?;
         check(&copy, shard, Position(end), progress)?;
     }
-    let manifest = source.path.join("MANIFEST");
-    let text = fs::read(&manifest).map_err(at(&manifest))?;
-    write_file(&draft.join("MANIFEST"), &text)?;
+    let about = About { shards: source.shards, id, is_begun: source.is_begun };
+    DataDir::describe_copy(draft, about).map_err(Fault::from)?;
     Ok(summary)
 }
 

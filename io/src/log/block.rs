@@ -65,6 +65,8 @@ pub(super) enum HeaderFault {
     Checksum,
     /// Intact, but of a version this build does not read.
     Version(u16),
+    /// Intact, but another segment's: that of a file that has another's name, or has not got its new header yet.
+    Segment(u64),
 }
 
 impl fmt::Display for HeaderFault {
@@ -74,6 +76,7 @@ impl fmt::Display for HeaderFault {
             Self::NoMagic => f.write_str("no header there"),
             Self::Checksum => f.write_str("the header's checksum is wrong"),
             Self::Version(version) => write!(f, "the header has format version {version}"),
+            Self::Segment(number) => write!(f, "it belongs at segment {number}"),
         }
     }
 }

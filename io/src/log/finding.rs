@@ -4,9 +4,10 @@
 //! Knows names and headers of segments; the blocks in them are for `inspect` to judge.
 
 use super::block::{BLOCK_HEADER_BYTES, HeaderFault};
+use super::damage::{Damage, Kind};
 use super::error::OpenError;
 use super::files::SPARE;
-use super::inspect::{Damage, InspectError, Inspection, Kind, Subject};
+use super::inspect::{InspectError, Inspection, Subject};
 use super::onward::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BLOCK_ALIGN_BYTES, Source};
@@ -121,7 +122,6 @@ pub(super) fn find(
                 out.damages.push(foreign(file, error, subject));
                 continue;
             }
-            Ok(header) if header.segment != number => Err(HeaderFault::NoMagic),
             header => header,
         };
         let mut claim = Position(0);
@@ -131,6 +131,15 @@ pub(super) fn find(
                 continue;
             }
             out.segment_bytes = header.segment_bytes;
+        }
+        let header = match header {
+            Ok(header) if header.segment != number => {
+                out.misnamed.push((number, header.segment));
+                Err(HeaderFault::Segment(header.segment))
+            }
+            header => header,
+        };
+        if let Ok(header) = &header {
             let data_start = geometry(out).data_start_of(number);
             claim = slots::claim(&page[..read], header).max(header.synced.min(data_start));
         }
@@ -144,6 +153,7 @@ pub(super) fn find(
         let place = geometry(out).data_start_of(segment.number);
         segment.salt = Found::salt_of_first_block(&bytes[..read], subject.shard, place);
     }
+    settle_misnamed(&segments, out);
     learn_salts(&mut segments);
     let at = out.segment_bytes.saturating_sub(ONWARD_BYTES as u64);
     for segment in &mut segments {
@@ -159,6 +169,15 @@ pub(super) fn find(
         segment.next = Onward::next_of(&bytes[..read], &own);
     }
     Ok(segments)
+}
+
+/// Leaves those of which it is clear where they belong: no other file has that segment, or bears its number.
+fn settle_misnamed(segments: &[Found], out: &mut Inspection) {
+    let all = std::mem::take(&mut out.misnamed);
+    let is_there = |number| segments.iter().any(|it| it.number == number && it.header.is_ok());
+    let bearers = |number| all.iter().filter(|(_, belongs)| *belongs == number).count();
+    let clear = all.iter().filter(|(_, belongs)| !is_there(*belongs) && bearers(*belongs) == 1);
+    out.misnamed = clear.copied().collect();
 }
 
 /// How the segments cut the address space, once one of them has said it.

@@ -6,6 +6,7 @@
 //! judge by the same rule: what had been synced may not be missing, what had not is a torn tail.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
+use super::damage::{Damage, Gap, Kind, misnamed, missing};
 use super::error::OpenError;
 use super::finding::{Files, find, geometry};
 use super::onward::{Found, Missed, missed};
@@ -14,7 +15,7 @@ use super::reading::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
 use super::recovery::Dropped;
 use super::salt::Salt;
 use super::segment::file_name;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::{error, fmt, io};
 
@@ -75,72 +76,6 @@ impl Segment {
     }
 }
 
-/// What is wrong at one place.
-#[derive(Clone, Debug)]
-pub struct Damage {
-    /// The file; empty if it is the directory.
-    pub file: String,
-    /// Byte offset in the file.
-    pub offset: u64,
-    /// What is wrong there.
-    pub reason: String,
-    /// Blocks that are lost there, if that can be told.
-    pub blocks: Option<u64>,
-    pub(super) kind: Kind,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, reason, .. } = self;
-        match self.kind {
-            Kind::Nothing if file.is_empty() => f.write_str(reason),
-            _ => write!(f, "{file} at byte {offset}: {reason}"),
-        }
-    }
-}
-
-impl Damage {
-    /// Whether nothing of the log is left, so that it can only begin anew.
-    pub fn is_all_lost(&self) -> bool {
-        matches!(self.kind, Kind::Nothing)
-    }
-
-    /// Whether something is not there, rather than wrong.
-    pub fn is_missing(&self) -> bool {
-        matches!(self.kind, Kind::Missing { .. } | Kind::End { .. } | Kind::Nothing)
-    }
-}
-
-/// What it takes to mend it.
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    /// Blocks are missing between two that are there.
-    Gap(Gap),
-    /// The end of the log is missing.
-    End { end: Position, segment: u64 },
-    /// The header of a segment, whose blocks bear this salt, if that is known.
-    Header { number: u64, predecessor: Option<u64>, salt: Option<Salt> },
-    /// A whole file.
-    Missing { number: u64, predecessor: Option<u64> },
-    /// All of the log.
-    Nothing,
-    /// A file that is not of this log, or of a newer version: nothing to be mended.
-    Foreign,
-}
-
-/// Blocks that are missing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
-    /// What the first of them must continue; none if nobody knows.
-    pub(super) before: Option<Mark>,
-    /// The segment in which they begin, and where.
-    pub(super) segment: u64,
-    pub(super) from: Position,
-    /// The segment of the next block there is, and that block.
-    pub(super) next_segment: u64,
-    pub(super) next: BlockHeader,
-}
-
 /// What a look has found.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
@@ -167,6 +102,8 @@ pub struct Inspection {
     /// What a start would cut off as the torn tail of a crash. Of a log that is being written, this is
     /// what was on its way.
     pub tail: Option<Dropped>,
+    /// Files that bear another number than their names, and those numbers.
+    pub(super) misnamed: Vec<(u64, u64)>,
 }
 
 impl Inspection {
@@ -185,13 +122,30 @@ impl Inspection {
         self.oldest.0 >> self.segment_bytes.max(1).trailing_zeros()
     }
 
+    /// Where blocks are missing, as far as it is known.
+    pub fn lost(&self) -> impl Iterator<Item = Range<Position>> {
+        self.damages.iter().filter_map(|damage| match &damage.kind {
+            Kind::Gap(gap) => Some(gap.from..gap.next.position),
+            Kind::End { end, .. } => Some(*end..Position(u64::MAX)),
+            _ => None,
+        })
+    }
+
+    /// A log with files under wrong names is judged by them once they have their own. A file that was given up, and
+    /// has got a new name before its new header, bears a number before the log begins.
+    fn name_misnamed(&mut self) {
+        let first = self.first_segment();
+        let due: Vec<Damage> =
+            self.misnamed.iter().filter(|(_, belongs)| *belongs >= first).map(misnamed).collect();
+        if !self.damages.is_empty() && !due.is_empty() {
+            self.damages.retain(|damage| matches!(damage.kind, Kind::Foreign));
+            self.damages.extend(due);
+        }
+    }
+
     /// Whether the record at this place is among what is missing.
     pub fn is_lost(&self, position: Position) -> bool {
-        self.damages.iter().any(|damage| match &damage.kind {
-            Kind::Gap(gap) => (gap.from..gap.next.position).contains(&position),
-            Kind::End { end, .. } => position >= *end,
-            Kind::Header { .. } | Kind::Missing { .. } | Kind::Nothing | Kind::Foreign => false,
-        })
+        self.lost().any(|lost| lost.contains(&position))
     }
 }
 
@@ -234,7 +188,10 @@ pub fn inspect(
     let mut out = Inspection::default();
     let found = find(subject, &mut files, &mut out)?;
     let geometry = geometry(&out);
-    let Some(first) = found.first() else { return Ok(out) };
+    let Some(first) = found.first() else {
+        out.name_misnamed();
+        return Ok(out);
+    };
     let start = geometry.data_start_of(first.number);
     // What the first block of a log follows may have been given up.
     let whole = matches!(&first.header, Ok(header) if header.predecessor.is_none());
@@ -290,6 +247,7 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
         }
         self.out.end = self.mark.map_or(self.at, |mark| mark.end);
         self.find_missing_beginning();
+        self.out.name_misnamed();
         Ok(self.out)
     }
 
@@ -567,15 +525,5 @@ impl<F: FnMut(Seen<'_>) -> ControlFlow<()>> Walk<'_, F> {
             let damage = missing(geometry.segment_of(self.out.oldest), None);
             self.out.damages.insert(0, damage);
         }
-    }
-}
-
-fn missing(number: u64, predecessor: Option<u64>) -> Damage {
-    Damage {
-        file: file_name(number),
-        offset: 0,
-        reason: "the file is missing".to_owned(),
-        blocks: None,
-        kind: Kind::Missing { number, predecessor },
     }
 }

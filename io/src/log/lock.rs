@@ -3,17 +3,19 @@
 //! Knows two small files, `LOCK` and `MANIFEST`; nothing of the segments beside them.
 
 use super::bearing;
-use super::claim::{self, Claim, LOCK};
+use super::claim::{self, Claim};
+use super::draft::{self, Left, Standing};
 use super::manifest::{DIRECTORY_VERSION, Manifest};
 use super::succession::{self, Moving};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::{error, fmt};
 
 /// The file that makes a directory a backup.
 pub const BACKUP_MARKER: &str = "BACKUP";
-/// Where a backup pins segments if its copy goes to another file system: locked by a `LOCK` of its own.
+/// What backups have in the data directory while they are made, drafts all of them: where segments are pinned if the
+/// copy goes to another file system, and which draft they are for.
 pub const PINS: &str = "backup-pins";
 
 /// A data directory that belongs to this process as long as the value lives.
@@ -194,7 +196,7 @@ impl DataDir {
             return Err(LockError::Backup { path: path.into() });
         }
         let claim = Claim::take(path)?;
-        discard_pins(path)?;
+        discard_drafts(path);
         let (manifest, leftover) = match Manifest::read(path)? {
             None if !bearing::shards(path)?.is_empty() => {
                 return Err(LockError::NoManifest { path: path.into() });
@@ -310,9 +312,9 @@ impl DataDir {
         self.manifest = manifest;
     }
 
-    /// Removes what backups of a directory have left that were killed.
-    pub fn discard_pins(path: &Path) -> Result<(), LockError> {
-        discard_pins(path)
+    /// A number for a directory, that no other one has.
+    pub fn fresh_id() -> io::Result<u64> {
+        new_id()
     }
 }
 
@@ -369,7 +371,7 @@ pub(super) fn io_error(path: &Path, source: io::Error) -> LockError {
 }
 
 /// Makes a directory, with those above it, so that none of them goes with the power.
-fn make_directory(path: &Path) -> io::Result<()> {
+pub fn make_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
     fs::create_dir_all(path)?;
     // Of a relative path the last of them is empty: where the process is.
@@ -391,27 +393,34 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what backups have left that were killed, unless one is being made.
-fn discard_pins(directory: &Path) -> Result<(), LockError> {
-    let path = directory.join(PINS);
-    let owner = match File::open(path.join(LOCK)) {
-        Ok(owner) => Some(owner),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(source) => return Err(io_error(&path, source)),
-    };
-    if owner.as_ref().is_some_and(|owner| matches!(owner.try_lock(), Err(TryLockError::WouldBlock)))
-    {
-        return Ok(());
+/// Removes what backups, restores and repairs of a directory have left that were killed. What cannot be removed, or lies on
+/// another file system, which may not answer, stays until the next one: nobody has to start without the server for it.
+fn discard_drafts(directory: &Path) {
+    for Left { path, standing } in draft::drafts_in(directory).unwrap_or_default() {
+        let Standing::Dead(said) = standing else { continue };
+        let of_pins = draft::draft_of_pins(&path);
+        if of_pins.is_some() && !said.linked {
+            let _ = draft::let_go(&path);
+            continue;
+        }
+        let gone = of_pins.is_none_or(|of| draft::discard(&of).is_ok());
+        if gone {
+            let _ = draft::discard(&path);
+        }
     }
-    match fs::remove_dir_all(&path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error(&path, source)),
-        _ => Ok(()),
+    let real = fs::canonicalize(directory).unwrap_or_else(|_| directory.into());
+    let (Some(above), Some(name)) = (real.parent(), real.file_name()) else { return };
+    for Left { path, standing } in draft::drafts_in(above).unwrap_or_default() {
+        if matches!(standing, Standing::Dead(said) if said.is_for(name)) {
+            let _ = draft::discard(&path);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::draft::{DRAFT_MARKER, Draft, Label};
     use super::*;
     use std::process;
 
@@ -436,23 +445,68 @@ mod tests {
         DataDir::take(dir.path()).unwrap();
     }
 
+    /// A draft whose process has gone: one that is put beside it, with its name and a marker that nobody holds.
+    fn dead(draft: Draft) -> PathBuf {
+        let path = draft.path().to_path_buf();
+        let marker = fs::read(path.join(DRAFT_MARKER)).unwrap();
+        let link = draft::draft_of_pins(&path);
+        drop(draft);
+        fs::create_dir_all(path.join("shard-0000")).unwrap();
+        fs::write(path.join("shard-0000/0.seg"), "x").unwrap();
+        fs::write(path.join(DRAFT_MARKER), marker).unwrap();
+        if let Some(link) = link {
+            std::os::unix::fs::symlink(link, path.join("draft")).unwrap();
+        }
+        path
+    }
+
+    fn label(purpose: &str, target: &str, linked: bool) -> Label {
+        Label { purpose: purpose.into(), target: target.into(), linked }
+    }
+
     #[test]
     fn what_a_killed_backup_has_pinned_goes_at_the_next_start() {
-        let dir = tempfile::tempdir().unwrap();
-        let pins = dir.path().join(PINS);
-        for has_lock in [true, false] {
-            fs::create_dir_all(pins.join("shard-0000")).unwrap();
-            fs::write(pins.join("shard-0000/0.seg"), "x").unwrap();
-            if has_lock {
-                // One that is being made keeps what it has pinned.
-                let owner = File::create(pins.join(LOCK)).unwrap();
-                owner.try_lock().unwrap();
-                drop(DataDir::open(dir.path(), 1).unwrap());
-                assert!(pins.join("shard-0000/0.seg").exists());
-            }
-            drop(DataDir::open(dir.path(), 1).unwrap());
-            assert!(!pins.exists());
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        drop(DataDir::open(&data, 1).unwrap());
+        for linked in [true, false] {
+            let draft = Draft::begin(home.path(), &label("backup", "monday", linked)).unwrap();
+            let pins = Draft::begin(&data, &label("pins", PINS, linked)).unwrap();
+            pins.belongs_to(&draft).unwrap();
+            // One that is being made keeps what it has pinned.
+            drop(DataDir::open(&data, 1).unwrap());
+            assert!(pins.path().exists() && draft.path().exists());
+            let (pins, draft) = (dead(pins), dead(draft));
+            drop(DataDir::open(&data, 1).unwrap());
+            // A draft that holds nothing of the server's stays, and what says where it is.
+            assert_eq!((pins.exists(), draft.exists()), (!linked, !linked));
+            assert!(!pins.join("shard-0000").exists());
         }
+        // What has no marker may be anybody's; it is not the name that counts.
+        let own = data.join(PINS);
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("photo"), "x").unwrap();
+        drop(DataDir::open(&data, 1).unwrap());
+        assert!(own.join("photo").exists());
+    }
+
+    #[test]
+    fn what_a_killed_restore_has_begun_goes_at_the_start_on_its_place() {
+        let home = tempfile::tempdir().unwrap();
+        let drafts = ["data", "other"].map(|target| {
+            dead(Draft::begin(home.path(), &label("restore", target, false)).unwrap())
+        });
+        drop(DataDir::open(&home.path().join("data"), 1).unwrap());
+        assert_eq!(drafts.map(|draft| draft.exists()), [false, true]);
+    }
+
+    #[test]
+    fn directories_are_made_with_those_above_them() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("one/two/three");
+        make_directory(&path).unwrap();
+        make_directory(&path).unwrap();
+        assert!(path.is_dir());
     }
 
     #[test]

@@ -6,10 +6,12 @@
 //! predecessor's; its flags, which mean nothing in a block without records, are chosen so. The
 //! result is a log of the same format version: a bridge bears what the blocks around it bear.
 //!
-//! Every byte that is cut or written over is copied first. What lost records told is lost.
+//! It works on a copy of the log, whose files may be those of the log itself by a second name: what is written to gets
+//! bytes of its own first. What lost records told is lost.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
-use super::inspect::{Damage, Gap, Inspection, Kind, Subject};
+use super::damage::{Damage, Gap, Kind};
+use super::inspect::{Inspection, Subject};
 use super::lock::new_id;
 use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BLOCK_ALIGN_BYTES, Mark};
@@ -19,7 +21,7 @@ use super::slots;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const HEADER: u64 = BLOCK_HEADER_BYTES as u64;
 
@@ -32,24 +34,26 @@ pub struct Mended {
     pub offset: u64,
     /// What.
     pub what: String,
-    /// Where the bytes are that were there before; none if there were none.
-    pub copy: Option<PathBuf>,
 }
 
-/// Puts right what `inspection` has found wrong with a log that nobody has open. What was there before is
-/// kept in `copies`, a directory that is made if it is needed. What is then still wrong shows in the
-/// next look: a file that was lost whole is found to have held blocks only once it is there again.
-pub fn mend(
-    subject: Subject<'_>,
-    inspection: &Inspection,
-    copies: &Path,
-) -> io::Result<Vec<Mended>> {
+/// Puts right what `inspection` has found wrong with a copy of a log. What is then still wrong shows in the
+/// next look: a file that was lost whole is found to have held blocks only once it is there again, and all else once
+/// each file has its own name.
+pub fn mend(subject: Subject<'_>, inspection: &Inspection) -> io::Result<Vec<Mended>> {
     let geometry =
         Geometry { segment_bytes: inspection.segment_bytes, align_bytes: BLOCK_ALIGN_BYTES };
-    let mut mender = Mender { subject, geometry, copies, done: Vec::new() };
+    let mut mender = Mender { subject, geometry, done: Vec::new() };
+    if let Some(foreign) = inspection.damages.iter().find(|it| matches!(it.kind, Kind::Foreign)) {
+        return Err(hopeless(foreign));
+    }
+    if inspection.damages.iter().any(Damage::is_misnamed) {
+        mender.rename(inspection)?;
+        return Ok(mender.done);
+    }
     for damage in &inspection.damages {
         match &damage.kind {
-            Kind::Foreign => return Err(hopeless(damage)),
+            // Both are seen to before.
+            Kind::Foreign | Kind::Misnamed { .. } => {}
             Kind::Header { number, predecessor, salt } => {
                 mender.write_segment_header(*number, *predecessor, *salt)?;
             }
@@ -89,7 +93,6 @@ impl Stretch {
 struct Mender<'a> {
     subject: Subject<'a>,
     geometry: Geometry,
-    copies: &'a Path,
     done: Vec<Mended>,
 }
 
@@ -112,30 +115,36 @@ impl Mender<'_> {
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
     }
 
-    /// Copies what lies in a stretch of a file.
-    fn keep(&self, file: &File, segment: u64, from: u64, to: u64) -> io::Result<Option<PathBuf>> {
-        let to = to.min(file.metadata()?.len());
-        if from >= to {
-            return Ok(None);
+    /// Gives files the names of the segments that they are.
+    fn rename(&mut self, inspection: &Inspection) -> io::Result<()> {
+        let aside = |number| self.path(number).with_extension("renaming");
+        let kinds = inspection.damages.iter().map(|damage| &damage.kind);
+        let pairs: Vec<(u64, u64)> = kinds
+            .filter_map(|kind| match kind {
+                Kind::Misnamed { number, belongs } => Some((*number, *belongs)),
+                _ => None,
+            })
+            .collect();
+        // All of them first: one may have the name that another one needs.
+        for &(number, belongs) in &pairs {
+            fs::rename(self.path(number), aside(belongs))?;
         }
-        fs::create_dir_all(self.copies)?;
-        let path = self.copies.join(format!("{}.{from}", file_name(segment)));
-        let copy = File::create_new(&path)?;
-        let mut buffer = vec![0; 1 << 20];
-        let mut at = from;
-        while at < to {
-            let wanted = (to - at).min(buffer.len() as u64) as usize;
-            file.read_exact_at(&mut buffer[..wanted], at)?;
-            copy.write_all_at(&buffer[..wanted], at - from)?;
-            at += wanted as u64;
+        for &(_, belongs) in &pairs {
+            let place = self.path(belongs);
+            if place.exists() {
+                // What had the name without a header of that segment.
+                fs::remove_file(&place)?;
+            }
+            fs::rename(aside(belongs), place)?;
         }
-        copy.sync_all()?;
-        File::open(self.copies)?.sync_all()?;
-        Ok(Some(path))
+        for (number, belongs) in pairs {
+            self.note(number, 0, format!("renamed to {}", file_name(belongs)));
+        }
+        File::open(self.subject.directory)?.sync_all()
     }
 
-    fn note(&mut self, segment: u64, offset: u64, what: String, copy: Option<PathBuf>) {
-        self.done.push(Mended { file: file_name(segment), offset, what, copy });
+    fn note(&mut self, segment: u64, offset: u64, what: String) {
+        self.done.push(Mended { file: file_name(segment), offset, what });
     }
 
     /// A header that claims nothing, or what it has claimed before. Without a known predecessor it is
@@ -172,11 +181,10 @@ impl Mender<'_> {
         );
         let predecessor = predecessor.or(Some(number.saturating_sub(1)));
         let header = SegmentHeader { predecessor, ..header };
-        let copy = self.keep(&file, number, 0, SEGMENT_HEADER_BYTES)?;
         file.write_all_at(&header.encode(), 0)?;
         file.sync_all()?;
         let what = if made { "made the missing file" } else { "wrote its header again" };
-        self.note(number, 0, what.to_owned(), copy);
+        self.note(number, 0, what.to_owned());
         Ok(())
     }
 
@@ -209,7 +217,6 @@ impl Mender<'_> {
             let file = self.open(stretch.segment)?;
             let salt = self.salt(&file, stretch.segment, segment_before)?;
             segment_before = Some(stretch.segment);
-            let copy = self.keep(&file, stretch.segment, stretch.from, stretch.to)?;
             let mut at = stretch.from;
             for left in (0..stretch.blocks).rev() {
                 let whole = left == 0 && stretch.filled;
@@ -239,7 +246,7 @@ impl Mender<'_> {
             }
             file.sync_all()?;
             let what = format!("bridged {} lost blocks", stretch.blocks);
-            self.note(stretch.segment, stretch.from, what, copy);
+            self.note(stretch.segment, stretch.from, what);
         }
         Ok(())
     }
@@ -272,20 +279,15 @@ impl Mender<'_> {
     /// Takes away what is left of a log without a segment, so that the next start makes one.
     fn begin_anew(&mut self) -> io::Result<()> {
         let directory = self.subject.directory;
-        let mut copy = None;
         if directory.is_dir() {
-            if let Some(above) = self.copies.parent() {
-                fs::create_dir_all(above)?;
-            }
-            fs::rename(directory, self.copies)?;
-            copy = Some(self.copies.to_path_buf());
+            fs::remove_dir_all(directory)?;
         }
         fs::create_dir(directory)?;
         if let Some(above) = directory.parent() {
             File::open(above)?.sync_all()?;
         }
         let what = "made its directory anew, without any job".to_owned();
-        self.done.push(Mended { file: String::new(), offset: 0, what, copy });
+        self.done.push(Mended { file: String::new(), offset: 0, what });
         Ok(())
     }
 
@@ -300,22 +302,18 @@ impl Mender<'_> {
         later.sort_unstable();
         // From behind: whenever this is interrupted, what is left is a log with a shorter end.
         for number in later.into_iter().rev() {
-            fs::create_dir_all(self.copies)?;
-            let copy = self.copies.join(file_name(number));
-            fs::rename(self.path(number), &copy)?;
-            File::open(self.copies)?.sync_all()?;
-            self.note(number, 0, "took it away: nothing in it is whole".to_owned(), Some(copy));
+            fs::remove_file(self.path(number))?;
+            self.note(number, 0, "took it away: nothing in it is whole".to_owned());
         }
         let at = end.0 - self.geometry.start_of(segment).0;
         let file = self.open(segment)?;
-        let copy = self.keep(&file, segment, at, u64::MAX)?;
         if file.metadata()?.len() > at {
             file.set_len(at)?;
         }
         // A last file has its full length. What is behind the end takes no room.
         file.set_len(self.geometry.segment_bytes)?;
         file.sync_all()?;
-        self.note(segment, at, "cut the log here: nothing behind is whole".to_owned(), copy);
+        self.note(segment, at, "cut the log here: nothing behind is whole".to_owned());
         self.take_claims_back(&file, segment, end)
     }
 
@@ -326,11 +324,10 @@ impl Mender<'_> {
         if slots::claim(&page, &header) <= end {
             return Ok(());
         }
-        let copy = self.keep(file, number, 0, SEGMENT_HEADER_BYTES)?;
         slots::clear(&mut page);
         file.write_all_at(&page, 0)?;
         file.sync_all()?;
-        self.note(number, 0, "took back what it said had been synced".to_owned(), copy);
+        self.note(number, 0, "took back what it said had been synced".to_owned());
         Ok(())
     }
 }

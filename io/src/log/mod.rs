@@ -21,9 +21,10 @@
 //! | `salt`, `slots` | what tells blocks from all else that a file held; what had been synced, in a second place |
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
-//! | `inspect`, `finding`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
+//! | `inspect`, `finding`, `damage`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
 //! | `watch` | whether the files are still where the next start looks for them |
 //! | `lock`, `claim`, `manifest`, `bearing` | who owns the data directory, how many shards it has, and what its files say of that |
+//! | `draft`, `brand`, `exchange` | what is put together beside its place; a copy made a directory of its own |
 //! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
 //!
 //! One turn of the server's loop:
@@ -38,12 +39,16 @@
 mod bearing;
 mod block;
 mod blocking;
+mod brand;
 mod buffer;
 mod claim;
 mod cold;
+mod damage;
 mod directory;
 mod disk;
+mod draft;
 mod error;
+mod exchange;
 mod faulty;
 mod files;
 mod finding;
@@ -71,14 +76,21 @@ mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
 pub use blocking::BlockingDisk;
+pub use brand::give_id;
 pub use cold::{ReadDone, ReadError};
+pub use damage::Damage;
 pub use disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
+pub use draft::{
+    DRAFT_MARKER, Draft, Label, Left, Said, Standing, discard, draft_of_pins, drafts_in,
+    is_draft_name, standing,
+};
 pub use error::{LogError, OpenError};
+pub use exchange::exchange;
 pub use faulty::{Faults, FaultyDisk};
 pub use files::FileDisk;
 pub use forget::{Scan, ScanError};
-pub use inspect::{Damage, InspectError, Inspection, Seen, Segment, Subject, inspect};
-pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS};
+pub use inspect::{InspectError, Inspection, Seen, Segment, Subject, inspect};
+pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
 pub use memory::MemoryDisk;
 pub use mend::{Mended, mend};
 pub use position::{Position, SEGMENT_HEADER_BYTES};

@@ -242,7 +242,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
         }
         // A recycled file whose new header never reached the disk holds nothing of this number.
         if header.segment != number {
-            return Ok((Err(HeaderFault::NoMagic), nothing));
+            return Ok((Err(HeaderFault::Segment(header.segment)), nothing));
         }
         Ok((Ok(header), claim))
     }

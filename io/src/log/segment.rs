@@ -9,7 +9,9 @@ use super::salt::Salt;
 const SEGMENT_MAGIC: [u8; 4] = *b"CQSG";
 /// Since version 2: the first 64 bytes are what they were, with a checksum of their own, so that an older build
 /// sees the version.
-const LONG_HEADER_BYTES: usize = 128;
+pub(super) const LONG_HEADER_BYTES: usize = 128;
+/// All that there is of it in version 1.
+pub(super) const HEADER_BYTES: usize = 64;
 const LONG_CRC_AT: usize = LONG_HEADER_BYTES - 4;
 const RECYCLED: u8 = 1;
 const KEEPS_LENGTH: u8 = 2;
@@ -69,7 +71,7 @@ pub(super) struct SegmentHeader {
 impl SegmentHeader {
     pub(super) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
         let mut page = [0; SEGMENT_HEADER_BYTES as usize];
-        let mut put = Put { out: &mut page[..64], at: 0 };
+        let mut put = Put { out: &mut page[..HEADER_BYTES], at: 0 };
         put.bytes(&SEGMENT_MAGIC);
         put.bytes(&self.salt.version().to_le_bytes());
         put.bytes(&self.shard.to_le_bytes());
@@ -87,7 +89,7 @@ impl SegmentHeader {
         put.bytes(&self.log_id.to_le_bytes());
         put.checksum();
         if let Some(salt) = self.salt.0 {
-            let mut put = Put { out: &mut page[..LONG_HEADER_BYTES], at: 64 };
+            let mut put = Put { out: &mut page[..LONG_HEADER_BYTES], at: HEADER_BYTES };
             put.bytes(&salt.to_le_bytes());
             put.bytes(&before.unwrap_or_default().to_le_bytes());
             put.checksum();

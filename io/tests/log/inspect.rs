@@ -2,10 +2,10 @@
 //! a repair that loses what was whole, or leaves a log that a start does not take.
 
 use super::*;
-use corq_io::log::{Disk, FileDisk, Inspection, Seen, Subject, inspect, mend};
+use corq_io::log::{Damage, Disk, FileDisk, Inspection, Seen, Subject, inspect, mend};
 use std::fs;
 use std::ops::ControlFlow::Continue;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 const LOG_ID: u64 = 77;
@@ -112,13 +112,12 @@ impl Bed {
         Ok((recovery, found))
     }
 
-    /// Mends until nothing is wrong any more; answers where the copies are.
-    fn mend(&self) -> PathBuf {
-        let copies = self.dir.path().join("copies");
+    /// Mends until nothing is wrong any more.
+    fn mend(&self) {
         for round in 0.. {
             let (inspection, _) = self.look();
             if inspection.damages.is_empty() {
-                return copies;
+                return;
             }
             assert!(round < 4, "still wrong: {:?}", inspection.damages);
             let directory = self.shard();
@@ -129,20 +128,18 @@ impl Bed {
                 is_begun: true,
                 until: None,
             };
-            let done = mend(subject, &inspection, &copies.join(round.to_string())).unwrap();
+            let done = mend(subject, &inspection).unwrap();
             assert!(!done.is_empty());
         }
-        unreachable!()
     }
 
     /// Mends, and starts: all that was seen before, and nothing else, is there.
-    fn mends_to(&self, expected: &Records, what: &str) -> PathBuf {
-        let copies = self.mend();
+    fn mends_to(&self, expected: &Records, what: &str) {
+        self.mend();
         let (_, seen) = self.look();
         assert!(seen == *expected, "{what}: a repair changes nothing that is whole");
         let (_, found) = self.open().unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(found == *expected, "{what}: a start finds what the look found");
-        copies
     }
 }
 
@@ -184,8 +181,7 @@ fn every_changed_byte_is_damage_or_a_torn_tail_and_all_other_blocks_are_seen() {
                 assert!(lost.len() <= 2, "{what}: {} records are lost", lost.len());
                 assert!(lost.iter().all(|lost| lost.abs_diff(address) < 500), "{what}");
                 assert!(lost.iter().all(|&lost| inspection.is_lost(Position(lost))), "{what}");
-                let copies = bed.mends_to(&seen, &what);
-                assert!(fs::read_dir(copies).unwrap().count() > 0, "{what}: nothing was copied");
+                bed.mends_to(&seen, &what);
             } else {
                 // A start takes it, and sees the same.
                 torn += usize::from(inspection.tail.is_some());
@@ -262,7 +258,7 @@ fn what_is_not_of_this_log_is_named_and_left_alone() {
         let inspection = inspect(subject, |_| panic!("nothing of it is ours")).unwrap();
         let told = inspection.damages.iter().filter(|damage| damage.reason.contains(word));
         assert_eq!(told.count(), files.len(), "{:?}", inspection.damages);
-        mend(subject, &inspection, Path::new("/nowhere")).unwrap_err();
+        mend(subject, &inspection).unwrap_err();
     }
     assert_eq!(bed.files().len(), files.len() + 1);
 }
@@ -294,4 +290,52 @@ fn a_repair_does_not_reach_into_a_file_that_is_linked_from_elsewhere() {
     let (_, seen) = bed.look();
     bed.mends_to(&seen, "linked");
     assert!(fs::read(&backup).unwrap() == before);
+}
+
+#[test]
+fn files_with_names_of_other_segments_get_their_own_and_nothing_is_lost() {
+    let bed = Bed::new();
+    let files = bed.files();
+    // Two that are swapped, three that went round, one under a name that no other has, and the first one.
+    for names in [&[1, 2][..], &[1, 2, 3], &[0, 1], &[2, 9], &[0, 9], &[1, 9]] {
+        let bed = bed.copy();
+        let name = |place: usize| corq_io::log::segment_file(place as u64);
+        let path = |place: usize| bed.shard().join(name(place));
+        fs::rename(path(names[0]), bed.shard().join("aside")).unwrap();
+        for pair in names.windows(2) {
+            if pair[1] != 9 {
+                fs::rename(path(pair[1]), path(pair[0])).unwrap();
+            }
+        }
+        fs::rename(bed.shard().join("aside"), path(names[names.len() - 1])).unwrap();
+        let what = format!("{names:?}");
+        let (inspection, _) = bed.look();
+        assert!(inspection.damages.iter().all(Damage::is_misnamed), "{what}: {inspection:?}");
+        let first = &inspection.damages[0];
+        assert!(first.to_string().contains(" belongs at segment "), "{what}: {first}");
+        let error = bed.copy().open().err().map(|error| error.to_string());
+        assert!(error.is_some(), "{what}: a start sees it, too");
+        bed.mend();
+        assert_eq!(bed.files(), files, "{what}");
+        bed.mends_to(&bed.records, &what);
+    }
+}
+
+/// A file that has been given up and got the name of the next segment, but not its header before the power went.
+#[test]
+fn a_file_that_was_given_up_belongs_nowhere_else() {
+    let bed = Bed::new();
+    let files = bed.files();
+    let (healthy, seen) = bed.look();
+    let next = corq_io::log::segment_file(files.len() as u64);
+    let first = fs::read(bed.shard().join(&files[0])).unwrap();
+    fs::write(bed.shard().join(&next), &first).unwrap();
+    let (inspection, again) = bed.look();
+    assert!(inspection.damages.is_empty() && again == seen, "{inspection:?}");
+    assert_eq!(inspection.end, healthy.end);
+    // With damage elsewhere it is not what is wrong: the segment is there under its name.
+    bed.tamper(&files[1], |bytes| bytes[4200] ^= 1);
+    let (inspection, seen) = bed.look();
+    assert!(!inspection.damages.iter().any(Damage::is_misnamed), "{inspection:?}");
+    bed.mends_to(&seen, "given up");
 }

@@ -5,6 +5,7 @@ mod dump;
 mod manifest;
 mod repair;
 mod stat;
+mod undo;
 mod verify;
 
 use clap::Subcommand;
@@ -25,8 +26,10 @@ pub enum Log {
     Stat(stat::Stat),
     /// Print the records, a line of JSON each
     Dump(dump::Dump),
-    /// Bridge what is damaged, so that the server starts again; what is cut is kept
+    /// Bridge what is damaged, so that the server starts again; what was there is kept
     Repair(repair::Repair),
+    /// Put back what a repair has replaced, as it was
+    Undo(undo::Undo),
 }
 
 impl From<Fault> for Failure {
@@ -42,6 +45,7 @@ pub fn run(context: &mut Context, log: &Log) -> Result<(), Failure> {
         Log::Stat(stat) => stat::run(context, stat),
         Log::Dump(dump) => dump::run(context, dump),
         Log::Repair(repair) => repair::run(context, repair),
+        Log::Undo(undo) => undo::run(context, undo),
     }
 }
 
@@ -52,11 +56,12 @@ struct Trouble {
     offset: u64,
     reason: String,
     lost_blocks: Option<u64>,
+    misnamed: bool,
 }
 
 impl Trouble {
     fn line(&self) -> String {
-        let Self { shard, file, offset, reason, lost_blocks } = self;
+        let Self { shard, file, offset, reason, lost_blocks, misnamed } = self;
         let lost = match lost_blocks {
             Some(1) => "; 1 block is lost".to_owned(),
             Some(blocks) => format!("; {blocks} blocks are lost"),
@@ -64,6 +69,9 @@ impl Trouble {
         };
         if file.is_empty() {
             return format!("shard-{shard:04} is lost: {reason}");
+        }
+        if *misnamed {
+            return format!("shard-{shard:04}/{file} {reason}");
         }
         format!("shard-{shard:04}/{file} is damaged at byte {offset}: {reason}{lost}")
     }
@@ -84,6 +92,7 @@ impl Looked {
             offset: damage.offset,
             reason: damage.reason.clone(),
             lost_blocks: damage.blocks,
+            misnamed: damage.is_misnamed(),
         });
         let mut troubles: Vec<Trouble> = damages.collect();
         if troubles.is_empty() {
@@ -94,6 +103,7 @@ impl Looked {
                 offset: refused.offset,
                 reason: format!("an intact record that a start would refuse: {}", refused.reason),
                 lost_blocks: None,
+                misnamed: false,
             }));
         }
         troubles
@@ -103,21 +113,24 @@ impl Looked {
 /// Looks at all shards.
 fn look(place: &Place, completed_max: u32) -> Result<Vec<Looked>, Failure> {
     let progress = Progress::bytes(place.bytes(), "checked");
-    (0..place.shards)
-        .map(|shard| {
-            let (inspection, replay) = place.look(
-                shard,
-                || Replay::new(completed_max),
-                |replay, seen| match seen {
-                    Seen::Block(bytes) => progress.add(bytes),
-                    Seen::Record { position, segment, offset, body } => {
-                        replay.take(position, segment, offset, body);
-                    }
-                },
-            )?;
-            Ok(Looked { shard, inspection, replay })
-        })
-        .collect()
+    (0..place.shards).map(|shard| look_at(place, shard, completed_max, Some(&progress))).collect()
+}
+
+/// Looks at one.
+fn look_at(
+    place: &Place,
+    shard: u16,
+    completed_max: u32,
+    progress: Option<&Progress>,
+) -> Result<Looked, Failure> {
+    let fresh = || Replay::new(completed_max);
+    let (inspection, replay) = place.look(shard, fresh, |replay, seen| match seen {
+        Seen::Block(bytes) => progress.iter().for_each(|progress| progress.add(bytes)),
+        Seen::Record { position, segment, offset, body } => {
+            replay.take(position, segment, offset, body);
+        }
+    })?;
+    Ok(Looked { shard, inspection, replay })
 }
 
 /// `1 block`, `2 blocks`.

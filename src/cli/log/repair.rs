@@ -1,18 +1,20 @@
-//! `log repair`: bridges what is damaged. What is cut or written over is kept.
+//! `log repair`: bridges what is damaged. It is prepared whole before anything is asked, so all that it would do, and
+//! what it would lead to, is said first; what was there is kept, and `log undo` puts it back.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use clap::Args;
-use corq_io::log::{Damage, DataDir, Inspection, mend};
+use corq_io::log::{Damage, DataDir, Inspection, Mended, Position};
 
-use super::{Looked, Trouble, count, look, manifest};
+use super::{Looked, Trouble, count, look, look_at, manifest};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::input;
 use crate::cli::output::{Cell, Output, Style};
 use crate::protocol::uuid_text;
 use crate::tools::place::{Fault, Place};
+use crate::tools::repair::Repair as Preparing;
 
 /// Rounds of mending after which it is given up: each brings to light at most what the one before hid.
 const ROUNDS_MAX: u32 = 10;
@@ -24,6 +26,9 @@ const NAMED_MAX: usize = 20;
 pub struct Repair {
     /// The data directory; no server may be using it
     data: PathBuf,
+    /// Say what it would do and which jobs there would be, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
@@ -31,21 +36,17 @@ pub struct Repair {
 
 /// Carries it out.
 pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
-    manifest::restore(context, &repair.data, repair.yes)?;
+    if !repair.dry_run {
+        manifest::restore(context, &repair.data, repair.yes)?;
+    }
     // Held until the end: no server starts meanwhile, and none is running.
     let mut held = DataDir::take(&repair.data).map_err(Fault::from)?;
-    let mut place = Place::of(held.path())?;
-    let damages = |looked: &[Looked]| -> Vec<String> {
-        looked.iter().flat_map(Looked::troubles).map(|trouble| trouble.line()).collect()
-    };
+    let place = Place::of(held.path())?;
     let first = look(&place, u32::MAX)?;
-    let found = damages(&first);
-    if found.is_empty() {
+    if first.iter().all(|it| it.troubles().is_empty()) {
         return Ok(context.out.line("nothing is damaged")?);
     }
-    for line in &found {
-        context.out.pieces(&[Cell::styled(line, Style::Bad)])?;
-    }
+    tell_troubles(context, &first)?;
     context.out.flush()?;
     if !first.iter().any(|it| !it.inspection.damages.is_empty()) {
         return Err(Failure::Failed(
@@ -54,66 +55,124 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
                 .into(),
         ));
     }
-    input::confirm(
-        repair.yes,
-        "bridge these places, and what the lost records told stays lost: jobs can be missing, and \
-         finished ones can come again",
-    )?;
-    let copies = copies_path(&place)?;
-    if first.iter().flat_map(|it| &it.inspection.damages).any(Damage::is_all_lost) {
-        // What has lost all of its log may begin one.
-        held.set_begun(false).map_err(Fault::from)?;
-        place.is_begun = false;
+    let mut preparing = Preparing::begin(&place, Output::now_ms() as u64)?;
+    let (mended, lost) = prepare(context, &mut preparing, &first)?;
+    tell_outcome(context, &preparing, &first, &mended, &lost)?;
+    if repair.dry_run {
+        return Ok(context.out.line("this was a dry run: nothing was changed")?);
     }
-    for round in 0..ROUNDS_MAX {
-        let looked = if round == 0 { None } else { Some(look(&place, u32::MAX)?) };
-        let looked = looked.as_deref().unwrap_or(&first);
-        let broken: Vec<_> = looked.iter().filter(|it| !it.inspection.damages.is_empty()).collect();
-        if broken.is_empty() {
-            return tell_end(context, &place, &first, looked, &copies);
-        }
-        for Looked { shard, inspection, .. } in broken {
-            let directory = place.shard_path(*shard);
-            let subject = place.subject(*shard, &directory);
-            let copies = copies.join(format!("round-{round}")).join(format!("shard-{shard:04}"));
-            let done = mend(subject, inspection, &copies)
-                .map_err(|error| Failure::failed(format!("shard-{shard:04}"), &error))?;
-            for it in done {
-                let copy = it.copy.map_or(String::new(), |copy| {
-                    format!("; what was there is in {}", copy.display())
-                });
-                let what = match it.file.as_str() {
-                    "" => it.what,
-                    file => format!("{file} at byte {}: {}", it.offset, it.what),
-                };
-                context.out.line(&format!("shard-{shard:04}/{what}{copy}"))?;
-            }
-        }
+    context.out.flush()?;
+    let deed = if lost.iter().all(|lost| lost.only_names) {
+        "rename the files to what they belong to; no job is lost, and what is there now is kept"
+    } else {
+        "put this in place, and what the lost records told stays lost: jobs can be missing, and finished ones can \
+         come again; what is there now is kept"
+    };
+    input::confirm(repair.yes, deed)?;
+    let ends: Vec<(u16, &Inspection)> =
+        mended.iter().map(|it| (it.shard, &it.inspection)).collect();
+    preparing.settle(&ends, held.is_begun())?;
+    let kept = preparing.place_it(&mut held)?;
+    // What is said at the end is what lies there.
+    let now = look(&Place::of(held.path())?, u32::MAX)?;
+    if let Some(trouble) = now.iter().flat_map(Looked::troubles).next() {
+        return Err(Failure::Failed(format!(
+            "the log was mended, and yet: {}; 'corq log undo' puts it back",
+            trouble.line()
+        )));
     }
-    Err(Failure::Failed("something is still damaged: restore a backup".into()))
+    context.out.line(&format!("now there are {}", jobs(now.iter())))?;
+    context.out.line(&format!(
+        "{data} can be started from again; what was there is in {kept}: once all is well, it can go; until then \
+         'corq log undo {data}' puts it back",
+        data = place.path.display(),
+        kept = kept.display(),
+    ))?;
+    Ok(())
 }
 
-/// A directory for what is cut, with a name that was not used before.
-fn copies_path(place: &Place) -> Result<PathBuf, Failure> {
-    let now_ms = Output::now_ms();
-    let path = place.path.join(format!("repair-{now_ms}"));
-    fs::create_dir(&path).map_err(|error| Failure::failed(path.display(), &error))?;
-    Ok(path)
+fn tell_troubles(context: &mut Context, looked: &[Looked]) -> Result<(), Failure> {
+    for line in looked.iter().flat_map(Looked::troubles).map(|trouble| trouble.line()) {
+        context.out.pieces(&[Cell::styled(line, Style::Bad)])?;
+    }
+    Ok(())
 }
 
-/// What a repair could not bring back.
-fn tell_end(
+/// What is missing of one shard's log.
+struct Lost {
+    shard: u16,
+    stretches: Vec<std::ops::Range<Position>>,
+    /// Nothing says how much was behind the end.
+    end: bool,
+    /// Nothing at all: files had the names of others.
+    only_names: bool,
+}
+
+/// Mends copies until nothing is wrong with them, and says what was done.
+fn prepare(
     context: &mut Context,
-    place: &Place,
-    before: &[Looked],
-    after: &[Looked],
-    copies: &Path,
+    preparing: &mut Preparing,
+    first: &[Looked],
+) -> Result<(Vec<Looked>, Vec<Lost>), Failure> {
+    let (mut mended, mut lost): (Vec<Looked>, Vec<Lost>) = (Vec::new(), Vec::new());
+    for looked in first.iter().filter(|it| !it.inspection.damages.is_empty()) {
+        let shard = looked.shard;
+        let mut of_shard = Lost { shard, stretches: Vec::new(), end: false, only_names: true };
+        let mut again: Option<Looked> = None;
+        for round in 0.. {
+            let found = again.as_ref().unwrap_or(looked);
+            if found.inspection.damages.is_empty() {
+                break;
+            }
+            if round == ROUNDS_MAX {
+                return Err(Failure::Failed(format!(
+                    "shard-{shard:04} is still damaged after {ROUNDS_MAX} rounds, so nothing was changed: restore \
+                     a backup"
+                )));
+            }
+            if round > 0 {
+                // Only now it can be seen.
+                tell_troubles(context, std::slice::from_ref(found))?;
+            }
+            of_shard.stretches.extend(found.inspection.lost());
+            of_shard.end |= found.inspection.damages.iter().any(Damage::is_end);
+            of_shard.only_names &= found.inspection.damages.iter().all(Damage::is_misnamed);
+            for done in preparing.mend(shard, &found.inspection)? {
+                context.out.line(&format!("  mended in a copy: {}", told(shard, &done)))?;
+            }
+            again = Some(look_at(preparing.place(), shard, u32::MAX, None)?);
+        }
+        mended.extend(again);
+        lost.push(of_shard);
+    }
+    Ok((mended, lost))
+}
+
+fn told(shard: u16, done: &Mended) -> String {
+    let Mended { file, offset, what } = done;
+    match file.as_str() {
+        "" => format!("shard-{shard:04}: {what}"),
+        file => format!("shard-{shard:04}/{file} at byte {offset}: {what}"),
+    }
+}
+
+/// Which jobs there are, which there would be, and which are lost.
+fn tell_outcome(
+    context: &mut Context,
+    preparing: &Preparing,
+    first: &[Looked],
+    mended: &[Looked],
+    lost: &[Lost],
 ) -> Result<(), Failure> {
-    let inspections: Vec<&Inspection> = before.iter().map(|it| &it.inspection).collect();
-    let mut refused = Vec::new();
-    for (looked, inspection) in after.iter().zip(&inspections) {
-        refused.extend(looked.troubles().iter().map(Trouble::line));
-        let bereft = looked.replay.bereft(&[inspection]);
+    let then = || {
+        let other = |it: &&Looked| !preparing.shards().contains(&it.shard);
+        first.iter().filter(other).chain(mended)
+    };
+    context.out.line(&format!("as it lies, these can be read: {}", jobs(first.iter())))?;
+    context.out.line(&format!("mended, these come back: {}", jobs(then())))?;
+    tell_lost(context, first, mended, lost)?;
+    for (looked, lost) in mended.iter().zip(lost) {
+        let bereft = looked.replay.bereft(&lost.stretches);
         if !bereft.is_empty() {
             let named: Vec<String> = bereft.iter().take(NAMED_MAX).map(|id| uuid(*id)).collect();
             let more = bereft.len().saturating_sub(NAMED_MAX);
@@ -130,17 +189,85 @@ fn tell_end(
             )])?;
         }
     }
-    if let Some(first) = refused.first() {
-        return Err(Failure::Failed(format!(
-            "the log is bridged, but a start would still refuse it: {first}; restore a backup"
-        )));
+    let refused = mended.iter().flat_map(Looked::troubles).next();
+    match refused.as_ref().map(Trouble::line) {
+        Some(line) => Err(Failure::Failed(format!(
+            "the log can be bridged, but a start would still refuse it, so nothing was changed: {line}; restore a \
+             backup"
+        ))),
+        None => Ok(()),
     }
-    context.out.line(&format!(
-        "{} can be started from again; once all is well, {} can go",
-        place.path.display(),
-        copies.display()
-    ))?;
+}
+
+fn tell_lost(
+    context: &mut Context,
+    first: &[Looked],
+    mended: &[Looked],
+    lost: &[Lost],
+) -> Result<(), Failure> {
+    let mut missed = 0;
+    for (looked, lost) in mended.iter().zip(lost) {
+        missed += looked.replay.missed_between(&lost.stretches);
+    }
+    let before: BTreeSet<u128> = first.iter().flat_map(ids_of).collect();
+    let kept: Vec<u16> = mended.iter().map(|it| it.shard).collect();
+    let others = first.iter().filter(|it| !kept.contains(&it.shard));
+    let after: BTreeSet<u128> = others.chain(mended).flat_map(ids_of).collect();
+    let cut = before.difference(&after).count() as u64;
+    let told: u64 = mended.iter().map(|it| it.replay.shard.unknown_job_records()).sum();
+    let mut lines = Vec::new();
+    if missed > 0 {
+        lines.push(format!(
+            "lost: up to {}, by the numbers that are missing between those of the jobs around what is lost",
+            count(missed, "job")
+        ));
+    }
+    if cut > 0 {
+        lines.push(format!("lost: {} of those that can be read as it lies", count(cut, "job")));
+    }
+    if told > 0 {
+        lines.push(format!("{} are about jobs that are lost", count(told, "later record")));
+    }
+    let ends: Vec<String> = lost
+        .iter()
+        .filter(|lost| lost.end)
+        .map(|lost| format!("shard-{:04}", lost.shard))
+        .collect();
+    if !ends.is_empty() {
+        lines.push(format!(
+            "the end of {} is lost: how many jobs came there nobody can tell",
+            ends.join(" and ")
+        ));
+    }
+    if lines.is_empty() {
+        lines.push("no job is lost".to_owned());
+    }
+    for line in lines {
+        context.out.pieces(&[Cell::styled(line, Style::Warn)])?;
+    }
     Ok(())
+}
+
+fn ids_of(looked: &Looked) -> impl Iterator<Item = u128> {
+    looked.replay.ids()
+}
+
+/// `5 jobs (3 waiting, 2 failed)`.
+pub(super) fn jobs<'a>(looked: impl Iterator<Item = &'a Looked>) -> String {
+    let mut states: BTreeMap<usize, (&str, u64)> = BTreeMap::new();
+    for it in looked {
+        for (place, (state, jobs)) in it.replay.states().into_iter().enumerate() {
+            states.entry(place).or_insert((state, 0)).1 += jobs;
+        }
+    }
+    let all: u64 = states.values().map(|(_, jobs)| jobs).sum();
+    let told: Vec<String> = states
+        .values()
+        .filter(|(_, jobs)| *jobs > 0)
+        .map(|(state, jobs)| format!("{jobs} {state}"))
+        .collect();
+    let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) };
+    format!("{}{told}", count(all, "job"))
 }
 
 fn uuid(id: u128) -> String {

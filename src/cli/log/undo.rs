@@ -1,0 +1,57 @@
+//! `log undo`: puts back what a repair has replaced, as it was. What is there now is kept.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use corq_io::log::DataDir;
+
+use super::repair::jobs;
+use super::{look, look_at};
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::input;
+use crate::tools::place::{Fault, Place};
+use crate::tools::repair::Done;
+
+/// What `log undo` takes.
+#[derive(Args, Debug)]
+pub struct Undo {
+    /// The data directory; no server may be using it
+    data: PathBuf,
+    /// The repair that is undone, as `repair-1767225600000` [default: the last one]
+    #[arg(long)]
+    repair: Option<String>,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Carries it out.
+pub fn run(context: &mut Context, undo: &Undo) -> Result<(), Failure> {
+    // Held until the end: no server starts meanwhile, and none is running.
+    let mut held = DataDir::take(&undo.data).map_err(Fault::from)?;
+    let place = Place::of(held.path())?;
+    let done = Done::find(&place, undo.repair.as_deref())?;
+    let now = look(&place, u32::MAX)?;
+    let before = done.before(&place);
+    let mut then = Vec::new();
+    for shard in 0..place.shards {
+        let of = if done.shards().contains(&shard) { &before } else { &place };
+        then.push(look_at(of, shard, u32::MAX, None)?);
+    }
+    context.out.line(&format!("now there are {}", jobs(now.iter())))?;
+    let kept = done.kept.display().to_string();
+    context.out.line(&format!("in {kept} these can be read: {}", jobs(then.iter())))?;
+    context.out.flush()?;
+    input::confirm(
+        undo.yes,
+        "put back what was there before the repair, and what has happened since is no more in the log",
+    )?;
+    let aside = done.undo(&mut held)?;
+    context.out.line(&format!(
+        "{} is as it was before {kept}; what was there until now is in {}",
+        place.path.display(),
+        aside.display()
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Backups and restores beside what is not theirs. The fear: a tool that is to save something removes what it
+//! finds in its way, or says that all went well over a copy that another one has broken.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::support::tool::{Ran, Tool, line_of};
+use crate::support::{Server, Start, until};
+
+fn small() -> Start {
+    Start::new().env("SEGMENT_MB", 16).env("PAYLOAD_CACHE_MB", 4)
+}
+
+fn tool(data: &Path) -> Tool {
+    Tool::at(1).env("DATA_PATH", data.display())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The data directory of a stopped server with a job in it.
+fn stopped(data: &Path) -> String {
+    let mut server = small().start_at(data);
+    let id = server.client().push("kept", json!({"n": 1}));
+    assert!(server.terminate().success());
+    id
+}
+
+/// All files of a directory with their bytes.
+fn content(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(content(&path));
+        } else if !path.ends_with("LOCK") {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What is left of a copy that was not ended, and only that.
+fn drafts(path: &Path) -> Vec<String> {
+    let mut names = names(path);
+    names.retain(|name| name.contains(".corq-draft-"));
+    names
+}
+
+#[test]
+fn a_backup_removes_neither_the_data_directory_nor_anything_else_beside_its_target() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data.partial");
+    stopped(&data);
+    let photos = home.path().join("monday.partial/photos");
+    fs::create_dir_all(&photos).unwrap();
+    fs::write(photos.join("cat"), "meow").unwrap();
+    let before = content(&data);
+    tool(&data).ok(&["backup", text(&home.path().join("data"))]);
+    assert!(content(&data) == before, "the data directory is what it was");
+    tool(&data).ok(&["backup", text(&home.path().join("monday"))]);
+    assert_eq!(fs::read_to_string(photos.join("cat")).unwrap(), "meow");
+    assert_eq!(names(home.path()), ["data", "data.partial", "monday", "monday.partial"]);
+}
+
+#[test]
+fn a_restore_leaves_its_backup_alone_whatever_both_are_called() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let id = stopped(&data);
+    let (backup, to) = (home.path().join("m.partial"), home.path().join("m"));
+    tool(&data).ok(&["backup", text(&backup)]);
+    let before = content(&backup);
+    Tool::at(1).ok(&["restore", text(&backup), text(&to)]);
+    assert!(content(&backup) == before, "the backup is what it was");
+    assert_eq!(names(home.path()), ["data", "m", "m.partial"]);
+    let restored = small().start_at(&to);
+    assert_eq!(restored.client().state(&id), "waiting");
+}
+
+#[test]
+fn no_target_lies_in_its_source_by_whatever_path() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    stopped(&data);
+    let backup = home.path().join("backup");
+    tool(&data).ok(&["backup", text(&backup)]);
+    let (to_data, to_backup) = (home.path().join("to-data"), home.path().join("to-backup"));
+    symlink(&data, &to_data).unwrap();
+    symlink(&backup, &to_backup).unwrap();
+    let before = (content(&data), content(&backup));
+    let shard = to_data.join("shard-0000");
+    for inside in [&data, &to_data, &shard] {
+        let line = tool(&data).fails(1, &["backup", text(&inside.join("new/one"))]);
+        assert!(line.contains("no backup") && line.contains("lies in"), "{line}");
+        let line = tool(&to_data).fails(1, &["backup", text(&inside.join("one"))]);
+        assert!(line.contains("no backup"), "{line}");
+    }
+    // A backup in a backup, and a data directory in a backup.
+    for inside in [&backup, &to_backup] {
+        let line = tool(&data).fails(1, &["backup", text(&inside.join("one"))]);
+        assert!(line.contains("lies in"), "{line}");
+        let line = Tool::at(1).fails(1, &["restore", text(&backup), text(&inside.join("one"))]);
+        assert!(line.contains("lies in"), "{line}");
+        let line = Tool::at(1).fails(1, &["restore", text(&backup), text(inside)]);
+        assert!(line.contains("is not empty"), "{line}");
+    }
+    assert!((content(&data), content(&backup)) == before, "nothing has changed");
+    assert_eq!(names(&data), names(&to_data));
+    assert_eq!(drafts(home.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_target_that_is_a_dangling_link_is_refused_before_anything_is_copied() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    stopped(&data);
+    let backup = home.path().join("backup");
+    tool(&data).ok(&["backup", text(&backup)]);
+    let link = home.path().join("link");
+    symlink(home.path().join("nowhere"), &link).unwrap();
+    for words in [vec!["backup", text(&link)], vec!["restore", text(&backup), text(&link)]] {
+        let Ran { code, err, .. } = tool(&data).run(&words);
+        let line = line_of(&err);
+        assert_eq!(code, Some(1), "{line}");
+        assert!(line.contains("is a symbolic link to") && line.contains("nowhere"), "{line}");
+    }
+    assert_eq!(names(home.path()), ["backup", "data", "link"]);
+    // One to an empty directory means that directory.
+    let real = home.path().join("real");
+    fs::create_dir(&real).unwrap();
+    fs::remove_file(&link).unwrap();
+    symlink(&real, &link).unwrap();
+    Tool::at(1).ok(&["restore", text(&backup), text(&link)]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(real.join("MANIFEST").exists());
+}
+
+/// Starts them at once and waits for all.
+fn race(commands: Vec<Child>) -> Vec<Output> {
+    commands.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
+}
+
+/// One of them has won, and the others say that they have not, and why.
+fn one_wins(outputs: &[Output]) {
+    let won = outputs.iter().filter(|output| output.status.success()).count();
+    assert_eq!(won, 1, "{outputs:?}");
+    for output in outputs.iter().filter(|output| !output.status.success()) {
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = line_of(&err);
+        let says = line.contains("is being made by process") || line.contains("is not empty");
+        assert!(output.status.code() == Some(1) && says, "{line}");
+    }
+}
+
+#[test]
+fn of_backups_to_one_place_at_once_one_wins_whole_and_the_others_say_so() {
+    let mut server = small().start();
+    for n in 0..20 {
+        server.client().push("kept", json!({"n": n, "text": "x".repeat(10_000)}));
+    }
+    assert!(server.terminate().success());
+    let home = tempfile::tempdir().unwrap();
+    for round in 0..15 {
+        let to = home.path().join(format!("backup-{round}"));
+        let children = (0..4).map(|_| tool(&server.data).start(&["backup", text(&to)]));
+        let outputs = race(children.collect());
+        // One that asks while another one has the stopped server's directory is refused as well.
+        let busy = |output: &Output| {
+            String::from_utf8_lossy(&output.stderr).contains("in use by process")
+                || String::from_utf8_lossy(&output.stderr).contains("cannot reach a server")
+        };
+        let outputs: Vec<Output> = outputs.into_iter().filter(|output| !busy(output)).collect();
+        one_wins(&outputs);
+        let data = home.path().join(format!("data-{round}"));
+        let children = (0..4).map(|_| Tool::at(1).start(&["restore", text(&to), text(&data)]));
+        one_wins(&race(children.collect()));
+        Tool::at(1).ok(&["log", "verify", text(&data)]);
+        let stat = Tool::at(1).json(&["log", "stat", text(&data)]);
+        assert_eq!(stat["jobs"]["waiting"], 20, "{stat}");
+        fs::remove_dir_all(&data).unwrap();
+        fs::remove_dir_all(&to).unwrap();
+        assert_eq!(names(home.path()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_restored_directory_is_one_of_its_own() {
+    let server = small().start();
+    server.client().push("kept", json!({"n": 1}));
+    let home = tempfile::tempdir().unwrap();
+    let (to, data) = (home.path().join("backup"), home.path().join("data"));
+    Tool::of(&server).env("DATA_PATH", server.data.display()).ok(&["backup", text(&to)]);
+    Tool::at(1).ok(&["restore", text(&to), text(&data)]);
+    let id = |path: &Path| {
+        let manifest = fs::read_to_string(path.join("MANIFEST")).unwrap();
+        manifest.lines().find(|line| line.starts_with("id = ")).unwrap().to_owned()
+    };
+    assert_eq!(id(&to), id(&server.data));
+    assert_ne!(id(&data), id(&server.data));
+    let restored = small().start_at(&data);
+    assert_eq!(restored.client().counted("kept", "waiting"), 1);
+    // The tools tell the two servers apart.
+    let strange = Tool::of(&restored).env("DATA_PATH", server.data.display());
+    let line = strange.fails(1, &["backup", text(&home.path().join("other"))]);
+    assert!(line.contains("another server"), "{line}");
+}
+
+/// A backup that hangs, since the server does not answer, and is killed.
+fn killed_backup(server: &Server, to: &Path) {
+    let frozen = Tool::of(server).env("DATA_PATH", server.data.display());
+    server.freeze();
+    let mut child = frozen.start(&["backup", text(to)]);
+    let above = to.parent().unwrap();
+    until("a draft", || (!drafts(above).is_empty()).then_some(()));
+    until("pins", || (!drafts(&server.data).is_empty()).then_some(()));
+    let pinned = || {
+        let first = to.parent().unwrap().join(&drafts(above)[0]).join("shard-0000");
+        fs::read_dir(first).is_ok_and(|mut entries| entries.next().is_some())
+    };
+    until("files are pinned", || pinned().then_some(()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    server.signal(Signal::CONT);
+}
+
+#[test]
+fn what_a_killed_backup_leaves_is_shown_and_goes_with_the_next_one() {
+    let server = small().start();
+    let home = tempfile::tempdir().unwrap();
+    killed_backup(&server, &home.path().join("monday"));
+    let left = drafts(home.path());
+    assert_eq!((left.len(), drafts(&server.data).len()), (1, 1));
+    let tool = Tool::of(&server).env("DATA_PATH", server.data.display());
+    let shown = tool.run(&["doctor"]).out;
+    assert!(shown.contains("leftovers") && shown.contains(&left[0]), "{shown}");
+    // Somebody's own directory with such a name has no marker, and stays.
+    let own = home.path().join("own.corq-draft-0123456789abcdef");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("photo"), "cat").unwrap();
+    tool.ok(&["backup", text(&home.path().join("tuesday"))]);
+    assert_eq!(drafts(&server.data), Vec::<String>::new());
+    assert_eq!(names(home.path()), ["own.corq-draft-0123456789abcdef", "tuesday"]);
+    assert_eq!(names(&own), ["photo"]);
+    let shown = tool.run(&["doctor"]).out;
+    assert!(!shown.contains(&left[0]), "{shown}");
+}
+
+#[test]
+fn what_a_killed_backup_leaves_goes_with_the_next_start() {
+    let mut server = small().start();
+    let home = tempfile::tempdir().unwrap();
+    killed_backup(&server, &home.path().join("monday"));
+    assert_eq!((drafts(home.path()).len(), drafts(&server.data).len()), (1, 1));
+    server.terminate();
+    server.start();
+    assert_eq!(drafts(&server.data), Vec::<String>::new());
+    assert_eq!(names(home.path()), Vec::<String>::new(), "it held files of the server");
+}
+
+#[test]
+fn a_backup_that_is_being_made_is_left_alone_by_others() {
+    let server = small().start();
+    server.client().push("kept", json!({"n": 1}));
+    let home = tempfile::tempdir().unwrap();
+    let tool = || Tool::of(&server).env("DATA_PATH", server.data.display());
+    // It cannot end while the server is silent, nor while it stands still itself.
+    server.freeze();
+    let first = tool().start(&["backup", text(&home.path().join("first"))]);
+    until("a draft", || (!drafts(home.path()).is_empty()).then_some(()));
+    let pid = Pid::from_child(&first);
+    kill_process(pid, Signal::STOP).unwrap();
+    server.signal(Signal::CONT);
+    // The same place is taken, and said to be.
+    let line = tool().fails(1, &["backup", text(&home.path().join("first"))]);
+    assert!(line.contains("is being made by process"), "{line}");
+    tool().ok(&["backup", text(&home.path().join("second"))]);
+    assert_eq!((drafts(home.path()).len(), drafts(&server.data).len()), (1, 1));
+    kill_process(pid, Signal::CONT).unwrap();
+    let output = first.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(names(home.path()), ["first", "second"]);
+    assert_eq!(drafts(&server.data), Vec::<String>::new());
+    for name in ["first", "second"] {
+        Tool::at(1).ok(&["log", "verify", text(&home.path().join(name))]);
+    }
+}

@@ -1,0 +1,229 @@
+//! Repairs that can be seen before they are made and taken back afterwards. The fear: a repair that cuts what is whole,
+//! says that all is well over what it has lost, or cannot be undone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::support::tool::Tool;
+use crate::support::{Client, Server, Start};
+
+fn tool() -> Tool {
+    Tool::at(1)
+}
+
+fn words<'a>(words: &[&'a str], data: &'a Path) -> Vec<&'a str> {
+    words.iter().copied().chain([data.to_str().unwrap()]).collect()
+}
+
+/// All files of a directory with their bytes, but for the lock and what repairs keep.
+fn files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(data).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with("repair-") {
+            found.extend(files(&path));
+        } else if path.is_file() && name != "LOCK" {
+            found.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn one_shard() -> Start {
+    Start::new().env("SHARDS", 1).env("SEGMENT_MB", 16).env("PAYLOAD_CACHE_MB", 4)
+}
+
+/// A stopped server with 400 jobs of 200 KB, over several files.
+fn several_files() -> (Server, Start) {
+    let start = one_shard();
+    let mut server = start.clone().start();
+    let mut client = server.client();
+    let text = "x".repeat(200_000);
+    for round in 0..20 {
+        let jobs: Vec<_> =
+            (0..20).map(|n| json!({"data": {"n": round * 20 + n, "text": text}})).collect();
+        client.ok("PUSHB", json!({"queue": "many", "jobs": jobs}));
+    }
+    drop(client);
+    assert!(server.terminate().success());
+    (server, start)
+}
+
+fn segment(data: &Path, number: u64) -> PathBuf {
+    data.join(format!("shard-0000/{number:016x}.seg"))
+}
+
+fn counted(client: &mut Client) -> u64 {
+    client.counted("many", "waiting")
+}
+
+#[test]
+fn files_whose_names_were_swapped_get_them_back_and_no_job_is_lost() {
+    let (mut server, _) = several_files();
+    let data = server.data.clone();
+    let aside = data.join("aside");
+    fs::rename(segment(&data, 1), &aside).unwrap();
+    fs::rename(segment(&data, 2), segment(&data, 1)).unwrap();
+    fs::rename(&aside, segment(&data, 2)).unwrap();
+    let swapped = files(&data);
+
+    let (status, said) = one_shard().run_to_its_end(&data);
+    assert!(!status.success() && said.contains("belongs at segment "), "{said}");
+    let ran = tool().run(&words(&["log", "verify"], &data));
+    assert_eq!(ran.code, Some(1));
+    for (one, other) in [(1, 2), (2, 1)] {
+        let line = format!(
+            "shard-0000/{one:016x}.seg belongs at segment {other}: its name should be {other:016x}.seg\n"
+        );
+        assert!(ran.out.contains(&line), "{line} in {}", ran.out);
+    }
+    assert!(!ran.out.contains("lost"), "{}", ran.out);
+
+    let out = tool().ok(&words(&["log", "repair", "--dry-run"], &data));
+    assert!(
+        out.contains("mended, these come back: 400 jobs (400 waiting)\nno job is lost\n"),
+        "{out}"
+    );
+    assert!(out.ends_with("this was a dry run: nothing was changed\n"), "{out}");
+    assert!(files(&data) == swapped && names(&data).len() == 3, "{:?}", names(&data));
+
+    let out = tool().ok(&words(&["log", "repair", "--yes"], &data));
+    assert!(out.contains("renamed to"), "{out}");
+    assert!(out.contains("now there are 400 jobs (400 waiting)\n"), "{out}");
+    server.start();
+    assert_eq!(counted(&mut server.client()), 400);
+}
+
+#[test]
+fn a_repair_says_how_many_jobs_are_lost_before_and_after_and_an_undo_puts_all_back() {
+    let (mut server, start) = several_files();
+    let data = server.data.clone();
+    // A block in the middle of a file, and a file that is gone.
+    let path = segment(&data, 1);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[3_000_000] ^= 0x20;
+    fs::write(&path, bytes).unwrap();
+    fs::remove_file(segment(&data, 3)).unwrap();
+    let damaged = files(&data);
+
+    let dry = tool().ok(&words(&["log", "repair", "--dry-run"], &data));
+    assert!(files(&data) == damaged, "a dry run changes nothing");
+    // Only once the file is there again it is seen what it had held; it is said before anything is done.
+    assert!(
+        dry.contains(&format!("{:016x}.seg", 3)) && dry.contains("the file is missing"),
+        "{dry}"
+    );
+    let number = |line: &str| -> u64 {
+        let told = dry.lines().find_map(|it| it.strip_prefix(line));
+        told.unwrap_or_else(|| panic!("{line} in {dry}"))
+            .split(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    let back = number("mended, these come back: ");
+    assert_eq!(back + number("lost: up to "), 400, "{dry}");
+    assert_eq!(number("as it lies, these can be read: "), back, "{dry}");
+
+    let ran = tool().run(&words(&["log", "repair"], &data));
+    assert!(ran.code == Some(2) && ran.err.contains("--yes"), "{ran:?}");
+    assert!(files(&data) == damaged, "without a yes nothing is done");
+    let out = tool().ok(&words(&["log", "repair", "--yes"], &data));
+    assert!(out.contains(&format!("now there are {back} jobs ({back} waiting)\n")), "{out}");
+    tool().ok(&words(&["log", "verify"], &data));
+    let mended = files(&data);
+
+    let out = tool().ok(&words(&["log", "undo", "--yes"], &data));
+    assert!(out.contains("is as it was before"), "{out}");
+    assert!(files(&data) == damaged, "byte for byte");
+    let line = tool().fails(1, &words(&["log", "undo", "--yes"], &data));
+    assert!(line.contains("there is no repair to be undone"), "{line}");
+
+    // Again; then a server goes on, and an undo says what that costs, and still finds all that was there.
+    tool().ok(&words(&["log", "repair", "--yes"], &data));
+    assert_eq!(files(&data).len(), mended.len());
+    server.start();
+    let mut client = server.client();
+    assert_eq!(counted(&mut client), back);
+    client.push("many", 1);
+    drop(client);
+    assert!(server.terminate().success());
+    let ran = tool().run(&words(&["log", "undo"], &data));
+    assert!(ran.code == Some(2) && ran.err.contains("--yes"), "{ran:?}");
+    assert!(ran.out.contains(&format!("now there are {} jobs", back + 1)), "{ran:?}");
+    tool().ok(&words(&["log", "undo", "--yes"], &data));
+    let log = |files: Vec<(PathBuf, Vec<u8>)>| -> Vec<(PathBuf, Vec<u8>)> {
+        files
+            .into_iter()
+            .filter(|(path, _)| path.extension().is_some_and(|it| it == "seg"))
+            .collect()
+    };
+    assert!(log(files(&data)) == log(damaged), "byte for byte, after a start as well");
+    let (status, said) = start.run_to_its_end(&data);
+    assert!(!status.success() && said.contains("is missing"), "{said}");
+}
+
+#[test]
+fn a_shard_that_begins_anew_is_missed_until_the_repair_is_in_place_and_after_an_undo() {
+    let mut server = Server::start_default();
+    let mut client = server.client();
+    for number in 0..8 {
+        client.push(&format!("q-{number}"), number);
+    }
+    drop(client);
+    assert!(server.terminate().success());
+    let data = server.data.clone();
+    for entry in fs::read_dir(data.join("shard-0001")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let begun = || fs::read_to_string(data.join("MANIFEST")).unwrap().contains("begun = true\n");
+    let before = files(&data);
+    tool().ok(&words(&["log", "repair", "--dry-run"], &data));
+    assert!(begun() && files(&data) == before);
+    tool().ok(&words(&["log", "repair", "--yes"], &data));
+    assert!(!begun(), "it may begin anew");
+    tool().ok(&words(&["log", "undo", "--yes"], &data));
+    assert!(begun() && files(&data) == before);
+    let (status, said) = Start::new().run_to_its_end(&data);
+    assert!(!status.success() && said.contains("shard-0001"), "{said}");
+    // Also one whose directory is gone.
+    fs::remove_dir(data.join("shard-0001")).unwrap();
+    tool().ok(&words(&["log", "repair", "--yes"], &data));
+    tool().ok(&words(&["log", "undo", "--yes"], &data));
+    assert!(begun() && !data.join("shard-0001").exists());
+    tool().ok(&words(&["log", "repair", "--yes"], &data));
+    server.start();
+    server.client().push("q-1", 1);
+}
+
+#[test]
+fn what_a_killed_repair_leaves_goes_with_the_next_start() {
+    let mut server = Server::start_default();
+    server.client().push("q", 1);
+    assert!(server.terminate().success());
+    let data = server.data.clone();
+    // As a repair that is being prepared: only its own process keeps it.
+    let name = "repair-1.corq-draft-0123456789abcdef";
+    let draft = data.join(name);
+    fs::create_dir_all(draft.join("mended/shard-0000")).unwrap();
+    let marker =
+        format!("name = {name}\npurpose = repair\ntarget = repair-1\nlinked = true\npid = 1\n");
+    fs::write(draft.join("CORQ-DRAFT"), marker).unwrap();
+    let shown = tool().env("DATA_PATH", data.display()).run(&["doctor", "--no-server"]).out;
+    assert!(shown.contains(name), "{shown}");
+    server.start();
+    assert!(!draft.exists());
+}
