@@ -17,6 +17,7 @@ mod path;
 mod permits;
 mod reactor;
 mod secure;
+mod shared;
 mod token;
 
 use std::io;
@@ -28,6 +29,7 @@ pub use listener::listen;
 pub use path::{SocketFile, listen_at};
 pub use permits::Permits;
 pub use reactor::Reactor;
+pub use shared::{Shared, Tally};
 
 /// A connection of one shard. An id whose connection is gone is harmless everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

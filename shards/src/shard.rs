@@ -335,12 +335,12 @@ impl Shard {
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {
                 self.end_waits(u64::MAX, out);
-                while !self.awaitings.slab.is_empty() {
+                while !self.awaitings.is_empty() {
                     self.end_awaitings(u64::MAX, out);
                 }
             }
         }
-        out.effects.replies.append(&mut self.awaitings.due);
+        self.answer_ended(&mut out.effects.replies);
         self.fill_room(now_ms, out);
         self.queues.sweep(0);
         out.effects.names.append(&mut self.names);

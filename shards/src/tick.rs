@@ -46,7 +46,7 @@ impl Shard {
         self.fill_room(now_ms, out);
         self.end_retention(now_ms, out.journal);
         self.queues.sweep(SWEEP_LOOKS);
-        out.effects.replies.append(&mut self.awaitings.due);
+        self.answer_ended(&mut out.effects.replies);
         out.effects.names.append(&mut self.names);
         self.give_notices(out.effects);
         debug_assert!(self.holds_delivered(&out.effects.deliveries[delivered..]));
@@ -57,7 +57,7 @@ impl Shard {
 
     fn next_deadline_ms(&self) -> u64 {
         let busy = !self.chores.is_empty() || !self.overfull.is_empty();
-        if busy || self.watchers.has_news() {
+        if busy || self.watchers.has_news() || self.awaitings.has_ended() {
             return 0;
         }
         let next = |at: Option<u64>| at.unwrap_or(u64::MAX);

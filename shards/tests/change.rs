@@ -6,7 +6,8 @@ mod support;
 
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
-use corq_shards::command::{Command, Fail, Pull, RequestId, Stack};
+use corq_shards::SLICE;
+use corq_shards::command::{Ack, Command, Fail, Pull, RequestId, Stack};
 use corq_shards::effect::{Ending, Refusal, Reply};
 use corq_shards::id::JobId;
 use corq_shards::job::State;
@@ -314,4 +315,50 @@ fn a_page_is_found_in_slices_whatever_happens_between_them() {
     let mut all = Listing::new("q", States::all(), 29_990, 1000);
     assert!(bed.shard.look_for(&mut all));
     assert_eq!(all.found(), jobs[29_994..]);
+}
+
+#[test]
+fn any_number_of_clients_learn_of_one_end_a_slice_at_a_time_and_in_order() {
+    const WAITS: usize = 6 * SLICE as usize;
+    let mut bed = Bed::new();
+    let job = bed.data("q", b"\x01");
+    let (_, token) = bed.pull(1, "q", 1)[0];
+    let mut requests = Vec::new();
+    for number in 0..WAITS {
+        // Every tenth is another's, who goes before its turn has come.
+        let client = if number % 10 == 9 { 6 } else { 5 };
+        let timeout_ms = if number % 10 == 8 { 1000 } else { 60_000 };
+        let command = Command::AwaitEnd { job, timeout_ms };
+        assert_eq!(bed.ask(client, &command), None);
+        requests.push((bed.request, client));
+    }
+    let ack = Ack { job, token: Some(token), result: b"\x02", remove: true };
+    let of_waits = |replies: Vec<(RequestId, Reply)>| -> Vec<(u64, Reply)> {
+        let known = |id| requests.iter().any(|(request, _)| *request == id);
+        replies.into_iter().map(|(id, reply)| (id.0, reply)).filter(|(id, _)| known(*id)).collect()
+    };
+    let mut told = of_waits(bed.run(1, &Command::Ack { acks: &[ack] }));
+    assert_eq!(told.len(), SLICE as usize, "no more with the command itself");
+    bed.shard.audit().unwrap();
+    assert!(bed.state(job).is_none(), "the job is gone meanwhile");
+    // Its place is another job's, which somebody waits for as well.
+    let next = bed.data("q", b"\x03");
+    told.extend(of_waits(bed.effects.replies.clone()));
+    assert_eq!(wait(&mut bed, next, 60_000).1, None);
+    told.extend(of_waits(bed.effects.replies.clone()));
+    let gone = of_waits(bed.run(6, &Command::Disconnect));
+    told.extend(gone);
+    bed.shard.audit().unwrap();
+    // What has ended has ended, also for those whose time is over by now.
+    while told.len() < WAITS {
+        let before = told.len();
+        told.extend(of_waits(bed.pass(1000)));
+        assert!(told.len() > before, "it goes on by itself");
+        bed.shard.audit().unwrap();
+    }
+    let ended = |reply: &Reply| matches!(reply, Reply::Ended(Ending::Completed(_)));
+    let (dropped, told): (Vec<_>, Vec<_>) =
+        told.into_iter().partition(|(_, reply)| *reply == Reply::Dropped);
+    assert!(!dropped.is_empty() && told.iter().all(|(_, reply)| ended(reply)));
+    assert_eq!(bed.state(next), Some(State::Waiting));
 }

@@ -64,6 +64,8 @@ pub(super) struct Connection {
     /// When something came last.
     pub(super) heard: Heard,
     pub(super) output: Output,
+    /// Memory that its output held when it was counted last.
+    pub(super) own_bytes: usize,
     /// TLS, where it is spoken.
     pub(super) secure: Option<Box<Secure>>,
     /// Behind the descriptor: given back once that is closed.
@@ -87,6 +89,7 @@ impl Connection {
             heard: Heard::default(),
             prompt_send: false,
             output: Output::default(),
+            own_bytes: 0,
             secure: None,
             permit,
         }
@@ -173,6 +176,16 @@ impl Connection {
             None => self.output.complete(bytes, pool),
             Some(secure) => secure.complete(bytes, pool),
         }
+    }
+
+    /// Counts the memory of its output anew, as a part of `sum`. What the kernel still has of one that is over is
+    /// about to come back.
+    #[inline]
+    pub(super) fn recount(&mut self, sum: &mut usize) {
+        let secure = self.secure.as_ref().map_or(0, |secure| secure.unsent());
+        let held = if self.life == Life::Over { 0 } else { self.output.own_bytes() + secure };
+        *sum = *sum - self.own_bytes + held;
+        self.own_bytes = held;
     }
 
     /// Bytes in memory that the kernel has not taken.

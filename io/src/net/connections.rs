@@ -15,6 +15,7 @@ use super::connection::{Connection, Life};
 use super::output::Pool;
 use super::permits::Permit;
 use super::secure::Secure;
+use super::shared::{Shared, Tally};
 use super::{Config, ConnId};
 
 /// In these a connection has so much time.
@@ -51,6 +52,9 @@ pub struct Connections {
     secure: usize,
     most: usize,
     turned_away: u64,
+    /// Memory that outputs hold each for itself.
+    own_bytes: usize,
+    shared: Tally,
 }
 
 impl Connections {
@@ -68,6 +72,8 @@ impl Connections {
             secure: 0,
             most: config.connections_max,
             turned_away: 0,
+            own_bytes: 0,
+            shared: Tally::default(),
         }
     }
 
@@ -105,6 +111,63 @@ impl Connections {
         let conn = find_mut(slots, id)?;
         let usable = conn.life == Life::Open && !conn.broken;
         usable.then(|| conn.output.filling(pool))
+    }
+
+    /// Appends bytes that others send as well, without a copy. False if nothing can be sent any more.
+    pub fn append_shared(&mut self, id: ConnId, shared: &Shared) -> bool {
+        let Some(conn) = find_mut(&mut self.slots, id) else { return false };
+        let usable = conn.life == Life::Open && !conn.broken;
+        if usable {
+            conn.output.append_shared(shared.clone());
+        }
+        usable
+    }
+
+    /// Where shared bytes are counted.
+    pub fn tally(&self) -> &Tally {
+        &self.shared
+    }
+
+    /// Memory of all output that the kernel has not taken: what is shared counts once. What has been appended
+    /// since the last [`Self::allow`] or [`Self::recount`] of a connection is not in it.
+    pub fn output_bytes(&self) -> usize {
+        self.own_bytes + self.shared.bytes()
+    }
+
+    /// Memory of one connection's output that no other has.
+    pub fn own_output_bytes(&self, id: ConnId) -> usize {
+        self.get(id).map_or(0, |conn| conn.own_bytes)
+    }
+
+    /// Looks again how much memory a connection's output holds.
+    pub fn recount(&mut self, id: ConnId) {
+        let Self { slots, own_bytes, .. } = self;
+        if let Some(conn) = find_mut(slots, id) {
+            conn.recount(own_bytes);
+        }
+    }
+
+    /// The connections with the most output, as long as there is more than `bytes_max` of all: those without
+    /// which there would be no more. Shared bytes count in full with each, so they may be too few.
+    pub fn fullest(&self, bytes_max: usize) -> Vec<ConnId> {
+        let mut excess = self.output_bytes().saturating_sub(bytes_max);
+        if excess == 0 {
+            return Vec::new();
+        }
+        let full = self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let conn = slot.conn.as_ref().filter(|conn| conn.life != Life::Over)?;
+            let bytes = conn.unsent().max(conn.own_bytes);
+            let id = ConnId { index: index as u32, generation: slot.generation };
+            (bytes > 0).then_some((bytes, id))
+        });
+        let mut full: Vec<_> = full.collect();
+        full.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
+        let gives_way = |&(bytes, _): &(usize, ConnId)| {
+            let wanted = excess > 0;
+            excess = excess.saturating_sub(bytes);
+            wanted
+        };
+        full.into_iter().take_while(gives_way).map(|(_, id)| id).collect()
     }
 
     /// Bytes ever appended to this connection's output.
@@ -226,9 +289,10 @@ impl Connections {
     }
 
     fn with(&mut self, id: ConnId, wish: impl FnOnce(&mut Connection, &mut Pool)) {
-        let Self { slots, pool, dirty, .. } = self;
+        let Self { slots, pool, dirty, own_bytes, .. } = self;
         if let Some(conn) = find_mut(slots, id) {
             wish(conn, pool);
+            conn.recount(own_bytes);
             if !std::mem::replace(&mut conn.dirty, true) {
                 dirty.push(id);
             }
@@ -297,6 +361,7 @@ impl Connections {
         let conn = conn.expect("a connection removed while the kernel holds it");
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
+        self.own_bytes -= conn.own_bytes;
         let Connection { fd, secure, permit, .. } = conn;
         self.secure -= usize::from(secure.is_some());
         Socket { fd, secure, permit }

@@ -506,8 +506,10 @@ impl Reactor {
             conn.watched = false;
             events.push(Event::Drained { conn: id });
         }
+        let touched = conn.broken || conn.leaving || conn.life != Life::Open || !conn.is_drained();
+        self.conns.recount(id);
         // Most sends end here; only those with something to follow need a look.
-        if conn.broken || conn.leaving || conn.life != Life::Open || !conn.is_drained() {
+        if touched {
             self.conns.touch(id);
         }
     }
