@@ -4,9 +4,9 @@
 
 mod support;
 
+use corq_shards::SLICE;
 use corq_shards::change::Change;
 use corq_shards::changed::Level;
-use corq_shards::SLICE;
 use corq_shards::command::{Ack, Command, Fail, Pull, RequestId, Stack};
 use corq_shards::effect::{Ending, Refusal, Reply};
 use corq_shards::id::JobId;

@@ -9,6 +9,7 @@ mod field;
 pub mod flow;
 pub mod limits;
 pub mod request;
+pub mod size;
 pub mod spec;
 mod words;
 

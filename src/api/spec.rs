@@ -13,6 +13,7 @@ use super::limits::{
     STACK_BYTES_MAX, STALLS_MAX, TAGS_MAX, WAIT_TIMEOUT_DEFAULT_MS, WAIT_TIMEOUT_MAX_MS, YEAR_MS,
 };
 
+use super::size::bytes_max;
 use corq_shards::cause::Cause;
 
 /// One command.
@@ -26,6 +27,8 @@ pub struct CommandSpec {
     pub fields: &'static [FieldSpec],
     /// Those without which it is refused, as [`required_of`] tells.
     pub required: u64,
+    /// Most bytes that it can need, as [`bytes_max`] tells.
+    pub bytes_max: usize,
 }
 
 /// Most fields of any command or object of the table.
@@ -272,6 +275,7 @@ macro_rules! commands {
                 op: Op::$op,
                 fields: $fields,
                 required: required_of($fields),
+                bytes_max: bytes_max($fields),
             }),*];
     };
 }

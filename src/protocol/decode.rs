@@ -68,10 +68,9 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
         let key = reader.key()?;
         if key == b"reqId" {
             if !reader.absent()? {
-                let value = reader.skip()?;
-                if value.len() > REQ_ID_BYTES_MAX {
+                let Some(value) = reader.skip_within(REQ_ID_BYTES_MAX)? else {
                     return Err(REQ_ID_TOO_LONG.into());
-                }
+                };
                 if req_id.replace(value).is_some() {
                     return Err(repeated("reqId"));
                 }
@@ -135,16 +134,16 @@ fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static Comma
     Err("cmd is required".into())
 }
 
-/// The `reqId` of a frame that is refused, if it stands before whatever makes it unreadable.
+/// The `reqId` of a frame that is refused, if it stands before whatever makes it unreadable, or has not come.
 #[cold]
-fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
+pub fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(frame);
-    let entries = reader.map().ok()??;
+    let entries = reader.map_begun().ok()??;
     for _ in 0..entries {
         if reader.pass_key().ok()? != b"reqId" {
             reader.pass().ok()?;
         } else if !reader.absent().ok()? {
-            return reader.skip().ok().filter(|value| value.len() <= REQ_ID_BYTES_MAX);
+            return reader.skip_within(REQ_ID_BYTES_MAX).ok()?;
         }
     }
     None

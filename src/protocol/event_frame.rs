@@ -3,8 +3,6 @@
 //! An event is written once, as the JSON text that other clients get, and put into this form for those who
 //! listen over TCP. What it tells is not known here.
 
-use std::collections::VecDeque;
-
 use super::frame::PREFIX_BYTES;
 use super::json;
 use super::msgpack::{Number, Reader};
@@ -14,21 +12,23 @@ use super::write::Writer;
 const OWN_NUMBERS: [&[u8]; 2] = [b"timestamp", b"delay"];
 
 /// Appends the frame of an event.
-pub fn write(out: &mut VecDeque<u8>, text: &[u8]) {
-    let mut frame = vec![0; PREFIX_BYTES];
-    let mut writer = Writer::new(&mut frame);
+pub fn write(out: &mut Vec<u8>, text: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
+    let mut writer = Writer::new(out);
     writer.map(2);
     writer.str("type");
     writer.str("event");
     writer.str("event");
     let mut event = Vec::with_capacity(text.len());
     // The text was written here: it is an object.
-    let written = json::to_msgpack(text, &mut event).is_ok() && copy(&event, &mut frame).is_some();
+    let written = json::to_msgpack(text, &mut event).is_ok() && copy(&event, out).is_some();
     debug_assert!(written, "an event is an object");
     if written {
-        let length = (frame.len() - PREFIX_BYTES) as u32;
-        frame[..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
-        out.extend(frame);
+        let length = (out.len() - start - PREFIX_BYTES) as u32;
+        out[start..start + PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+    } else {
+        out.truncate(start);
     }
 }
 
@@ -59,9 +59,8 @@ mod tests {
     #[test]
     fn an_event_is_framed_with_its_own_numbers_as_in_replies_and_all_else_as_it_is() {
         let text = br#"{"eventType":"pushed","jobId":"a","timestamp":1700000000000,"data":{"n":1700000000000,"timestamp":5}}"#;
-        let mut out = VecDeque::new();
-        write(&mut out, text);
-        let bytes: Vec<u8> = out.into();
+        let mut bytes = Vec::new();
+        write(&mut bytes, text);
         assert_eq!(u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize, bytes.len() - 4);
         let value = rmpv::decode::read_value(&mut &bytes[4..]).unwrap();
         assert_eq!(value["type"], Value::from("event"));

@@ -10,6 +10,7 @@ use corq_shards::new_job::{NewJob, Repeat};
 
 use crate::api::flow::FlowJob;
 use crate::api::request::{JobRef, token_of};
+use crate::api::size::IGNORED_BYTES_MAX;
 use crate::api::spec::{FIELDS_MAX, FieldSpec, Kind, Preset, required_of};
 
 use super::msgpack::{Malformed, Reader};
@@ -45,8 +46,25 @@ pub(super) struct Aside<'a> {
     pub(super) flags: Vec<bool>,
     pub(super) integers: Vec<i64>,
     pub(super) stack: Stack<'a>,
+    /// Bytes of fields that are not known.
+    pub(super) ignored_bytes: usize,
     /// What few commands bring.
     pub(super) rare: Option<Box<Rare<'a>>>,
+}
+
+impl Aside<'_> {
+    /// Steps over the value of a field that is not known, once it has been checked for form.
+    #[cold]
+    fn ignore(&mut self, reader: &mut Reader<'_>) -> Result<(), Complaint> {
+        let room = IGNORED_BYTES_MAX - self.ignored_bytes;
+        let Some(value) = reader.skip_within(room)? else {
+            return Err(
+                format!("unknown fields must have at most {IGNORED_BYTES_MAX} bytes").into()
+            );
+        };
+        self.ignored_bytes += value.len();
+        Ok(())
+    }
 }
 
 /// Fields of a table for which there is always room. Those behind are rare, and get theirs with the first.
@@ -119,8 +137,7 @@ impl<'a> Fields<'a> {
             if std::str::from_utf8(key).is_err() {
                 return Err(Malformed::NotUtf8.into());
             }
-            reader.skip()?;
-            return Ok(());
+            return aside.ignore(reader);
         };
         let spec = &self.specs[index];
         if reader.absent()? {

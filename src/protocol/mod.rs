@@ -4,6 +4,7 @@
 //! into a [`crate::api::request::Request`], [`reply`] writes what goes back, [`json`] is the other
 //! face of both; [`http1`], [`sse`] and [`websocket`] carry it.
 
+pub mod begun;
 mod choices;
 pub mod decode;
 pub mod event_frame;

@@ -113,6 +113,19 @@ impl<'a> Reader<'a> {
     /// Enters a map and says how many entries follow; `None` if another type stands here.
     #[inline]
     pub fn map(&mut self) -> Result<Option<usize>, Malformed> {
+        let before = *self;
+        let Some(count) = self.map_begun()? else { return Ok(None) };
+        // Two bytes is the least an entry can take, so a lying count costs nothing.
+        if count > self.rest.len() / 2 {
+            *self = before;
+            return Err(Malformed::Count);
+        }
+        Ok(Some(count))
+    }
+
+    /// The same of a map of which some entries may not have come.
+    #[inline]
+    pub fn map_begun(&mut self) -> Result<Option<usize>, Malformed> {
         let (marker, behind) = self.marker()?;
         let (count, rest) = match marker {
             Marker::FixMap(count) => (usize::from(count), behind),
@@ -120,10 +133,6 @@ impl<'a> Reader<'a> {
             Marker::Map32 => be32(behind)?,
             _ => return Ok(None),
         };
-        // Two bytes is the least an entry can take, so a lying count costs nothing.
-        if count > rest.len() / 2 {
-            return Err(Malformed::Count);
-        }
         self.rest = rest;
         Ok(Some(count))
     }
@@ -231,6 +240,23 @@ impl<'a> Reader<'a> {
         let (value, rest) = self.rest.split_at_checked(end).ok_or(Malformed::Truncated)?;
         self.rest = rest;
         Ok(value)
+    }
+
+    /// As [`Self::skip`], but looks at no more than so many bytes: `None` if the value has more.
+    pub fn skip_within(&mut self, bytes_max: usize) -> Result<Option<&'a [u8]>, Malformed> {
+        let within = &self.rest[..self.rest.len().min(bytes_max)];
+        match skip_values::<true>(within, 0, 1, DEPTH_MAX) {
+            Ok(end) => {
+                let (value, rest) = self.rest.split_at(end);
+                self.rest = rest;
+                Ok(Some(value))
+            }
+            // It seems to end too early because it was cut.
+            Err(Malformed::Truncated | Malformed::Count) if within.len() < self.rest.len() => {
+                Ok(None)
+            }
+            Err(malformed) => Err(malformed),
+        }
     }
 
     /// Steps over one value whose edges are all that matters: its texts and depth are not checked.

@@ -17,9 +17,9 @@ pub fn begin(out: &mut Vec<u8>, headers: &str) {
 }
 
 /// Appends one message. `text` is on one line, as JSON without white space is.
-pub fn message<O: for<'a> Extend<&'a u8>>(out: &mut O, text: &[u8]) {
+pub fn message(out: &mut Vec<u8>, text: &[u8]) {
     debug_assert!(!text.contains(&b'\n') && !text.contains(&b'\r'), "a message is one line");
-    out.extend(b"data: ");
-    out.extend(text);
-    out.extend(b"\n\n");
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\n\n");
 }

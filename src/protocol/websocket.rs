@@ -42,6 +42,9 @@ impl Closing {
     pub const NOT_UTF8: Self = Self { code: 1007, reason: "a text is not valid UTF-8" };
     /// A message beyond [`MESSAGE_BYTES_MAX`].
     pub const TOO_LARGE: Self = Self { code: 1009, reason: "a message exceeds 64 MB" };
+    /// A message beyond what its command can need.
+    pub const TOO_LONG: Self =
+        Self { code: 1009, reason: "a message is longer than its command can be" };
     /// All messages on their way take too much together.
     pub const NO_ROOM: Self =
         Self { code: 1013, reason: "the messages of all connections are too large together" };
@@ -199,6 +202,18 @@ pub fn split(bytes: &[u8], open: Option<usize>) -> Result<Option<(Frame<'_>, usi
 pub fn announced(bytes: &[u8]) -> u64 {
     let head = FrameHeader::parse(&mut Cursor::new(bytes));
     head.ok().flatten().map_or(0, |(_, length)| length)
+}
+
+/// Appends what has come of the payload of the frame at the front of `bytes`, as it was meant, and no more than so many
+/// bytes of it. A frame that is no data has none.
+pub fn unmask_begun(bytes: &[u8], bytes_max: usize, out: &mut Vec<u8>) {
+    let mut cursor = Cursor::new(bytes);
+    let Ok(Some((head, _))) = FrameHeader::parse(&mut cursor) else { return };
+    let (OpCode::Data(_), Some(mask)) = (head.opcode, head.mask) else { return };
+    let masked = bytes.get(cursor.position() as usize..).unwrap_or_default();
+    let masked = &masked[..masked.len().min(bytes_max)];
+    let frame = Frame { kind: Kind::Next, last: head.is_final, masked, mask };
+    frame.unmask(out);
 }
 
 /// The answer to a peer's wish to end: its own code, or what is wrong with its wish. `None` if it gave

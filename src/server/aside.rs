@@ -197,16 +197,22 @@ impl Core {
     pub(super) fn waits_for_answers_to_go(&self) -> bool {
         self.aside.abroad_bytes >= ABROAD_BYTES_MAX
             || self.aside.begun_bytes >= BEGUN_BYTES_MAX
-            || self.cold.bytes() >= READING_BYTES_MAX
+            || self.reads_enough()
+    }
+
+    /// Whether enough is being read from the disk for answers.
+    fn reads_enough(&self) -> bool {
+        self.cold.bytes() >= READING_BYTES_MAX
     }
 
     /// Whether a request has to wait, as others do or because of what is under way. Single jobs for a connection
-    /// here go into its output at once, and it has no other while that is too long.
+    /// here go into its output at once, and it has no other while that is too long; but what has to be read for
+    /// them first is not in any output yet.
     #[inline]
     pub(super) fn has_to_wait(&self, origin: Origin, body: &Body<'_>) -> bool {
         let may_wait = match answer_of(body) {
-            Answer::Short => false,
-            Answer::Jobs => usize::from(origin.shard) != self.me,
+            Answer::Short => matches!(body, Body::Pull(_)) && self.reads_enough(),
+            Answer::Jobs => usize::from(origin.shard) != self.me || self.reads_enough(),
             Answer::List => true,
         };
         may_wait && (!self.aside.is_empty() || self.has_its_fill())
@@ -224,7 +230,7 @@ impl Core {
     /// Sets a request aside.
     pub(super) fn set_aside(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
         let Asked { origin, req_id, frame, lookup } = asked;
-        let pulls = matches!(body, Body::PullBatch(_));
+        let pulls = matches!(body, Body::Pull(_) | Body::PullBatch(_));
         let waiting = Waiting { origin, lookup, pulls, frame: frame.into() };
         if self.aside.put(waiting, answer_of(body)) {
             self.deferred(origin);

@@ -17,6 +17,8 @@ use super::message::{Message, Origin};
 use super::metrics::Durations;
 use super::moving::Leaving;
 use super::names::{Soundings, WaitingClaims};
+use super::output::{Outputs, is_tight};
+use super::owed::LastValue;
 use super::parked::{CURRENT, Parked};
 use super::partial::{FRAMES_BYTES_MAX, Partials};
 use super::ports::Port;
@@ -34,7 +36,7 @@ use super::task::Tasks;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
 use super::workers::{SEEN_TOLD_MS, Workers};
-use crate::protocol::frame::{Split, split};
+use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::protocol::reply;
 use corq_io::log::Lack;
 use corq_io::net::{ConnId, Connections, Counters, Permits};
@@ -89,9 +91,12 @@ pub struct Core {
     /// Frames and messages that are not there yet.
     pub(super) frames: Partials,
     pub(super) frames_crowded_out: u64,
+    /// Requests refused by their length before they had come.
+    pub(super) long_refused: u64,
     pub(super) events: Events,
     pub(super) streams: Streams,
     pub(super) scratch: Scratch,
+    pub(super) last_value: LastValue,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -106,6 +111,7 @@ pub struct Core {
     pub(super) leaving: Leaving,
     /// Connections that have left too much unread and are to be closed.
     pub(super) deaf: Vec<ConnId>,
+    pub(super) outputs: Outputs,
     pub(super) started_at_ms: u64,
     pub(super) stopping: bool,
     /// Whether the disk is so far behind that no more commands are taken.
@@ -189,9 +195,11 @@ impl Core {
             http,
             frames: Partials::new(FRAMES_BYTES_MAX),
             frames_crowded_out: 0,
+            long_refused: 0,
             events: Events::default(),
             streams: Streams::default(),
             scratch: Scratch::default(),
+            last_value: LastValue::default(),
             net: Counters::default(),
             touched: Vec::new(),
             unrecorded: Vec::new(),
@@ -199,6 +207,7 @@ impl Core {
             unblocked: Vec::new(),
             leaving: Leaving::default(),
             deaf: Vec::new(),
+            outputs: Outputs::default(),
             started_at_ms: now_ms,
             stopping: false,
             saturated: false,
@@ -223,6 +232,7 @@ impl Core {
             || self.saturated && !self.is_disk_behind() && !self.engine.book.1.strained
             || !self.put_off.is_empty() && !self.engine.book.1.strained
             || self.has_aside()
+            || self.last_value.is_held()
     }
 
     fn is_disk_behind(&self) -> bool {
@@ -334,9 +344,10 @@ impl Core {
     fn handle_frames(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) -> usize {
         let mut left = bytes;
         loop {
+            left = &left[self.drop_refused(conn, left.len())..];
             let busy = self.is_busy();
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            session.blocked = session.note_unread(conns.unsent(conn))
+            session.blocked = session.note_unread(conns.unsent(conn), is_tight(conns))
                 || session.in_flight >= IN_FLIGHT_MAX
                 || session.habit.is_leaving()
                 || busy;
@@ -352,7 +363,9 @@ impl Core {
                         return bytes.len() - left.len();
                     }
                     left = rest;
-                    if self.admits_frame(conns, conn, frame) {
+                    if self.admits_frame(conns, conn, frame)
+                        && !self.refuses_long_frame(conns, conn, frame, frame.len())
+                    {
                         self.begin(conns, conn, frame);
                     }
                 }
@@ -362,7 +375,13 @@ impl Core {
                     self.finish_connection(conns, conn);
                     return bytes.len();
                 }
-                Split::Incomplete { .. } => return bytes.len() - left.len(),
+                Split::Incomplete { need } => {
+                    let begun = left.get(PREFIX_BYTES..).unwrap_or_default();
+                    if self.refuses_long_frame(conns, conn, begun, need - PREFIX_BYTES) {
+                        return bytes.len();
+                    }
+                    return bytes.len() - left.len();
+                }
                 Split::TooLarge(_) => {
                     let origin = self.origin(conn);
                     let knocks = certificate::is_handshake(left);
@@ -378,7 +397,12 @@ impl Core {
 
     /// Counts a frame where that is limited; one too many is refused.
     #[inline]
-    fn admits_frame(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) -> bool {
+    pub(super) fn admits_frame(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        frame: &[u8],
+    ) -> bool {
         let Some(rule) = self.http.settings.frame_rule else { return true };
         let Some(session) = self.sessions.get(conn) else { return true };
         if session.window.admit(self.now_ms, rule).is_ok() {
@@ -491,6 +515,7 @@ impl Core {
         let next_ms = next_ms.min(self.yield_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));
         let next_ms = next_ms.min(self.frames.give_memory_back(self.now_ms));
+        let next_ms = next_ms.min(self.give_back_output(conns));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         let next_ms = next_ms.min(self.note_silent_workers());
         self.show_on_in_turn(conns);
@@ -568,5 +593,6 @@ impl Core {
         if let Some(key) = stream {
             self.feed_drained(conns, key);
         }
+        self.pay_next(conns, conn);
     }
 }

@@ -311,7 +311,7 @@ impl Core {
             EventMail::Heard { conn, time } => self.heard(conns, *conn, *time),
             EventMail::Unlisten { shard, queue } => self.unlisten(*shard, name(queue)),
             EventMail::News { queue, text } => {
-                self.streams.take_news(batch.text(queue), &batch.bytes[text.clone()]);
+                self.streams.take_news(conns, batch.text(queue), &batch.bytes[text.clone()]);
             }
         }
     }

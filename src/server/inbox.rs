@@ -67,6 +67,9 @@ impl Core {
                 self.answered(*origin);
                 self.send_frame(conns, *origin, frame);
             }
+            Message::Owed { origin, head, value } => {
+                self.owe(conns, *origin, &batch.bytes[head.clone()], value.clone());
+            }
             // Taken out before, since a socket has one owner.
             Message::Adopt(_) => {}
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),

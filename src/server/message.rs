@@ -21,6 +21,7 @@ use corq_shards::id::JobId;
 use corq_shards::kin::Report;
 use corq_shards::stats::Census;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +125,15 @@ pub enum Message {
         origin: Origin,
         /// The frame.
         frame: Vec<u8>,
+    },
+    /// An answer whose value others get as well.
+    Owed {
+        /// Who asked.
+        origin: Origin,
+        /// The reply up to the value.
+        head: Span,
+        /// The value.
+        value: Arc<[u8]>,
     },
     /// The answer before this one is large: the sender waits until it is taken in.
     Carried {

@@ -54,6 +54,11 @@ impl Core {
                 continue;
             }
             let Some(parked) = self.parked.try_remove(request.0 as usize - 1) else { continue };
+            if let Reply::Ended(ending) = reply
+                && self.owe_ending(conns, &parked, *ending)
+            {
+                continue;
+            }
             self.answered(parked.origin);
             if *reply != Reply::Dropped {
                 self.write_parked(conns, &parked, reply);

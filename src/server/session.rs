@@ -2,6 +2,7 @@
 
 use super::http::{Dialogue, Window};
 use super::moving::Habit;
+use super::owed::Debts;
 use super::share::Taken;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
@@ -107,12 +108,16 @@ pub struct Session {
     pub pending: Backlog,
     /// What it holds of a frame or message that is not there yet, as it is counted.
     pub held_bytes: usize,
+    /// What is still to come of a frame that was refused.
+    pub refused_bytes: usize,
     /// Whether it may give commands.
     pub trusted: bool,
     /// Commands that are not answered yet.
     pub in_flight: u32,
     /// How many of them ask for lists.
     pub lists: u32,
+    /// Answers that wait until it has taken what it was sent.
+    pub debts: Debts,
     /// Whether other shards may hold something of it.
     pub seen_elsewhere: bool,
     /// Whether [`Session::pending`] waits for its turn rather than for bytes.
@@ -143,9 +148,9 @@ pub struct Session {
 
 impl Session {
     /// Notes whether it has left so much unread that nothing more of it is handled: whatever it sends may make
-    /// output, and what makes output waits until that has been read.
-    pub fn note_unread(&mut self, unsent_bytes: usize) -> bool {
-        let most = if self.trusted { CHOKING_BYTES } else { STRANGER_CHOKING_BYTES };
+    /// output, and what makes output waits until that has been read. Where memory is `tight`, that is little.
+    pub fn note_unread(&mut self, unsent_bytes: usize, tight: bool) -> bool {
+        let most = if self.trusted && !tight { CHOKING_BYTES } else { STRANGER_CHOKING_BYTES };
         self.choked = unsent_bytes > most;
         self.choked
     }
@@ -158,9 +163,11 @@ impl Session {
             through_path: false,
             pending: Backlog::default(),
             held_bytes: 0,
+            refused_bytes: 0,
             trusted,
             in_flight: 0,
             lists: 0,
+            debts: None,
             seen_elsewhere: false,
             blocked: false,
             taken: Taken::default(),

@@ -4,23 +4,32 @@
 //! Those that listen to the same in the same form share a lane, which holds what they have not all got
 //! yet. A client whose connection has enough to send is passed over until it has taken that; if it takes
 //! too long, its oldest events are gone. Nobody waits for it. An idle stream is a place in two tables.
+//!
+//! A long event is sent from where the lane has it, so however many listen, it is in memory once. A turn feeds some
+//! clients, the next one others.
 
 use super::core::Core;
 use super::events::EventMail;
-use super::lane::{Form, LANE_BYTES_MAX, LANE_BYTES_MIN, LANES_BYTES_MAX, Lane, Place};
+use super::lane::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Lane, Place};
 use super::message::Message;
+use super::output::is_tight;
+use super::owed::SHARED_BYTES_MIN;
 use super::session::Speech;
 use super::websocket::Incoming;
 use crate::protocol::{sse, websocket};
-use corq_io::net::{ConnId, Connections};
+use corq_io::net::{ConnId, Connections, Shared, Tally};
 use slab::Slab;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Unsent output of a connection beyond which it gets no more events for now.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
 
 /// About how much of a lane a connection gets at a time.
-const FEED_BYTES_MAX: usize = 256 << 10;
+const FEED_BYTES_MAX: usize = 64 << 10;
+
+/// Clients that are fed in a turn, and about how many bytes are copied for them.
+const TURN_CLIENTS_MAX: usize = 500;
+const TURN_BYTES_MAX: usize = 2 << 20;
 
 /// Events that follow each other within this time go out together: with many listeners a send for each
 /// event costs more than the event.
@@ -42,11 +51,15 @@ struct Scope {
     /// To which queue; none means all.
     queue: Option<Box<str>>,
     sides: [Side; FORMS],
+    /// Tells it from an earlier one at the same place.
+    serial: u64,
+    /// Whether there is news that not all have been offered, and whether some are being offered news.
     dirty: bool,
+    fed: bool,
 }
 
 /// Those of one form.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Side {
     lane: Lane,
     listeners: Vec<u32>,
@@ -55,11 +68,26 @@ struct Side {
 }
 
 impl Scope {
-    fn new(queue: Option<&str>) -> Self {
-        let side = |form| Side { lane: Lane::new(form), listeners: Vec::new(), behind: 0 };
-        let sides = [side(Form::Sse), side(Form::WebSocket), side(Form::Frames)];
-        Self { queue: queue.map(Into::into), sides, dirty: false }
+    fn new(queue: Option<&str>, serial: u64) -> Self {
+        let sides = [Side::default(), Side::default(), Side::default()];
+        Self { queue: queue.map(Into::into), sides, serial, dirty: false, fed: false }
     }
+
+    /// Whether those who are not behind have all there is on this side.
+    fn is_done(&self, side: usize) -> bool {
+        let side = &self.sides[side];
+        side.listeners.is_empty() || side.behind == 0 && !self.dirty && !self.fed
+    }
+}
+
+/// One side of a scope whose clients are being fed, from the last to the first: whoever goes leaves its place to the
+/// last one, which has been fed.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    scope: u32,
+    serial: u64,
+    side: usize,
+    left: usize,
 }
 
 /// One client.
@@ -101,8 +129,6 @@ pub struct StreamCounts {
     pub events: u64,
     /// Events that a client was too slow for.
     pub lost: u64,
-    /// Bytes of events that somebody has not got yet.
-    pub waiting_bytes: u64,
 }
 
 /// See the module.
@@ -113,9 +139,17 @@ pub struct Streams {
     all: Option<u32>,
     /// A tree: what clients listen to comes and goes, and none of it moves at once.
     queues: BTreeMap<Box<str>, u32>,
-    /// Scopes with new events.
-    dirty: Vec<u32>,
+    /// Scopes with new events, with their serials.
+    dirty: Vec<(u32, u64)>,
+    /// What is being fed.
+    rounds: VecDeque<Round>,
     next_feed_ms: u64,
+    /// Lanes with events, by the stamp of their oldest.
+    oldest: BTreeMap<u64, (u32, usize)>,
+    /// Events and scopes so far.
+    stamps: u64,
+    /// The bytes of all events, in lanes and on their way out, each once.
+    tally: Option<Tally>,
     /// How often somebody has begun to listen.
     times: u64,
     /// Bytes of all lanes.
@@ -136,7 +170,11 @@ impl Default for Streams {
             all: None,
             queues: BTreeMap::new(),
             dirty: Vec::new(),
+            rounds: VecDeque::new(),
             next_feed_ms: 0,
+            oldest: BTreeMap::new(),
+            stamps: 0,
+            tally: None,
             times: 0,
             lane_bytes: 0,
             beats: std::array::from_fn(|_| Vec::new()),
@@ -156,7 +194,13 @@ impl Streams {
 
     /// How many there are, and what they missed.
     pub fn counts(&self) -> StreamCounts {
-        StreamCounts { waiting_bytes: self.lane_bytes as u64, ..self.counts }
+        self.counts
+    }
+
+    /// Memory of events that clients have not taken yet, with all else that is to be sent to those.
+    pub fn waiting_bytes(&self, conns: &Connections) -> usize {
+        let own = self.listeners.iter().map(|(_, one)| conns.own_output_bytes(one.conn));
+        self.tally.as_ref().map_or(0, Tally::bytes) + own.sum::<usize>()
     }
 
     pub(super) fn listener(&mut self, key: u32) -> Option<&mut Listener> {
@@ -188,26 +232,94 @@ impl Streams {
     }
 
     /// An event of a queue, for all who listen to it.
-    pub(super) fn take_news(&mut self, queue: &str, text: &[u8]) {
+    pub(super) fn take_news(&mut self, conns: &Connections, queue: &str, text: &[u8]) {
         let scopes = [self.all, self.queues.get(queue).copied()];
         self.counts.events += u64::from(scopes.iter().any(Option::is_some));
+        let tally = self.tally.get_or_insert_with(|| conns.tally().part()).clone();
+        let mut framed: [Option<Shared>; FORMS] = [const { None }; FORMS];
         for key in scopes.into_iter().flatten() {
+            for (side, form) in Form::ALL.into_iter().enumerate() {
+                if !self.scopes[key as usize].sides[side].listeners.is_empty() {
+                    let event = framed[side].get_or_insert_with(|| form.frame(text, &tally));
+                    let event = event.clone();
+                    self.push(key, side, event);
+                }
+            }
             let scope = &mut self.scopes[key as usize];
-            for side in scope.sides.iter_mut().filter(|side| !side.listeners.is_empty()) {
-                let full = self.lane_bytes >= LANES_BYTES_MAX;
-                let before = side.lane.len();
-                side.lane.push(text, if full { LANE_BYTES_MIN } else { LANE_BYTES_MAX });
-                self.lane_bytes = self.lane_bytes + side.lane.len() - before;
-            }
             if !std::mem::replace(&mut scope.dirty, true) {
-                self.dirty.push(key);
+                self.dirty.push((key, scope.serial));
             }
+        }
+        while self.lane_bytes > LANES_BYTES_MAX
+            && let Some((_, &(scope, side))) = self.oldest.first_key_value()
+        {
+            self.with_lane(scope, side, Lane::drop_oldest);
+        }
+    }
+
+    fn push(&mut self, scope: u32, side: usize, event: Shared) {
+        self.stamps += 1;
+        let stamp = self.stamps;
+        self.with_lane(scope, side, |lane| {
+            lane.push(stamp, event);
+            while lane.bytes() > LANE_BYTES_MAX {
+                lane.drop_oldest();
+            }
+        });
+    }
+
+    /// Changes a lane, and what is known of all of them.
+    fn with_lane(&mut self, scope: u32, side: usize, change: impl FnOnce(&mut Lane)) {
+        let lane = &mut self.scopes[scope as usize].sides[side].lane;
+        let (oldest, bytes) = (lane.oldest(), lane.bytes());
+        change(lane);
+        self.lane_bytes = self.lane_bytes - bytes + lane.bytes();
+        if lane.oldest() != oldest {
+            oldest.map(|stamp| self.oldest.remove(&stamp));
+            lane.oldest().map(|stamp| self.oldest.insert(stamp, (scope, side)));
+        }
+    }
+
+    /// Forgets the events of a lane that everybody has.
+    fn clear_if_done(&mut self, scope: u32, side: usize) {
+        if self.scopes[scope as usize].is_done(side) {
+            self.with_lane(scope, side, Lane::clear);
+        }
+    }
+
+    /// The scope that is meant, if it is still that one.
+    fn scope(&mut self, key: u32, serial: u64) -> Option<&mut Scope> {
+        self.scopes.get_mut(key as usize).filter(|scope| scope.serial == serial)
+    }
+
+    /// All clients whose scopes have news are offered it.
+    fn begin_rounds(&mut self) {
+        for (key, serial) in std::mem::take(&mut self.dirty) {
+            let Some(scope) = self.scope(key, serial) else { continue };
+            scope.dirty = false;
+            scope.fed = true;
+            let sides =
+                std::array::from_fn::<_, FORMS, _>(|side| scope.sides[side].listeners.len());
+            let rounds =
+                (0..FORMS).map(|side| Round { scope: key, serial, side, left: sides[side] });
+            self.rounds.extend(rounds);
+        }
+    }
+
+    /// The first of those rounds is over.
+    fn end_round(&mut self) {
+        let Some(Round { scope: key, serial, side, .. }) = self.rounds.pop_front() else { return };
+        let Some(scope) = self.scope(key, serial) else { return };
+        if side + 1 == FORMS {
+            scope.fed = false;
+            (0..FORMS).for_each(|side| self.clear_if_done(key, side));
         }
     }
 
     fn insert(&mut self, conn: ConnId, form: Form, queue: Option<&str>, opening: Opening) -> u32 {
         let scope = self.scope_of(queue).unwrap_or_else(|| {
-            let scope = self.scopes.insert(Scope::new(queue)) as u32;
+            self.stamps += 1;
+            let scope = self.scopes.insert(Scope::new(queue, self.stamps)) as u32;
             match queue {
                 None => self.all = Some(scope),
                 Some(queue) => drop(self.queues.insert(queue.into(), scope)),
@@ -254,15 +366,12 @@ impl Streams {
             Form::Frames => {}
         }
         side.behind -= usize::from(gone.behind);
-        if side.behind == 0 && !scope.dirty || side.listeners.is_empty() {
-            self.lane_bytes -= side.lane.len();
-            side.lane.clear();
-        }
+        self.clear_if_done(gone.scope, gone.form as usize);
+        let scope = &self.scopes[gone.scope as usize];
         if scope.sides.iter().any(|side| !side.listeners.is_empty()) {
             return None;
         }
         let scope = self.scopes.remove(gone.scope as usize);
-        self.dirty.retain(|&other| other != gone.scope);
         match &scope.queue {
             None => self.all = None,
             Some(queue) => drop(self.queues.remove(queue)),
@@ -405,38 +514,42 @@ impl Core {
         }
     }
 
-    /// Hands out new events. Returns when to come again, in milliseconds since the epoch.
+    /// Hands out new events, to some in a turn. Returns when to come again, in milliseconds since the epoch.
     pub(super) fn feed_streams(&mut self, conns: &mut Connections) -> u64 {
-        if self.streams.dirty.is_empty() {
-            return u64::MAX;
+        let streams = &mut self.streams;
+        if streams.rounds.is_empty() {
+            if streams.dirty.is_empty() {
+                return u64::MAX;
+            }
+            if self.now_ms < streams.next_feed_ms {
+                return streams.next_feed_ms;
+            }
+            streams.next_feed_ms = self.now_ms + PACE_MS;
+            streams.begin_rounds();
         }
-        if self.now_ms < self.streams.next_feed_ms {
-            return self.streams.next_feed_ms;
-        }
-        self.streams.next_feed_ms = self.now_ms + PACE_MS;
-        for scope in std::mem::take(&mut self.streams.dirty) {
-            self.streams.scopes[scope as usize].dirty = false;
-            for side in 0..FORMS {
-                let listeners =
-                    std::mem::take(&mut self.streams.scopes[scope as usize].sides[side].listeners);
-                for &key in &listeners {
-                    if !self.streams.listeners[key as usize].behind {
-                        self.feed(conns, key);
-                    }
-                }
-                let side = &mut self.streams.scopes[scope as usize].sides[side];
-                side.listeners = listeners;
-                if side.behind == 0 {
-                    self.streams.lane_bytes -= side.lane.len();
-                    side.lane.clear();
-                }
+        let (mut clients, mut bytes) = (TURN_CLIENTS_MAX, TURN_BYTES_MAX);
+        while let Some(&Round { scope, serial, side, left }) = self.streams.rounds.front() {
+            let known = self.streams.scope(scope, serial);
+            let listeners = known.map_or(&[][..], |known| &known.sides[side].listeners);
+            let Some(next) = left.min(listeners.len()).checked_sub(1) else {
+                self.streams.end_round();
+                continue;
+            };
+            if clients == 0 || bytes == 0 {
+                return self.now_ms;
+            }
+            let key = listeners[next];
+            self.streams.rounds[0].left = next;
+            if !self.streams.listeners[key as usize].behind {
+                bytes = bytes.saturating_sub(self.feed(conns, key));
+                clients -= 1;
             }
         }
-        u64::MAX
+        if self.streams.dirty.is_empty() { u64::MAX } else { self.streams.next_feed_ms }
     }
 
-    /// Gives one client what its connection has room for.
-    fn feed(&mut self, conns: &mut Connections, key: u32) {
+    /// Gives one client what its connection has room for. Returns how many bytes were copied.
+    fn feed(&mut self, conns: &mut Connections, key: u32) -> usize {
         let Streams { listeners, scopes, counts, .. } = &mut self.streams;
         let listener = &mut listeners[key as usize];
         let side = &mut scopes[listener.scope as usize].sides[listener.form as usize];
@@ -445,19 +558,30 @@ impl Core {
         let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
         if listener.opening.is_some() || !trusted {
             listener.place = side.lane.end();
-            return;
+            return 0;
         }
-        if conns.unsent(conn) <= UNSENT_BYTES_MAX
-            && let Some(out) = conns.output(conn)
-        {
-            counts.lost += side.lane.read(&mut listener.place, FEED_BYTES_MAX, out);
-            self.touched.push(conn);
+        let (mut copied, before) = (0, listener.place);
+        let tight = is_tight(conns);
+        if conns.unsent(conn) <= if tight { 0 } else { UNSENT_BYTES_MAX } {
+            let most = if tight { 1 } else { FEED_BYTES_MAX };
+            counts.lost += side.lane.read(&mut listener.place, most, |event| {
+                if event.bytes().len() >= SHARED_BYTES_MIN {
+                    conns.append_shared(conn, event);
+                } else if let Some(out) = conns.output(conn) {
+                    copied += event.bytes().len();
+                    out.extend_from_slice(event.bytes());
+                }
+            });
+            if listener.place != before {
+                self.touched.push(conn);
+            }
         }
         if listener.place != side.lane.end() {
             listener.behind = true;
             side.behind += 1;
             conns.tell_when_drained(conn);
         }
+        copied
     }
 
     /// A connection has taken all its output.
@@ -466,13 +590,9 @@ impl Core {
         if !listener.behind {
             return;
         }
-        let (scope, form) = (listener.scope as usize, listener.form as usize);
+        let (scope, form) = (listener.scope, listener.form);
         self.feed(conns, key);
-        let scope = &mut self.streams.scopes[scope];
-        if scope.sides[form].behind == 0 && !scope.dirty {
-            self.streams.lane_bytes -= scope.sides[form].lane.len();
-            scope.sides[form].lane.clear();
-        }
+        self.streams.clear_if_done(scope, form as usize);
     }
 
     fn beat_ms(&self) -> u64 {

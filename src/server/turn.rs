@@ -205,6 +205,7 @@ impl Turn {
         self.core.now_ms = self.clock.read();
         self.core.aside.begin_turn();
         self.core.shares.begin_turn();
+        self.core.last_value.begin_turn();
         if self.restless {
             self.core.durations.turned(micros_since(before, &self.clock));
         }
@@ -240,6 +241,7 @@ impl Turn {
         self.core.note_exhaustion();
         self.hold_back();
         self.release();
+        self.core.make_room_for_output(&self.reactor.conns);
         let stuck = self.core.post.flush();
         // What the disk has brought may have been a slice of a list.
         let goes_on = !self.core.showings.is_empty();
@@ -356,7 +358,11 @@ impl Turn {
         if core.touched.is_empty() && core.finishing.is_empty() && batches.is_empty() {
             return;
         }
-        let outputs = core.touched.drain(..).map(|conn| (conn, conns.appended(conn))).collect();
+        let outputs = core.touched.drain(..).map(|conn| {
+            conns.recount(conn);
+            (conn, conns.appended(conn))
+        });
+        let outputs = outputs.collect();
         let closing = std::mem::take(&mut core.finishing);
         let until = core.engine.book.0.head();
         let begun = self.clock.instant();

@@ -9,6 +9,7 @@ use super::message::Origin;
 use super::parked::Shape;
 use crate::api::request::{Body, JobRef};
 use crate::protocol::reply;
+use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -50,21 +51,12 @@ impl Core {
 }
 
 fn write_ending(pen: &mut Pen<'_>, engine: &Engine, req_id: Option<&[u8]>, ending: Option<Ending>) {
-    let fields = match ending {
-        None => 1,
-        Some(Ending::Completed(_)) => 2,
-        Some(Ending::Failed(_) | Ending::Removed) => 3,
-    };
-    let mut writer = reply::head(pen.out, true, req_id, fields);
-    writer.str("completed");
-    writer.bool(matches!(ending, Some(Ending::Completed(_))));
+    write_ending_head(pen.out, req_id, ending);
+    let mut writer = Writer::new(pen.out);
     // Most endings have just been written; those that have not leave a hole, like a cold payload.
     let mut payload =
-        |writer: &mut crate::protocol::write::Writer<'_>, stored: Stored| match Records::new(
-            &engine.book,
-            &[],
-        )
-        .payload(&stored)
+        |writer: &mut Writer<'_>, stored: Stored| match Records::new(&engine.book, &[])
+            .payload(&stored)
         {
             Ok(payload) => writer.raw(payload),
             Err(_) => {
@@ -74,25 +66,34 @@ fn write_ending(pen: &mut Pen<'_>, engine: &Engine, req_id: Option<&[u8]>, endin
         };
     match ending {
         None => {}
-        Some(Ending::Completed(stored)) => {
-            writer.str("result");
-            match stored.payload_bytes {
-                0 => writer.nil(),
-                _ => payload(&mut writer, stored),
-            }
-        }
+        Some(Ending::Completed(stored)) if stored.payload_bytes == 0 => writer.nil(),
+        Some(Ending::Completed(stored)) => payload(&mut writer, stored),
         Some(Ending::Failed(stored)) => {
-            writer.str("state");
-            writer.str(State::Failed.name());
-            writer.str("error");
             writer.str_head(stored.payload_bytes as usize);
             payload(&mut writer, stored);
         }
-        Some(Ending::Removed) => {
+        Some(Ending::Removed) => writer.str("Job removed"),
+    }
+}
+
+/// What such an answer says before its last value, if it has one.
+pub(super) fn write_ending_head(out: &mut Vec<u8>, req_id: Option<&[u8]>, ending: Option<Ending>) {
+    let fields = match ending {
+        None => 1,
+        Some(Ending::Completed(_)) => 2,
+        Some(Ending::Failed(_) | Ending::Removed) => 3,
+    };
+    let mut writer = reply::head(out, true, req_id, fields);
+    writer.str("completed");
+    writer.bool(matches!(ending, Some(Ending::Completed(_))));
+    match ending {
+        None => {}
+        Some(Ending::Completed(_)) => writer.str("result"),
+        Some(Ending::Failed(_) | Ending::Removed) => {
             writer.str("state");
-            writer.str("removed");
+            let failed = matches!(ending, Some(Ending::Failed(_)));
+            writer.str(if failed { State::Failed.name() } else { "removed" });
             writer.str("error");
-            writer.str("Job removed");
         }
     }
 }

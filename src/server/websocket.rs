@@ -3,15 +3,21 @@
 
 use super::core::Core;
 use super::execute::TOO_LARGE;
+use super::output::is_tight;
 use super::session::{IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
+use crate::api::limits::PAYLOAD_BYTES_MAX;
+use crate::protocol::begun::{Face, LONG_BYTES, judge};
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
-use crate::protocol::json::{self, Fault, Unshown};
+use crate::protocol::json::{self, Fault, TEXT_BYTES_MAX, Unshown};
 use crate::protocol::reply;
-use crate::protocol::websocket::{self, Closing, Frame, Head, Kind};
+use crate::protocol::websocket::{self, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
 use corq_io::net::{ConnId, Connections};
 
 /// Memory that is kept for the next message.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// A longer reply has more than one payload.
+const LIST_BYTES_MIN: usize = PAYLOAD_BYTES_MAX as usize + (1 << 20);
 
 /// A message of which pieces have come.
 #[derive(Debug)]
@@ -63,6 +69,9 @@ impl Core {
                     used += length;
                     self.take_frame(conns, conn, key, &frame);
                 }
+                Ok(None) if self.closes_for_length(conns, conn, &bytes[used..], open) => {
+                    return bytes.len();
+                }
                 Ok(None) => break,
                 Err(closing) => {
                     self.close_websocket(conns, conn, Some(closing));
@@ -81,7 +90,7 @@ impl Core {
     fn is_blocked(&mut self, conns: &Connections, conn: ConnId, is_control: bool) -> bool {
         let busy = self.is_busy();
         let Some(session) = self.sessions.get(conn) else { return false };
-        let choked = session.note_unread(conns.unsent(conn));
+        let choked = session.note_unread(conns.unsent(conn), is_tight(conns));
         // What a message asks for is known only once it is taken, so all wait for a list.
         let waits = session.in_flight >= IN_FLIGHT_MAX || session.lists > 0 || busy;
         session.blocked = choked || waits && !is_control;
@@ -137,15 +146,27 @@ impl Core {
             self.close_websocket(conns, conn, Some(Closing::NOT_TEXT));
             return;
         }
+        let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
+        let mut most = usize::MAX;
+        if bytes.len() > LONG_BYTES && trusted {
+            match judge(bytes, bytes.len(), Face::Text) {
+                Some(Ok(spec)) => most = spec.bytes_max,
+                Some(Err(_)) => {
+                    self.long_refused += 1;
+                    self.close_websocket(conns, conn, Some(Closing::TOO_LONG));
+                    return;
+                }
+                None => {}
+            }
+        }
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
-        match json::to_msgpack(bytes, &mut value) {
+        match json::to_msgpack_within(bytes, &mut value, most) {
             Ok(()) => self.begin(conns, conn, &value),
             Err(error) if error.fault == Fault::NotUtf8 => {
                 self.close_websocket(conns, conn, Some(Closing::NOT_UTF8));
             }
             Err(error) => {
-                let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
                 let invalid = format!("Invalid JSON: {error}");
                 let text = if trusted { &*invalid } else { "Not authenticated" };
                 let origin = self.origin(conn);
@@ -163,13 +184,15 @@ impl Core {
         conn: ConnId,
         mut frames: Vec<u8>,
     ) {
-        let Some(out) = conns.output(conn) else { return };
         let text = &mut self.scratch.reply;
         let mut left = &frames[..];
         while let Split::Complete { frame, rest } = split(left) {
             left = rest;
             text.clear();
-            match json::from_reply(frame, text) {
+            // A payload has room whatever is in it; a list has as much as a frame.
+            let is_list = frame.len() > LIST_BYTES_MIN;
+            let most = if is_list { MESSAGE_BYTES_MAX } else { TEXT_BYTES_MAX };
+            match json::from_reply_within(frame, text, most) {
                 Ok(()) => {}
                 Err(Unshown::TooLong) => write_too_large(frame, text),
                 // It was written here, and values in it were checked when they came.
@@ -178,8 +201,15 @@ impl Core {
                     continue;
                 }
             }
+            let Some(out) = conns.output(conn) else { return };
             out.extend_from_slice(Head::of_text(text.len()).bytes());
-            out.extend_from_slice(text);
+            if text.len() <= KEPT_BYTES_MAX {
+                out.extend_from_slice(text);
+            } else {
+                // It goes from where it is: another copy would take as much again.
+                let text = conns.tally().share(std::mem::take(text));
+                conns.append_shared(conn, &text);
+            }
         }
         text.shrink_to(KEPT_BYTES_MAX);
         frames.clear();
@@ -228,7 +258,7 @@ impl Core {
 
 /// Says that a reply takes more as JSON than a message may, to the same `reqId`. That stands first in a reply, so it
 /// is short enough unless it is what takes so much.
-fn write_too_large(reply: &[u8], text: &mut Vec<u8>) {
+pub(super) fn write_too_large(reply: &[u8], text: &mut Vec<u8>) {
     for req_id in [reply::req_id_of(reply), None] {
         let mut frame = Vec::new();
         reply::error(&mut frame, req_id, TOO_LARGE);

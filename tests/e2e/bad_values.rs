@@ -381,7 +381,8 @@ pub(crate) fn right(field: &FieldSpec) -> Vec<Bytes> {
             let longest = if *cut { PAYLOAD_BYTES_MAX } else { *bytes_max };
             vec![text(""), text(&"x".repeat(longest as usize))]
         }
-        Kind::Token => vec![text(""), text("no token at all"), serialized(PAYLOAD_BYTES_MAX)],
+        // As long as its command may be.
+        Kind::Token => vec![text(""), text("no token at all"), serialized(32_000)],
         Kind::Choice(choices) => choices.iter().map(|choice| text(choice)).collect(),
         Kind::Choices(choices) => {
             let all: Vec<Bytes> = choices.iter().map(|choice| text(choice)).collect();

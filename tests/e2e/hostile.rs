@@ -239,7 +239,9 @@ fn frames_that_are_too_large_together_give_way_the_largest_first() {
     for _ in 0..12 {
         let mut client = server.client();
         // Those that give way are closed while the rest of theirs is on its way.
-        let _ = client.send_bytes(&[&[3, 0, 0, 0][..], &vec![0x81; 40 << 20]].concat());
+        // A command that may be as long, so that it is not refused for that.
+        let begun = [&[3, 0, 0, 0, 0x83][..], b"\xa3cmd\xa5PUSHB"].concat();
+        let _ = client.send_bytes(&[&begun[..], &vec![0x81; 40 << 20]].concat());
         large.push(client);
     }
     until("some have given way", || {

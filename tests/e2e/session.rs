@@ -97,7 +97,7 @@ fn a_request_id_of_any_type_comes_back_exactly_as_sent() {
 fn a_request_id_has_at_most_4096_bytes() {
     let mut client = client();
     // A text of so many bytes has three more that say so.
-    for (bytes, taken) in [(4093, true), (4094, false), (1 << 20, false)] {
+    for (bytes, taken) in [(4093, true), (4094, false), (60_000, false)] {
         let id = "r".repeat(bytes);
         client.send_value(&encode(&json!({"cmd": "Ping", "reqId": id}))).unwrap();
         let reply = client.recv().unwrap();

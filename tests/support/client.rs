@@ -29,6 +29,10 @@ impl Client {
         Ok(Self { socket, next_request: 0 })
     }
 
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
     /// From now on the kernel takes little for this client before the client reads it.
     pub(crate) fn take_little(&self) {
         let socket = socket2::SockRef::from(&self.socket);

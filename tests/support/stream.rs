@@ -71,6 +71,10 @@ impl Sse {
         Ok(stream)
     }
 
+    pub(crate) fn socket(&self) -> &TcpStream {
+        self.socket.get_ref()
+    }
+
     /// The next message.
     pub(crate) fn next(&mut self) -> Json {
         self.try_next().unwrap().expect("the stream goes on")

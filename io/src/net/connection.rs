@@ -66,6 +66,8 @@ pub(super) struct Connection {
     pub(super) output: Output,
     /// Memory that its output held when it was counted last.
     pub(super) own_bytes: usize,
+    /// Which of all that began to have output it was, while it has some; otherwise 0.
+    pub(super) unsent_since: u64,
     /// TLS, where it is spoken.
     pub(super) secure: Option<Box<Secure>>,
     /// Behind the descriptor: given back once that is closed.
@@ -90,6 +92,7 @@ impl Connection {
             prompt_send: false,
             output: Output::default(),
             own_bytes: 0,
+            unsent_since: 0,
             secure: None,
             permit,
         }
@@ -178,10 +181,16 @@ impl Connection {
         }
     }
 
-    /// Counts the memory of its output anew, as a part of `sum`. What the kernel still has of one that is over is
-    /// about to come back.
+    /// Counts the memory of its output anew, as a part of `sum`, and notes since when it has had any. What the kernel
+    /// still has of one that is over is about to come back.
     #[inline]
-    pub(super) fn recount(&mut self, sum: &mut usize) {
+    pub(super) fn recount(&mut self, sum: &mut usize, begun: &mut u64) {
+        if self.unsent() == 0 {
+            self.unsent_since = 0;
+        } else if self.unsent_since == 0 {
+            *begun += 1;
+            self.unsent_since = *begun;
+        }
         let secure = self.secure.as_ref().map_or(0, |secure| secure.unsent());
         let held = if self.life == Life::Over { 0 } else { self.output.own_bytes() + secure };
         *sum = *sum - self.own_bytes + held;

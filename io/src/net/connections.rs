@@ -55,6 +55,8 @@ pub struct Connections {
     /// Memory that outputs hold each for itself.
     own_bytes: usize,
     shared: Tally,
+    /// How often one has begun to have output.
+    begun: u64,
 }
 
 impl Connections {
@@ -74,6 +76,7 @@ impl Connections {
             turned_away: 0,
             own_bytes: 0,
             shared: Tally::default(),
+            begun: 0,
         }
     }
 
@@ -141,15 +144,16 @@ impl Connections {
 
     /// Looks again how much memory a connection's output holds.
     pub fn recount(&mut self, id: ConnId) {
-        let Self { slots, own_bytes, .. } = self;
+        let Self { slots, own_bytes, begun, .. } = self;
         if let Some(conn) = find_mut(slots, id) {
-            conn.recount(own_bytes);
+            conn.recount(own_bytes, begun);
         }
     }
 
-    /// The connections with the most output, as long as there is more than `bytes_max` of all: those without
-    /// which there would be no more. Shared bytes count in full with each, so they may be too few.
-    pub fn fullest(&self, bytes_max: usize) -> Vec<ConnId> {
+    /// The connections that have to go if there is more output than `bytes_max` of all: of those that have more than
+    /// few, the ones that have had some for the longest without taking all of it once. Whoever reads is not among
+    /// them, however much it is. Shared bytes count in full with each, so they may be too few.
+    pub fn overdue(&self, bytes_max: usize) -> Vec<ConnId> {
         let mut excess = self.output_bytes().saturating_sub(bytes_max);
         if excess == 0 {
             return Vec::new();
@@ -158,16 +162,18 @@ impl Connections {
             let conn = slot.conn.as_ref().filter(|conn| conn.life != Life::Over)?;
             let bytes = conn.unsent().max(conn.own_bytes);
             let id = ConnId { index: index as u32, generation: slot.generation };
-            (bytes > 0).then_some((bytes, id))
+            (bytes > 0).then_some((conn.unsent_since, bytes, id))
         });
         let mut full: Vec<_> = full.collect();
-        full.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
-        let gives_way = |&(bytes, _): &(usize, ConnId)| {
+        let average = full.iter().map(|&(_, bytes, _)| bytes).sum::<usize>() / full.len().max(1);
+        full.retain(|&(_, bytes, _)| bytes >= average / 2);
+        full.sort_unstable_by_key(|&(since, ..)| since);
+        let goes = |&(_, bytes, _): &(u64, usize, ConnId)| {
             let wanted = excess > 0;
             excess = excess.saturating_sub(bytes);
             wanted
         };
-        full.into_iter().take_while(gives_way).map(|(_, id)| id).collect()
+        full.into_iter().take_while(goes).map(|(.., id)| id).collect()
     }
 
     /// Bytes ever appended to this connection's output.
@@ -289,10 +295,10 @@ impl Connections {
     }
 
     fn with(&mut self, id: ConnId, wish: impl FnOnce(&mut Connection, &mut Pool)) {
-        let Self { slots, pool, dirty, own_bytes, .. } = self;
+        let Self { slots, pool, dirty, own_bytes, begun, .. } = self;
         if let Some(conn) = find_mut(slots, id) {
             wish(conn, pool);
-            conn.recount(own_bytes);
+            conn.recount(own_bytes, begun);
             if !std::mem::replace(&mut conn.dirty, true) {
                 dirty.push(id);
             }

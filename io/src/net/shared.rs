@@ -5,31 +5,85 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The bytes of all that is shared and still held by somebody.
 #[derive(Clone, Debug, Default)]
-pub struct Tally(Arc<AtomicUsize>);
+pub struct Tally(Arc<Sum>);
+
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: AtomicUsize,
+    /// Where they count as well.
+    whole: Option<Tally>,
+}
 
 impl Tally {
+    /// A tally of its own whose bytes count in this one, too.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self(Arc::new(Sum { bytes: AtomicUsize::new(0), whole: Some(self.clone()) }))
+    }
+
     /// Their number.
     pub fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes to be shared, counted here.
-    pub fn share(&self, bytes: impl Into<Arc<[u8]>>) -> Shared {
+    pub fn share(&self, bytes: impl Into<Bytes>) -> Shared {
         let bytes = bytes.into();
-        self.0.fetch_add(bytes.len(), Ordering::Relaxed);
+        let count = bytes.get().len();
+        self.each(|sum| sum.fetch_add(count, Ordering::Relaxed));
         Shared(Arc::new(Held { bytes, tally: self.clone() }))
+    }
+
+    fn each(&self, count: impl Fn(&AtomicUsize) -> usize) {
+        let mut next = Some(self);
+        while let Some(tally) = next {
+            count(&tally.0.bytes);
+            next = tally.0.whole.as_ref();
+        }
+    }
+}
+
+/// Bytes wherever they were before.
+#[derive(Debug)]
+pub enum Bytes {
+    /// Nobody else has them.
+    Own(Vec<u8>),
+    /// Others may.
+    Common(Arc<[u8]>),
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Common(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(mut bytes: Vec<u8>) -> Self {
+        bytes.shrink_to_fit();
+        Self::Own(bytes)
+    }
+}
+
+impl From<Arc<[u8]>> for Bytes {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self::Common(bytes)
     }
 }
 
 #[derive(Debug)]
 struct Held {
-    bytes: Arc<[u8]>,
+    bytes: Bytes,
     tally: Tally,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.tally.0.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        let count = self.bytes.get().len();
+        self.tally.each(|sum| sum.fetch_sub(count, Ordering::Relaxed));
     }
 }
 
@@ -40,6 +94,26 @@ pub struct Shared(Arc<Held>);
 impl Shared {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.0.bytes
+        self.0.bytes.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_count_once_where_they_are_shared_and_in_the_whole_until_nobody_has_them() {
+        let whole = Tally::default();
+        let (part, other) = (whole.part(), whole.part());
+        let first = part.share(vec![1; 10]);
+        let second = other.share(vec![2; 5]);
+        let again = first.clone();
+        assert_eq!((part.bytes(), other.bytes(), whole.bytes()), (10, 5, 15));
+        drop(first);
+        assert_eq!(again.bytes(), [1; 10]);
+        drop(again);
+        drop(second);
+        assert_eq!((part.bytes(), other.bytes(), whole.bytes()), (0, 0, 0));
     }
 }

@@ -7,15 +7,17 @@
 //! that is shown. What the values mean is not known here, but for one thing: [`from_reply`] knows
 //! which parts of a reply came from clients.
 
+mod find;
 mod parse;
 mod print;
 
 use std::fmt;
 
-pub use parse::to_msgpack;
+pub use find::text_of;
+pub use parse::{to_msgpack, to_msgpack_within};
 pub use print::{
     EXPANSION_MAX, TEXT_BYTES_MAX, Unshown, from_msgpack, from_msgpack_within, from_record,
-    from_record_within, from_reply, integer, number, string,
+    from_record_within, from_reply, from_reply_within, integer, number, string,
 };
 
 use crate::api::limits::DEPTH_MAX;
@@ -55,6 +57,8 @@ pub enum Fault {
     Depth,
     /// It is not UTF-8.
     NotUtf8,
+    /// It would take more than it may.
+    TooLong,
 }
 
 impl fmt::Display for JsonError {
@@ -68,6 +72,7 @@ impl fmt::Display for JsonError {
             Fault::Control => "control character in a string",
             Fault::Depth => "lists and maps nest too deep",
             Fault::NotUtf8 => "it is not valid UTF-8",
+            Fault::TooLong => "it is too long",
         };
         write!(out, "{text} at byte {}", self.at)
     }

@@ -19,11 +19,20 @@ const SAFE_DIGITS: usize = 19;
 /// Integers of up to 64 bits become integers; every other number, `-0` too, the nearest float. A
 /// number beyond all floats is refused, one that is too small to tell from zero is zero.
 pub fn to_msgpack(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+    to_msgpack_within(text, out, usize::MAX)
+}
+
+/// As [`to_msgpack`], of a value that may take about so many bytes: what takes more is read no further.
+pub fn to_msgpack_within(
+    text: &[u8],
+    out: &mut Vec<u8>,
+    bytes_max: usize,
+) -> Result<(), JsonError> {
     if let Err(error) = std::str::from_utf8(text) {
         return Err(JsonError { at: error.valid_up_to(), fault: Fault::NotUtf8 });
     }
     let start = out.len();
-    let mut parser = Parser { text, at: 0, out };
+    let mut parser = Parser { text, at: 0, out, end: start.saturating_add(bytes_max) };
     let parsed = parser.whole();
     let at = parser.at;
     parsed.map_err(|fault| {
@@ -38,6 +47,8 @@ struct Parser<'t, 'o> {
     /// The next byte; on an error, the one that is wrong.
     at: usize,
     out: &'o mut Vec<u8>,
+    /// Where the value has to end.
+    end: usize,
 }
 
 impl<'t> Parser<'t, '_> {
@@ -146,6 +157,9 @@ impl<'t> Parser<'t, '_> {
         let next = self.skip_space();
         if next != Some(b',') && next != Some(end) {
             return Err(self.unexpected());
+        }
+        if self.out.len() > self.end {
+            return Err(Fault::TooLong);
         }
         self.at += 1;
         Ok(next == Some(end))

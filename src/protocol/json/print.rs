@@ -94,6 +94,11 @@ pub fn from_reply(value: &[u8], out: &mut Vec<u8>) -> Result<(), Unshown> {
     print(value, Origin::Reply, out, TEXT_BYTES_MAX)
 }
 
+/// As [`from_reply`], with at most `bytes_max` of text.
+pub fn from_reply_within(value: &[u8], out: &mut Vec<u8>, bytes_max: usize) -> Result<(), Unshown> {
+    print(value, Origin::Reply, out, bytes_max)
+}
+
 /// Who made a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {

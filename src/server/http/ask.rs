@@ -1,5 +1,6 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
+use crate::api::spec::CommandSpec;
 use crate::protocol::json::{self, Fault};
 use crate::protocol::msgpack::Reader;
 use crate::protocol::write::Writer;
@@ -17,6 +18,8 @@ pub enum BadBody {
     NotObject,
     /// Its lists and objects nest too deep.
     TooDeep,
+    /// It would take more as a frame than its command can need.
+    TooLong,
 }
 
 impl BadBody {
@@ -26,6 +29,7 @@ impl BadBody {
             Self::NotJson => "Invalid JSON body",
             Self::NotObject => "body must be an object",
             Self::TooDeep => "body must be at most 128 levels deep",
+            Self::TooLong => "body is longer than its command can be",
         }
     }
 }
@@ -94,8 +98,10 @@ pub fn with_fields<'o>(
     out.extend_from_slice(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
     lead(&mut Writer::new(out), cmd, key, name);
     let fields_at = out.len();
-    json::to_msgpack(text, out).map_err(|error| match error.fault {
+    let most = CommandSpec::find(cmd.as_bytes()).map_or(usize::MAX, |spec| spec.bytes_max);
+    json::to_msgpack_within(text, out, most).map_err(|error| match error.fault {
         Fault::Depth => BadBody::TooDeep,
+        Fault::TooLong => BadBody::TooLong,
         _ => BadBody::NotJson,
     })?;
     let object = &out[fields_at..];

@@ -22,6 +22,7 @@ mod toll;
 use super::certificate;
 use super::core::Core;
 use super::message::Question;
+use super::output::is_tight;
 use super::partial::Partials;
 use super::session::{Session, Speech};
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
@@ -247,7 +248,7 @@ impl Core {
             // What follows is no HTTP.
             return Progress::Wants;
         }
-        session.note_unread(conns.unsent(conn));
+        session.note_unread(conns.unsent(conn), is_tight(conns));
         let Session { dialogue, choked, blocked, habit, .. } = session;
         let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
         let waits = waits || habit.is_leaving();

@@ -1,0 +1,75 @@
+//! How many bytes a command can need: what its fields may hold together, as serialized, and some more for what is around
+//! them. A frame that is longer is refused by its length, before it has come.
+
+use super::field::{FieldSpec, Kind};
+use super::limits::{NAME_CHARS_MAX, PAYLOAD_BYTES_MAX, QUEUE_CHARS_MAX};
+use crate::protocol::frame::FRAME_BYTES_MAX;
+
+/// For names of fields, a `reqId`, and fields that are not known.
+const AROUND_BYTES: usize = 64 << 10;
+
+/// Bytes of fields that are not known, in all of a frame: they are looked through for their end, for nothing.
+pub const IGNORED_BYTES_MAX: usize = 64 << 10;
+
+/// An object with fields of its own, all of them numbers and short texts.
+const OBJECT_BYTES: usize = 4 << 10;
+
+/// A list of which only the front is kept may be longer than that.
+const STACK_BYTES: usize = 1 << 20;
+
+const SCALAR_BYTES: usize = 16;
+
+/// Most bytes of a character, and of what stands before a text.
+const CHAR_BYTES: usize = 4;
+const HEAD_BYTES: usize = 5;
+
+const fn text_bytes(chars_max: u32) -> usize {
+    chars_max as usize * CHAR_BYTES + HEAD_BYTES
+}
+
+const fn kind_bytes(kind: Kind) -> usize {
+    match kind {
+        Kind::Queue => text_bytes(QUEUE_CHARS_MAX),
+        Kind::Queues { items_max } => items_max as usize * text_bytes(QUEUE_CHARS_MAX),
+        Kind::Text { chars_max, .. } => text_bytes(chars_max),
+        // One that is cut is taken whatever its length is.
+        Kind::LongText { cut: true, .. } => PAYLOAD_BYTES_MAX as usize,
+        Kind::LongText { bytes_max, .. } | Kind::Payload { bytes_max } => {
+            bytes_max as usize + HEAD_BYTES
+        }
+        Kind::Texts { items_max, chars_max } => items_max as usize * text_bytes(chars_max),
+        Kind::Stack { .. } => STACK_BYTES,
+        Kind::TextsOf(texts) | Kind::Choice(texts) | Kind::Choices(texts) => {
+            (texts.len() + 1) * text_bytes(NAME_CHARS_MAX)
+        }
+        Kind::Integer { .. } | Kind::Number { .. } | Kind::Flag | Kind::Priority => SCALAR_BYTES,
+        Kind::JobId | Kind::Token => text_bytes(NAME_CHARS_MAX),
+        Kind::Backoff
+        | Kind::Repeat
+        | Kind::Dedup
+        | Kind::GroupPull
+        | Kind::GroupRate
+        | Kind::CronJob
+        | Kind::DlqConfig
+        | Kind::StallConfig
+        | Kind::DlqFilter => OBJECT_BYTES,
+        Kind::JobIds
+        | Kind::Tokens
+        | Kind::Results
+        | Kind::Flags
+        | Kind::Integers { .. }
+        | Kind::Jobs
+        | Kind::Flow
+        | Kind::FlowJob => FRAME_BYTES_MAX,
+    }
+}
+
+/// Most bytes of a command with these fields.
+pub const fn bytes_max(fields: &[FieldSpec]) -> usize {
+    let (mut bytes, mut at) = (AROUND_BYTES, 0);
+    while at < fields.len() {
+        bytes += kind_bytes(fields[at].kind);
+        at += 1;
+    }
+    if bytes < FRAME_BYTES_MAX { bytes } else { FRAME_BYTES_MAX }
+}

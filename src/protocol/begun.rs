@@ -1,0 +1,152 @@
+//! What the beginning of a long request says: which command it is, and with that whether it can be as long as it says that
+//! it is. So one that can not costs no more than its beginning.
+
+use super::json;
+use super::msgpack::Reader;
+use super::value::cut;
+use crate::api::UNKNOWN_COMMAND;
+use crate::api::spec::CommandSpec;
+
+/// Requests that are longer are judged by their beginning.
+pub const LONG_BYTES: usize = 256 << 10;
+
+/// The command of a long request must be named within so many bytes.
+pub const BEGINNING_BYTES_MAX: usize = 64 << 10;
+
+/// A byte of text may take so many as JSON.
+const JSON_EXPANSION: usize = 6;
+
+/// Enough of a name to recognise it.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// In which form a request comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Face {
+    /// As `MessagePack`.
+    Frame,
+    /// As JSON.
+    Text,
+}
+
+/// Judges a request of `bytes` bytes by what has come of it. `None` if more has to come first.
+///
+/// The command is the one named first: another name behind it is refused when all of it is read.
+pub fn judge(
+    beginning: &[u8],
+    bytes: usize,
+    face: Face,
+) -> Option<Result<&'static CommandSpec, String>> {
+    let window = &beginning[..beginning.len().min(BEGINNING_BYTES_MAX)];
+    let name = match face {
+        Face::Frame => name_in_frame(window),
+        Face::Text => json::text_of(window, "cmd"),
+    };
+    let Some(name) = name else {
+        let all = window.len() == BEGINNING_BYTES_MAX || beginning.len() >= bytes;
+        let most = BEGINNING_BYTES_MAX;
+        return all.then(|| Err(format!("cmd must stand in the first {most} bytes")));
+    };
+    let Some(spec) = CommandSpec::find(name) else {
+        let name = String::from_utf8_lossy(name);
+        return Some(Err(format!("{UNKNOWN_COMMAND}{}", cut(&name, SHOWN_BYTES_MAX))));
+    };
+    let most = match face {
+        Face::Frame => spec.bytes_max,
+        Face::Text => spec.bytes_max.saturating_mul(JSON_EXPANSION),
+    };
+    Some(if bytes <= most { Ok(spec) } else { Err(too_long(spec.name, most)) })
+}
+
+/// Says that a command can not need as many bytes.
+pub fn too_long(name: &str, most: usize) -> String {
+    format!("{name} must have at most {most} bytes")
+}
+
+/// The value of `cmd`, if it has come.
+fn name_in_frame(beginning: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(beginning);
+    // Few of the entries may have come.
+    let entries = reader.map_begun().ok()??;
+    for _ in 0..entries {
+        if reader.pass_key().ok()? != b"cmd" {
+            reader.pass().ok()?;
+        } else if !reader.absent().ok()? {
+            return reader.text_bytes().ok()?;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::protocol::frame::FRAME_BYTES_MAX;
+
+    fn frame(text: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        json::to_msgpack(text.as_bytes(), &mut bytes).unwrap();
+        bytes
+    }
+
+    fn both(text: &str, bytes: usize) -> [Option<Result<&'static str, String>>; 2] {
+        let name = |judged: Option<Result<&'static CommandSpec, String>>| {
+            judged.map(|judged| judged.map(|spec| spec.name))
+        };
+        let packed = frame(text);
+        // What has come is cut in the middle of the last value.
+        let half = |bytes: &[u8]| bytes[..bytes.len() - 4].to_vec();
+        [
+            name(judge(&half(&packed), bytes, Face::Frame)),
+            name(judge(&half(text.as_bytes()), bytes, Face::Text)),
+        ]
+    }
+
+    #[test]
+    fn a_command_is_known_by_its_beginning_wherever_its_name_stands_in_it() {
+        for text in [
+            r#"{"cmd":"PUSHB","x":"12345678"}"#,
+            r#" { "a" : [ 1 , {"cmd":"Ping"}, "]\"" ] , "cmd" : "PUSHB" , "x":"12345678"}"#,
+            r#"{"cmd":null,"reqId":{"cmd":"Ping"},"cmd":"PUSHB","x":"12345678"}"#,
+        ] {
+            let known = Some(Ok("PUSHB"));
+            assert_eq!(both(text, FRAME_BYTES_MAX), [known.clone(), known], "{text}");
+        }
+        assert_eq!(both(r#"{"reqId":"1","x":"12345678"}"#, 1 << 20), [None, None]);
+    }
+
+    #[test]
+    fn a_command_of_short_fields_is_refused_by_its_length_alone() {
+        let text = r#"{"cmd":"Ping","x":"12345678"}"#;
+        let most = 64 << 10;
+        for (judged, most) in both(text, FRAME_BYTES_MAX).into_iter().zip([most, most * 6]) {
+            let expected = format!("Ping must have at most {most} bytes");
+            assert_eq!(judged, Some(Err(expected)));
+        }
+        assert_eq!(both(text, most), [Some(Ok("Ping")), Some(Ok("Ping"))]);
+        let text = r#"{"cmd":"MakeCoffee","x":"12345678"}"#;
+        let unknown = Some(Err("Unknown command: MakeCoffee".to_owned()));
+        assert_eq!(both(text, 1 << 20), [unknown.clone(), unknown]);
+    }
+
+    #[test]
+    fn a_name_that_comes_late_is_looked_for_no_further() {
+        let text = format!(r#"{{"x":"{}","cmd":"PUSHB","y":"12345678"}}"#, "x".repeat(1 << 17));
+        let late = Some(Err("cmd must stand in the first 65536 bytes".to_owned()));
+        assert_eq!(both(&text, FRAME_BYTES_MAX), [late.clone(), late]);
+    }
+
+    #[test]
+    fn whatever_fits_the_fields_of_a_command_fits_its_bound() {
+        let most = |name: &str| CommandSpec::find(name.as_bytes()).unwrap().bytes_max;
+        for name in ["PUSH", "ACK", "FAIL", "Update", "Cron", "Progress"] {
+            assert!((10 << 20..14 << 20).contains(&most(name)), "{name}: {}", most(name));
+        }
+        for name in ["PUSHB", "PUSHF", "ACKB", "JobHeartbeatB", "ExtendLocks"] {
+            assert_eq!(most(name), FRAME_BYTES_MAX, "{name}");
+        }
+        for name in ["Ping", "PULL", "GetJobs", "WaitJob", "Cancel", "AddLog"] {
+            assert!(most(name) < 256 << 10, "{name}: {}", most(name));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A field of an object of which only the beginning has come.
+
+use super::plain_length;
+
+/// The text of this name at the top of the object that `beginning` begins with, if all of it has come. Only names and
+/// texts without escapes are found, and what is no JSON is not noticed as such.
+pub fn text_of<'t>(beginning: &'t [u8], name: &str) -> Option<&'t [u8]> {
+    let mut at = after_space(beginning, 0);
+    if beginning.get(at) != Some(&b'{') {
+        return None;
+    }
+    at += 1;
+    loop {
+        let key_end = string_end(beginning, after_space(beginning, at))?;
+        let key = beginning.get(after_space(beginning, at) + 1..key_end - 1)?;
+        let colon = after_space(beginning, key_end);
+        if beginning.get(colon) != Some(&b':') {
+            return None;
+        }
+        let value = after_space(beginning, colon + 1);
+        if key == name.as_bytes() && beginning.get(value) == Some(&b'"') {
+            return beginning.get(value + 1..string_end(beginning, value)? - 1);
+        }
+        let comma = value_end(beginning, value)?;
+        if beginning.get(comma) != Some(&b',') {
+            return None;
+        }
+        at = comma + 1;
+    }
+}
+
+fn after_space(text: &[u8], at: usize) -> usize {
+    let space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    at + text.get(at..).map_or(0, |rest| rest.iter().take_while(space).count())
+}
+
+/// Behind the string at `at`.
+fn string_end(text: &[u8], at: usize) -> Option<usize> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut at = at + 1;
+    loop {
+        at += plain_length(text.get(at..)?);
+        match text.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// Where the comma or the end of the object follows the value at `at`.
+fn value_end(text: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    loop {
+        match text.get(at)? {
+            b'"' => {
+                at = string_end(text, at)?;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b',' | b'}' | b']' if depth == 0 => return Some(at),
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+}

@@ -1,0 +1,100 @@
+//! Long requests are judged by their beginning: one for a command that cannot be as long is refused before it has come,
+//! and what still comes of it is dropped as it comes. See [`crate::protocol::begun`].
+
+use super::core::Core;
+use crate::protocol::begun::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
+use crate::protocol::decode::find_req_id;
+use crate::protocol::websocket::{self, Closing};
+use corq_io::net::{ConnId, Connections};
+
+/// What of a message is looked at first: nearly all name their command there.
+const FRONT_BYTES: usize = 512;
+
+impl Core {
+    /// Drops what comes of a frame that was refused; how many bytes of `bytes` that is.
+    #[inline]
+    pub(super) fn drop_refused(&mut self, conn: ConnId, bytes: usize) -> usize {
+        let Some(session) = self.sessions.get(conn) else { return 0 };
+        let dropped = session.refused_bytes.min(bytes);
+        session.refused_bytes -= dropped;
+        dropped
+    }
+
+    /// Whether a frame of which this has come is refused for its length. Then it has been answered.
+    #[inline]
+    pub(super) fn refuses_long_frame(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        beginning: &[u8],
+        frame_bytes: usize,
+    ) -> bool {
+        frame_bytes > LONG_BYTES && self.judge_frame(conns, conn, beginning, frame_bytes)
+    }
+
+    #[cold]
+    fn judge_frame(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        beginning: &[u8],
+        frame_bytes: usize,
+    ) -> bool {
+        let judged = judge(beginning, frame_bytes, Face::Frame);
+        let Some(Err(text)) = judged else { return false };
+        if !self.sessions.get(conn).is_some_and(|session| session.trusted) {
+            // Nothing but its token is of interest.
+            return false;
+        }
+        self.long_refused += 1;
+        let req_id = find_req_id(&beginning[..beginning.len().min(BEGINNING_BYTES_MAX)]);
+        if frame_bytes == beginning.len() || self.admits_frame(conns, conn, beginning) {
+            let origin = self.origin(conn);
+            self.refuse(conns, origin, req_id, &text);
+        }
+        if let Some(session) = self.sessions.get(conn) {
+            session.refused_bytes = frame_bytes - beginning.len();
+        }
+        true
+    }
+
+    /// Whether the connection is closed for a message whose frame at the front of `bytes` is not there yet: `open` is
+    /// what has come of it before.
+    pub(super) fn closes_for_length(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        bytes: &[u8],
+        open: Option<usize>,
+    ) -> bool {
+        let announced = websocket::announced(bytes) as usize + open.unwrap_or(0);
+        if announced <= LONG_BYTES {
+            return false;
+        }
+        let mut front = Vec::new();
+        for most in [FRONT_BYTES, BEGINNING_BYTES_MAX] {
+            front.clear();
+            match open {
+                None => websocket::unmask_begun(bytes, most, &mut front),
+                Some(_) => {
+                    let key = self.sessions.get(conn).and_then(|session| session.stream);
+                    let listener = key.and_then(|key| self.streams.listener(key));
+                    let Some(incoming) = listener.and_then(|one| one.incoming.as_ref()) else {
+                        return false;
+                    };
+                    front.extend_from_slice(&incoming.bytes[..incoming.bytes.len().min(most)]);
+                }
+            }
+            match judge(&front, announced, Face::Text) {
+                None => {}
+                Some(Ok(_)) => return false,
+                Some(Err(_)) => {
+                    self.long_refused += 1;
+                    self.close_websocket(conns, conn, Some(Closing::TOO_LONG));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,65 @@
+//! The memory of what connections have yet to take, for all of a shard together. Each has bounds of its own; a
+//! thousand that are each within theirs must not add up to gigabytes. Beyond half of what there may be, a connection
+//! that has something to read is served no further; beyond all of it, those that have had something to read for the
+//! longest are ended: who reads is never among them. When there was much and is no more, the allocator gives back what it keeps.
+
+use super::core::Core;
+use corq_io::memory;
+use corq_io::net::Connections;
+
+/// Most bytes of output that clients of a shard have not taken, what many are sent counted once.
+pub const OUTPUT_BYTES_MAX: usize = 256 << 20;
+
+/// More than this leaves enough behind to be given back.
+const LARGE_BYTES: usize = 32 << 20;
+
+/// Time after that until it is.
+const KEPT_MS: u64 = 10_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// Connections that were ended for the sake of the others.
+    crowded_out: u64,
+    /// When there was much last, if its memory has not been given back.
+    large_at_ms: Option<u64>,
+}
+
+impl Outputs {
+    /// Connections that were ended for the sake of the others.
+    pub fn crowded_out(&self) -> u64 {
+        self.crowded_out
+    }
+}
+
+/// Whether there is so much that nobody gets more who has not taken what he has.
+pub fn is_tight(conns: &Connections) -> bool {
+    conns.output_bytes() > OUTPUT_BYTES_MAX / 2
+}
+
+impl Core {
+    /// Has those ended that do not read if there is too much of all.
+    pub(super) fn make_room_for_output(&mut self, conns: &Connections) {
+        if conns.output_bytes() > OUTPUT_BYTES_MAX {
+            let overdue = conns.overdue(OUTPUT_BYTES_MAX);
+            self.outputs.crowded_out += overdue.len() as u64;
+            self.deaf.extend(overdue);
+        }
+    }
+
+    /// Gives back what much output has left, once it has been gone for a while. Returns when to come again.
+    pub(super) fn give_back_output(&mut self, conns: &Connections) -> u64 {
+        let now_ms = self.now_ms;
+        if conns.output_bytes() > LARGE_BYTES {
+            self.outputs.large_at_ms = Some(now_ms);
+        }
+        let Some(at_ms) = self.outputs.large_at_ms else { return u64::MAX };
+        if now_ms < at_ms + KEPT_MS {
+            return at_ms + KEPT_MS;
+        }
+        // If another shard has done so just now, it was for all.
+        memory::give_back();
+        self.outputs.large_at_ms = None;
+        u64::MAX
+    }
+}
