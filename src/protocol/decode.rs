@@ -134,7 +134,8 @@ fn find_command(mut reader: Reader<'_>, entries: usize) -> Result<&'static Comma
     Err("cmd is required".into())
 }
 
-/// The `reqId` of a frame that is refused, if it stands before whatever makes it unreadable, or has not come.
+/// The `reqId` of a frame that is refused, if it stands before whatever makes it unreadable, or has not come, and is no
+/// longer than it may be.
 #[cold]
 pub fn find_req_id(frame: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(frame);

@@ -36,8 +36,8 @@ use super::task::Tasks;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
 use super::workers::{SEEN_TOLD_MS, Workers};
+use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
-use crate::protocol::reply;
 use corq_io::log::Lack;
 use corq_io::net::{ConnId, Connections, Counters, Permits};
 use corq_io::tls::Keeper;
@@ -410,7 +410,7 @@ impl Core {
         }
         self.http.counters.limited += 1;
         let origin = self.origin(conn);
-        self.refuse(conns, origin, reply::req_id_of(frame), "Rate limit exceeded");
+        self.refuse(conns, origin, find_req_id(frame), "Rate limit exceeded");
         false
     }
 

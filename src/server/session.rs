@@ -150,9 +150,14 @@ impl Session {
     /// Notes whether it has left so much unread that nothing more of it is handled: whatever it sends may make
     /// output, and what makes output waits until that has been read. Where memory is `tight`, that is little.
     pub fn note_unread(&mut self, unsent_bytes: usize, tight: bool) -> bool {
-        let most = if self.trusted && !tight { CHOKING_BYTES } else { STRANGER_CHOKING_BYTES };
+        let most = if self.is_known() && !tight { CHOKING_BYTES } else { STRANGER_CHOKING_BYTES };
         self.choked = unsent_bytes > most;
         self.choked
+    }
+
+    /// Whether it has shown a token, if there are any: over HTTP with its last request.
+    pub fn is_known(&self) -> bool {
+        self.trusted && (self.speech != Speech::Http || self.dialogue.has_shown)
     }
 
     fn new(me: usize, conn: ConnId, speech: Speech, trusted: bool) -> Self {

@@ -346,8 +346,11 @@ impl Streams {
             Form::WebSocket => self.counts.websocket += 1,
             Form::Frames => {}
         }
-        let beat = (self.beat + BEATS - 1) % BEATS;
-        self.beats[beat].push(conn);
+        // A connection of frames gets no sign of life, and may begin to listen as often as it likes.
+        if form != Form::Frames {
+            let beat = (self.beat + BEATS - 1) % BEATS;
+            self.beats[beat].push(conn);
+        }
         key
     }
 
@@ -679,5 +682,25 @@ impl Core {
                 Form::WebSocket => self.say_goodbye_if_answered(conns, conn),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fear: a list that remembers each time that somebody has begun to listen.
+    #[test]
+    fn a_connection_that_subscribes_again_and_again_leaves_nothing_behind() {
+        let mut streams = Streams::default();
+        let conn = ConnId { index: 7, generation: 0 };
+        for time in 0..10_000 {
+            let opening = Opening { unheard: 0, hello: Vec::new(), time };
+            let key = streams.insert(conn, Form::Frames, Some("q"), opening);
+            assert!(streams.remove(key).is_some());
+        }
+        let noted: usize = streams.beats.iter().map(Vec::len).sum();
+        assert_eq!((noted, streams.listeners.len(), streams.scopes.len()), (0, 0, 0));
+        assert!(streams.queues.is_empty() && streams.dirty.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::support::{Http, Start};
+use crate::support::{Http, Start, until};
 
 const GUARDED: &[(&str, &str)] = &[
     ("POST", "/queues/q/jobs"),
@@ -124,6 +124,37 @@ fn a_stranger_cannot_upload_a_body() {
     let expects = "POST /queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n";
     web.raw(format!("{expects}Content-Length: 5\r\n\r\n").as_bytes()).unwrap();
     assert_eq!(web.recv(false).unwrap().status, 401, "and is not told to go on");
+}
+
+/// Some paths need no token, and none of those has a body that says anything.
+#[test]
+fn a_stranger_s_body_takes_no_memory_where_no_token_is_asked_for() {
+    let server = Start::new().env("AUTH_TOKENS", "secret").env("SHARDS", 1).start();
+    let figure = |name: &str| -> u64 {
+        let text = server.web().get("/prometheus").text().to_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        line.trim().parse().unwrap()
+    };
+    let part = vec![b'x'; 3 << 20];
+    let paths = ["GET /healthz", "GET /health", "GET /ready", "POST /gc", "GET /heapstats"];
+    let mut strangers = Vec::new();
+    for path in paths.into_iter().chain(["GET /prometheus", "OPTIONS /queues/q/jobs"]) {
+        let mut web = server.web();
+        let head =
+            format!("{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12000000\r\n\r\n");
+        web.raw(&[head.as_bytes(), &part].concat()).unwrap();
+        strangers.push(web);
+    }
+    let sent = (strangers.len() * part.len()) as u64;
+    until("it has come", || (figure("corq_received_bytes_total ") >= sent).then_some(()));
+    assert_eq!(figure("corq_http_bodies_bytes "), 0);
+    // What follows it is the next request.
+    let rest = vec![b'x'; 12_000_000 - part.len()];
+    for mut web in strangers {
+        web.raw(&rest).unwrap();
+        assert!(web.recv(false).unwrap().status < 300);
+        assert_eq!(web.get("/healthz").status, 200);
+    }
 }
 
 #[test]

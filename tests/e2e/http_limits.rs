@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Http, Server, Start, until};
+use crate::support::{Http, Server, Start, encode, until};
 
 fn limited(requests: u32, window_ms: u32) -> Server {
     let start = Start::new().env("SHARDS", 3).env("RATE_LIMIT_MAX_REQUESTS", requests);
@@ -136,6 +136,17 @@ fn a_tcp_connection_over_its_limit_is_refused_with_its_request_id() {
     assert_eq!(server.web().get("/stats").status, 200, "HTTP has a limit of its own");
     until("the window to slide", || (client.call("Ping", json!({}))["ok"] == true).then_some(()));
     assert_eq!(server.client().ok("Count", json!({"queue": "q"}))["count"], 0);
+}
+
+#[test]
+fn a_refusal_repeats_no_request_id_that_is_longer_than_one_may_be() {
+    let server = Start::new().env("TCP_RATE_LIMIT_MAX_REQUESTS", 1).start();
+    let mut client = server.client();
+    client.ok("Ping", json!({}));
+    let ping = json!({"cmd": "Ping", "reqId": "x".repeat(1 << 20)});
+    client.send_value(&encode(&ping)).unwrap();
+    let reply = client.recv().unwrap();
+    assert_eq!(reply, json!({"ok": false, "error": "Rate limit exceeded"}));
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Listener {
         let Some(head) = head::read(&self.pending, &mut self.seen)? else { return Ok(0) };
         body::check(head.length)?;
         let (method, target) = (head.method, head.target.to_owned());
-        let body = Body::new(head.length);
+        let body = Body::new(head.length, true);
         if body.is_whole() {
             self.said.push((method, target, head.keep_alive, Vec::new()));
         } else {
@@ -246,9 +246,28 @@ fn heads_and_bodies_have_limits() {
 
 #[test]
 fn a_body_costs_no_memory_before_it_comes() {
-    let mut body = Body::new(Length::Bytes(BODY_BYTES_MAX as u64));
+    let mut body = Body::new(Length::Bytes(BODY_BYTES_MAX as u64), true);
     body.take(b"few").unwrap();
     assert!(body.into_bytes().capacity() < 4096);
+}
+
+#[test]
+fn a_body_that_is_only_read_past_costs_no_memory_and_ends_where_it_would() {
+    for (length, input, end) in [
+        (Length::Bytes(3 << 20), [vec![b'x'; 3 << 20], b"GET".to_vec()].concat(), 3 << 20),
+        (Length::Chunked, b"3\r\nabc\r\n0\r\n\r\nGET".to_vec(), 13),
+    ] {
+        let mut body = Body::new(length, false);
+        assert_eq!(body.take(&input), Ok(end));
+        assert!(body.is_whole());
+        assert_eq!((body.held_bytes(), body.into_bytes().capacity()), (0, 0));
+    }
+    let chunk = [&b"400000\r\n"[..], &vec![b'x'; 0x40_0000], b"\r\n"].concat();
+    let mut body = Body::new(Length::Chunked, false);
+    for _ in 0..3 {
+        assert!(body.take(&chunk).is_ok());
+    }
+    assert_eq!(body.take(b"1\r\n").map_err(|problem| problem.status), Err(413));
 }
 
 #[test]

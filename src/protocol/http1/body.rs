@@ -16,6 +16,10 @@ const GARBLED: Problem = Problem::bad("The chunks of the body are garbled");
 #[derive(Debug)]
 pub struct Body {
     bytes: Vec<u8>,
+    /// How many have come.
+    length: usize,
+    /// Whether they are kept, or only read past.
+    keeps: bool,
     part: Part,
 }
 
@@ -45,14 +49,15 @@ pub fn check(length: Length) -> Result<(), Problem> {
 }
 
 impl Body {
-    /// A body of which nothing has come. Its memory grows with what comes, not with what is announced.
-    pub fn new(length: Length) -> Self {
+    /// A body of which nothing has come. Its memory grows with what comes, not with what is announced, and stays empty
+    /// where it is only read past, to find what follows it.
+    pub fn new(length: Length, keeps: bool) -> Self {
         let part = match length {
             Length::Bytes(0) => Part::Over,
             Length::Bytes(bytes) => Part::Rest(usize::try_from(bytes).unwrap_or(usize::MAX)),
             Length::Chunked => Part::Size,
         };
-        Self { bytes: Vec::new(), part }
+        Self { bytes: Vec::new(), length: 0, keeps, part }
     }
 
     /// Whether all of it has come.
@@ -80,7 +85,10 @@ impl Body {
                 Part::Over => return Ok(at),
                 Part::Rest(bytes) | Part::Chunk(bytes) => {
                     let taken = bytes.min(left.len());
-                    self.bytes.extend_from_slice(&left[..taken]);
+                    if self.keeps {
+                        self.bytes.extend_from_slice(&left[..taken]);
+                    }
+                    self.length += taken;
                     at += taken;
                     let rest = bytes - taken;
                     self.part = match (self.part, rest) {
@@ -106,7 +114,7 @@ impl Body {
         match self.part {
             Part::Size => match size(line)? {
                 0 => Ok(Part::Trailers(0)),
-                bytes if self.bytes.len() + bytes > BODY_BYTES_MAX => Err(TOO_LARGE),
+                bytes if self.length + bytes > BODY_BYTES_MAX => Err(TOO_LARGE),
                 bytes => Ok(Part::Chunk(bytes)),
             },
             Part::ChunkEnd if line.is_empty() => Ok(Part::Size),

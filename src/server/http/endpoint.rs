@@ -152,6 +152,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether its body says anything. Others are read past: who may ask without a token gets no memory to fill.
+    pub fn has_body(self) -> bool {
+        matches!(self, Self::Push | Self::Ack | Self::Fail)
+    }
+
     /// Whether its answer tells nothing of any job.
     pub fn needs_no_record(self) -> bool {
         matches!(self, Self::Alive | Self::Ready)

@@ -151,6 +151,8 @@ pub struct Dialogue {
     over: bool,
     /// Whether the next request may pass.
     toll: Toll,
+    /// Whether its last request has shown a token, if there are any.
+    pub(super) has_shown: bool,
     patience: Patience,
 }
 
@@ -309,6 +311,10 @@ impl Core {
             }
             return Progress::Wants;
         }
+        let has_shown = self.accepts(head.authorization);
+        if let Some(session) = self.sessions.get(conn) {
+            session.dialogue.has_shown = has_shown;
+        }
         let endpoint = found.as_ref().ok().map(|(endpoint, _)| *endpoint);
         let through_path = self.sessions.get(conn).is_some_and(|session| session.through_path);
         let let_in = self.http.settings.rules.judge(head, endpoint, through_path);
@@ -326,7 +332,7 @@ impl Core {
             origin: self.http.settings.rules.place_of(head),
         };
         let plan = match let_in {
-            Ok(()) => self.plan(head, target, found, passed, manner),
+            Ok(()) => self.plan(head, target, found, (passed, has_shown), manner),
             Err(text) => Err(Objection { code: Some(gate::CODE), ..Objection::new(403, text) }),
         };
         let whole = match head.length {
@@ -365,7 +371,7 @@ impl Core {
         head: &Head<'_>,
         target: Target<'a>,
         found: Result<(Endpoint, Cow<'a, str>), Miss>,
-        passed: Result<bool, TooMany>,
+        (passed, has_shown): (Result<bool, TooMany>, bool),
         manner: Manner,
     ) -> Result<Plan<'a>, Objection> {
         if let Err(TooMany { wait_ms }) = passed {
@@ -375,7 +381,7 @@ impl Core {
         let metrics_are_guarded = self.http.settings.metrics_are_guarded;
         let guarded =
             found.as_ref().map_or(true, |(endpoint, _)| endpoint.is_guarded(metrics_are_guarded));
-        if guarded && !self.accepts(head.authorization) {
+        if guarded && !has_shown {
             let extra = "WWW-Authenticate: Bearer\r\n".to_string();
             return Err(Objection { extra, ..Objection::new(401, "Unauthorized") });
         }
@@ -458,7 +464,7 @@ impl Core {
         none_came: bool,
     ) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let body = Body::new(head.length);
+        let body = Body::new(head.length, plan.endpoint.has_body());
         session.dialogue.reading = Some(Box::new(Reading { plan: plan.into_owned(), body }));
         if head.expects == Some(true)
             && none_came

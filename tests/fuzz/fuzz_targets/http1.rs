@@ -77,7 +77,7 @@ impl Listener {
         }
         body::check(head.length)?;
         self.said.push((format!("{:?} {}", head.method, head.target), Vec::new()));
-        self.reading = Some(Body::new(head.length)).filter(|body| !body.is_whole());
+        self.reading = Some(Body::new(head.length, true)).filter(|body| !body.is_whole());
         Ok(head.raw.len())
     }
 }
