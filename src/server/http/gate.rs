@@ -93,14 +93,14 @@ impl Rules {
             (Some(origin), _) if self.origins.iter().any(|own| own.as_bytes() == origin) => Ok(()),
             (Some(origin), _) if is_own(origin, head.host.unwrap_or_default()) => Ok(()),
             (Some(_), _) => Err(OTHER_ORIGIN),
-            // Neither of these has said which origin it is of, as for an image: it cannot be in the list.
-            (None, Some(b"cross-site" | b"same-site")) => Err(OTHER_SITE),
             // Browsers say nothing at all with some requests to a server without TLS. Of those that a page may make
             // without a word, only this one changes anything.
             (None, None) if endpoint == Some(Endpoint::Pull) && is_browser(head) => {
                 Err(SECRET_PAGE)
             }
-            (None, _) => Ok(()),
+            (None, None | Some(b"none" | b"same-origin")) => Ok(()),
+            // None of these has said which origin it is of, as for an image: it cannot be in the list.
+            (None, Some(_)) => Err(OTHER_SITE),
         }
     }
 
@@ -110,7 +110,7 @@ impl Rules {
         if host.is_empty() || is_any(&self.hosts) || is_address(host) {
             return true;
         }
-        let name = host.split_once(':').map_or(host, |(name, _)| name);
+        let Some(name) = without_port(host) else { return false };
         let name = name.strip_suffix('.').unwrap_or(name);
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         is("localhost") || self.hosts.iter().any(|known| is(known))
@@ -124,12 +124,18 @@ fn is_any(list: &[String]) -> bool {
 /// Whether a host is an IP address, with or without a port. Other ways to write an IPv4 address are none: browsers write
 /// them anew.
 fn is_address(host: &str) -> bool {
-    if let Some((inside, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    if let Some((inside, behind)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let address = inside.split_once('%').map_or(inside, |(address, _)| address);
-        return address.parse::<Ipv6Addr>().is_ok();
+        return address.parse::<Ipv6Addr>().is_ok() && without_port(behind) == Some("");
     }
-    let name = host.split_once(':').map_or(host, |(name, _)| name);
-    name.parse::<Ipv4Addr>().is_ok() || host.parse::<Ipv6Addr>().is_ok()
+    let is_v4 = without_port(host).is_some_and(|name| name.parse::<Ipv4Addr>().is_ok());
+    is_v4 || host.parse::<Ipv6Addr>().is_ok()
+}
+
+/// A host without the port behind it; nothing if something else is there.
+fn without_port(host: &str) -> Option<&str> {
+    let (name, port) = host.split_once(':').unwrap_or((host, ""));
+    port.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
 }
 
 /// Whether an origin is that of the host that was asked. Its scheme may be another, as behind a proxy that ends TLS, but
@@ -202,6 +208,10 @@ mod tests {
             "0x7f000001",
             "[evil]",
             "[::1",
+            "[::1].evil.example",
+            "[::1]6790",
+            "127.0.0.1:evil.example",
+            "localhost:evil.example",
             "queue.example.evil",
             "xcorq",
             ":6790",
@@ -269,6 +279,7 @@ mod tests {
             ),
             (&["Sec-Fetch-Site: cross-site"], [Err(OTHER_SITE), Err(OTHER_SITE), Ok(())]),
             (&["Sec-Fetch-Site: same-site"], [Err(OTHER_SITE), Err(OTHER_SITE), Ok(())]),
+            (&["Sec-Fetch-Site: Cross-Site"], [Err(OTHER_SITE), Err(OTHER_SITE), Ok(())]),
         ] {
             let lines = [&[local], lines].concat();
             let found = [&unset, &listed, &all].map(|rules| judged(rules, Endpoint::Pull, &lines));
