@@ -263,7 +263,7 @@ impl Core {
     /// A webhook as the other shards are to know it. One that was let in under other rules than those
     /// of now is known as well: those of now are applied to each connection.
     fn known_webhook(webhook: &Webhook) -> Result<Known, String> {
-        let target = Target::parse(&webhook.url, true).map_err(|refusal| refusal.0)?;
+        let target = Target::known(&webhook.url).map_err(|refusal| refusal.0)?;
         let secret = webhook.secret.as_ref().map(|secret| &*secret.0);
         let hook = Hook::new(webhook.id, target, secret, wants(webhook.events));
         hook.set_enabled(webhook.is_enabled());

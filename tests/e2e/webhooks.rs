@@ -154,9 +154,15 @@ fn a_url_that_leads_inside_is_refused_naming_the_rule() {
         let text = client.refused("AddWebhook", json!({"url": url, "events": []}));
         assert_eq!(text, format!("url must not point to {rule}"), "{url}");
     }
-    let url = "https://user@example.com/";
-    let text = client.refused("AddWebhook", json!({"url": url, "events": []}));
-    assert_eq!(text, "url must contain no user name or password");
+    for (url, why) in [
+        ("https://user@example.com/", "contain no user name or password"),
+        ("http:///hook", "name a host"),
+        ("https:example.com", "name a host"),
+        ("https://./hook", "name a host"),
+    ] {
+        let text = client.refused("AddWebhook", json!({"url": url, "events": []}));
+        assert_eq!(text, format!("url must {why}"), "{url}");
+    }
     assert!(listed(&mut client).is_empty());
 }
 

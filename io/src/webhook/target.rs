@@ -24,9 +24,22 @@ impl fmt::Display for Refusal {
 }
 
 impl Target {
-    /// Reads a URL. With `allow_private` it may point anywhere. Addresses of names are not looked up
+    /// Reads a URL that is given now. With `allow_private` it may point anywhere. Addresses of names are not looked up
     /// here: that is done at each connection.
     pub fn parse(text: &str, allow_private: bool) -> Result<Self, Refusal> {
+        let target = Self::read(text, allow_private)?;
+        if !names_host(text) {
+            return Err(Refusal("url must name a host".into()));
+        }
+        Ok(target)
+    }
+
+    /// The same of one that was taken in before, under the rules of then.
+    pub fn known(text: &str) -> Result<Self, Refusal> {
+        Self::read(text, true)
+    }
+
+    fn read(text: &str, allow_private: bool) -> Result<Self, Refusal> {
         let refuse = |why: &str| Err(Refusal(format!("url must {why}")));
         // The parser drops some of them, and what is listed should be what is called.
         if text.chars().any(char::is_control) {
@@ -73,6 +86,18 @@ impl Target {
     pub fn origin(&self) -> &str {
         &self.origin
     }
+}
+
+/// Whether a host stands where it should, behind two slashes. The parser finds one behind any number of them, so that a
+/// part of the path of a URL without a host would be posted to.
+fn names_host(text: &str) -> bool {
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let Some((_, behind)) = text.split_once(':') else { return false };
+    let (Some(slashes), Some(host)) = (behind.as_bytes().get(..2), behind.get(2..)) else {
+        return false;
+    };
+    let host = host.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    slashes.iter().all(is_slash) && !host.chars().all(|char| char == '.')
 }
 
 fn check_host(host: &Host<&str>) -> Option<String> {
@@ -150,6 +175,14 @@ mod tests {
             ("/hook", "url must be an absolute URL"),
             ("http://", "url must be an absolute URL"),
             ("http://[::1", "url must be an absolute URL"),
+            ("http:///hook", "url must name a host"),
+            ("https:////example.com/", "url must name a host"),
+            ("http:\\\\\\hook", "url must name a host"),
+            ("http:example.com", "url must name a host"),
+            ("http:/example.com", "url must name a host"),
+            ("http://./hook", "url must name a host"),
+            ("http://../", "url must name a host"),
+            ("http://?hook", "url must be an absolute URL"),
             ("http://256.1.1.1/", "url must be an absolute URL"),
             ("http://1.2.3.4.5/", "url must be an absolute URL"),
             ("ftp://example.com/", "url must begin with http:// or https://"),
