@@ -134,6 +134,14 @@ pub struct Config {
     #[arg(long, env = "REQUIRE_AUTH_FOR_METRICS", default_value_t = false, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub require_auth_for_metrics: bool,
 
+    /// Longest time until a connection over TCP has shown a token, where there are tokens, in milliseconds
+    #[arg(long, env = "AUTH_TIMEOUT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub auth_timeout_ms: u64,
+
+    /// Longest time that a frame, or a message over WebSocket, may take to come, in milliseconds
+    #[arg(long, env = "FRAME_TIMEOUT_MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub frame_timeout_ms: u64,
+
     /// Whose web pages may use this server over HTTP: origins separated by commas, or * for all [default: all may read
     /// answers, but without tokens no page of another origin gets anything done]
     #[arg(long, env = "CORS_ALLOW_ORIGIN", value_delimiter = ',', value_parser = origin)]
@@ -164,7 +172,7 @@ pub struct Config {
     #[arg(long, env = "RATE_LIMIT_CLEANUP_MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub rate_limit_cleanup_ms: u64,
 
-    /// Commands of one TCP connection within the span; Infinity for no limit
+    /// Commands of one connection over TCP or WebSocket within the span; Infinity for no limit
     #[arg(long, env = "TCP_RATE_LIMIT_MAX_REQUESTS", default_value = "Infinity", value_parser = requests_max)]
     pub tcp_rate_limit_max_requests: RequestsMax,
 
@@ -312,6 +320,12 @@ impl Config {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Commands of one WebSocket connection within the span: it is a connection that gives commands, and a client of HTTP.
+    pub fn message_requests_max(&self) -> RequestsMax {
+        let both = [self.tcp_rate_limit_max_requests.0, self.rate_limit_max_requests.0];
+        RequestsMax(both.into_iter().flatten().min())
     }
 
     /// Payload memory of one shard.

@@ -50,6 +50,8 @@ impl Closing {
         Self { code: 1013, reason: "the messages of all connections are too large together" };
     /// Somebody who has lost his right sends more than he may.
     pub const STRANGER: Self = Self { code: 1008, reason: "Not authenticated" };
+    /// Half a message, and no more of it.
+    pub const TOO_SLOW: Self = Self { code: 1008, reason: "a message did not come in time" };
     /// Two pings in a row without an answer.
     pub const SILENT: Self = Self { code: 1001, reason: "pings were not answered" };
 
@@ -70,22 +72,37 @@ pub struct Refusal {
 /// The headers that say what is spoken to a client that speaks something else.
 pub const SPOKEN: &str = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 
-/// What must be sent with a key to prove that it was read. `header` gives the value of a header by
-/// its name in lower case.
-pub fn accept_key<'a>(header: impl Fn(&str) -> Option<&'a [u8]>) -> Result<String, Refusal> {
+/// What must be sent with a key to prove that it was read. `headers` gives the values of a header by its name in lower
+/// case, `minor` is the minor version of HTTP. A list may stand in several lines, which are one list; what is no list
+/// stands once.
+pub fn accept_key<'a, V: Iterator<Item = &'a [u8]>>(
+    minor: u8,
+    headers: impl Fn(&'static str) -> V,
+) -> Result<String, Refusal> {
     let refuse = |error| Err(Refusal { status: 400, error });
-    if !header("upgrade").is_some_and(|value| has_word(value, b"websocket")) {
+    if minor == 0 {
+        return refuse("A WebSocket begins with HTTP/1.1");
+    }
+    if !headers("upgrade").any(|value| has_word(value, b"websocket")) {
         return refuse("Upgrade must be websocket");
     }
-    if !header("connection").is_some_and(|value| has_word(value, b"upgrade")) {
+    if !headers("connection").any(|value| has_word(value, b"upgrade")) {
         return refuse("Connection must be Upgrade");
     }
-    match header("sec-websocket-version") {
-        Some(b"13") => {}
-        Some(_) => return Err(Refusal { status: 426, error: "Sec-WebSocket-Version must be 13" }),
-        None => return refuse("Sec-WebSocket-Version must be 13"),
+    let mut versions = headers("sec-websocket-version");
+    match (versions.next(), versions.next()) {
+        (_, Some(_)) => return refuse("Sec-WebSocket-Version must be given once"),
+        (Some(b"13"), None) => {}
+        (Some(_), None) => {
+            return Err(Refusal { status: 426, error: "Sec-WebSocket-Version must be 13" });
+        }
+        (None, None) => return refuse("Sec-WebSocket-Version must be 13"),
     }
-    let key = header("sec-websocket-key").unwrap_or_default();
+    let mut keys = headers("sec-websocket-key");
+    let key = keys.next().unwrap_or_default();
+    if keys.next().is_some() {
+        return refuse("Sec-WebSocket-Key must be given once");
+    }
     let decoded = BASE64.decode(key);
     if key.len() != KEY_CHARS || !decoded.is_ok_and(|bytes| bytes.len() == KEY_BYTES) {
         return refuse("Sec-WebSocket-Key must be 16 bytes in base64");

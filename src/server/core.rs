@@ -6,12 +6,13 @@ use super::auth::Guard;
 use super::backup::Cuts;
 use super::certificate;
 use super::crons::CronNames;
+use super::deadline::Deadlines;
 use super::engine::Engine;
 use super::events::Events;
 use super::flow::OpenFlows;
 use super::ground::Ground;
 use super::hole::{ColdReplies, Hole};
-use super::http::{Desk, Phase};
+use super::http::{Desk, Phase, Rule};
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
@@ -20,7 +21,7 @@ use super::names::{Soundings, WaitingClaims};
 use super::output::{Outputs, is_tight};
 use super::owed::LastValue;
 use super::parked::{CURRENT, Parked};
-use super::partial::{FRAMES_BYTES_MAX, Partials};
+use super::partial::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
 use super::ports::Port;
 use super::post::Post;
 use super::reclaim::Reclaim;
@@ -48,6 +49,9 @@ use corq_shards::stats::Rates;
 use corq_shards::{Caller, Out};
 use slab::Slab;
 use std::sync::Arc;
+
+/// The refusal of what comes too often.
+pub const TOO_OFTEN: &str = "Rate limit exceeded";
 
 /// See the module.
 pub struct Core {
@@ -93,6 +97,10 @@ pub struct Core {
     pub(super) frames_crowded_out: u64,
     /// Requests refused by their length before they had come.
     pub(super) long_refused: u64,
+    /// The same of clients that have shown no token.
+    pub(super) strangers: Partials,
+    /// Those that were waited for in vain.
+    pub(super) deadlines: Deadlines,
     pub(super) events: Events,
     pub(super) streams: Streams,
     pub(super) scratch: Scratch,
@@ -194,8 +202,10 @@ impl Core {
             permits,
             http,
             frames: Partials::new(FRAMES_BYTES_MAX),
+            strangers: Partials::new(STRANGERS_BYTES_MAX),
             frames_crowded_out: 0,
             long_refused: 0,
+            deadlines: Deadlines::default(),
             events: Events::default(),
             streams: Streams::default(),
             scratch: Scratch::default(),
@@ -257,9 +267,12 @@ impl Core {
         self.sessions.open(self.me, conn, speech, trusted);
         if let Some(session) = self.sessions.get(conn) {
             session.through_path = port.seats;
+            session.dialogue.has_shown = !self.guard.is_on();
         }
         if speech == Speech::Http {
             self.await_conn(conn, Phase::Fresh);
+        } else if !trusted {
+            self.note_trust(conn, false);
         }
     }
 
@@ -279,7 +292,10 @@ impl Core {
         }
         if is_first {
             let used = self.handle(conns, conn, bytes);
-            self.keep_pending(conns, conn, &bytes[used..]);
+            let Some(session) = self.sessions.get(conn) else { return };
+            session.pending.extend(&bytes[used..]);
+            self.note_rest(conn, used > 0);
+            self.read_on_or_not(conns, conn);
         } else {
             self.go_on(conns, conn);
         }
@@ -297,12 +313,7 @@ impl Core {
         pending.consume(used);
         let Some(session) = self.sessions.get(conn) else { return };
         session.pending = pending;
-        self.read_on_or_not(conns, conn);
-    }
-
-    fn keep_pending(&mut self, conns: &mut Connections, conn: ConnId, rest: &[u8]) {
-        let Some(session) = self.sessions.get(conn) else { return };
-        session.pending.extend(rest);
+        self.note_rest(conn, used > 0);
         self.read_on_or_not(conns, conn);
     }
 
@@ -403,15 +414,22 @@ impl Core {
         conn: ConnId,
         frame: &[u8],
     ) -> bool {
-        let Some(rule) = self.http.settings.frame_rule else { return true };
-        let Some(session) = self.sessions.get(conn) else { return true };
-        if session.window.admit(self.now_ms, rule).is_ok() {
+        if self.counts_frame(conn, self.http.settings.frame_rule) {
             return true;
         }
-        self.http.counters.limited += 1;
         let origin = self.origin(conn);
-        self.refuse(conns, origin, find_req_id(frame), "Rate limit exceeded");
+        self.refuse(conns, origin, find_req_id(frame), TOO_OFTEN);
         false
+    }
+
+    /// Counts a frame or message of a connection by `rule`. False if it is one too many.
+    #[inline]
+    pub(super) fn counts_frame(&mut self, conn: ConnId, rule: Option<Rule>) -> bool {
+        let Some(rule) = rule else { return true };
+        let Some(session) = self.sessions.get(conn) else { return true };
+        let admitted = session.window.admit(self.now_ms, rule).is_ok();
+        self.http.counters.limited += u64::from(!admitted);
+        admitted
     }
 
     /// Handles nothing more of a connection, and closes it once its output is sent.

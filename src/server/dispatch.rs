@@ -59,9 +59,7 @@ impl Core {
         match &decode(frame) {
             &Ok(Request { req_id, body: Body::Auth { token } }) => {
                 let accepted = self.guard.accepts(token);
-                if let Some(session) = self.sessions.get(conn) {
-                    session.trusted = accepted;
-                }
+                self.note_trust(conn, accepted);
                 if accepted {
                     self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id));
                 } else {

@@ -137,12 +137,27 @@ const FAMILIES: &[(&str, Kind, &str)] = &[
     (
         "frames_bytes",
         Kind::Gauge,
-        "Memory of frames and WebSocket messages over 64 KB that are not there yet",
+        "Memory of frames, WebSocket messages and heads of requests that are not there yet",
+    ),
+    (
+        "strangers_bytes",
+        Kind::Gauge,
+        "The same of clients that have shown no token where there are tokens",
     ),
     (
         "frames_crowded_out_total",
         Kind::Counter,
-        "Frames and messages given up because all together were too large",
+        "Frames, messages and heads given up because all together were too large",
+    ),
+    (
+        "auth_timeouts_total",
+        Kind::Counter,
+        "Connections closed because they showed no token in time",
+    ),
+    (
+        "frames_timeouts_total",
+        Kind::Counter,
+        "Connections closed in the middle of a frame or message that did not come in time",
     ),
     (
         "long_requests_refused_total",
@@ -528,7 +543,10 @@ impl Core {
             self.http.bodies.bytes() as u64,
             self.http.counters.crowded_out,
             self.frames.bytes() as u64,
+            self.strangers.bytes() as u64,
             self.frames_crowded_out,
+            self.deadlines.tokens,
+            self.deadlines.frames,
             self.long_refused,
             conns.output_bytes() as u64,
             self.outputs.crowded_out(),

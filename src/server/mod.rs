@@ -43,6 +43,7 @@ mod chore;
 mod core;
 mod cron_row;
 mod crons;
+mod deadline;
 mod deliveries;
 mod descriptors;
 mod dispatch;

@@ -1,5 +1,6 @@
-//! The memory of requests that are not there yet, for many connections together, and those of them that are frames and
-//! messages. Where there is no room left, the largest gives way: it is what the memory went to, and small
+//! The memory of requests that are not there yet, for many connections together, and those of them that are frames,
+//! messages and heads. Clients that have shown no token, where there are tokens, have a bound of their own, so that
+//! nothing they send makes others give way. Where there is no room left, the largest gives way: it is what the memory went to, and small
 //! requests go on as if nothing had happened. The allocator keeps what large ones took, for the next; when none have
 //! come for a while it gives that back.
 
@@ -13,8 +14,8 @@ use std::collections::BTreeSet;
 /// Most bytes of frames and messages on their way to one shard.
 pub const FRAMES_BYTES_MAX: usize = 256 << 20;
 
-/// What a connection keeps for the next bytes is not counted up to here.
-const SMALL_BYTES: usize = 64 << 10;
+/// The same of those who have shown no token: one frame with it is small.
+pub const STRANGERS_BYTES_MAX: usize = 16 << 20;
 
 /// More than this together leave enough behind to be given back.
 const LARGE_BYTES: usize = 32 << 20;
@@ -23,6 +24,14 @@ const LARGE_BYTES: usize = 32 << 20;
 const KEPT_MS: u64 = 10_000;
 
 const NO_ROOM: &str = "The frames of all connections are too large together";
+
+/// What a connection has sent of what is not there yet, as it is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    bytes: usize,
+    /// Whether it is counted with those who have shown no token.
+    by_stranger: bool,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -91,29 +100,35 @@ impl Core {
     pub(super) fn note_partial(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let incoming = match (session.speech, session.stream) {
-            (Speech::Frames, _) => 0,
+            (Speech::Frames | Speech::Http, _) => 0,
             (Speech::WebSocket, Some(key)) => self.streams.incoming_bytes(key),
             _ => return,
         };
-        let held = session.pending.capacity() + incoming;
-        let held = if held > SMALL_BYTES { held } else { 0 };
-        if held == session.held_bytes {
+        let bytes = session.pending.capacity() + incoming;
+        let held = Held { bytes, by_stranger: bytes > 0 && !session.is_known() };
+        if held == session.held {
             return;
         }
-        let before = std::mem::replace(&mut session.held_bytes, held);
-        self.frames.note(conn, before, held);
+        let before = std::mem::replace(&mut session.held, held);
+        self.pool_of(before).note(conn, before.bytes, 0);
+        self.pool_of(held).note(conn, 0, held.bytes);
         self.frames.give_memory_back(self.now_ms);
-        while let Some(largest) = self.frames.crowd_out() {
+        while let Some(largest) = self.pool_of(held).crowd_out() {
             self.give_way(conns, largest);
         }
+    }
+
+    fn pool_of(&mut self, held: Held) -> &mut Partials {
+        if held.by_stranger { &mut self.strangers } else { &mut self.frames }
     }
 
     fn give_way(&mut self, conns: &mut Connections, conn: ConnId) {
         self.frames_crowded_out += 1;
         let Some(session) = self.sessions.get(conn) else { return };
-        session.held_bytes = 0;
+        session.held = Held::default();
         session.pending = Backlog::default();
         match session.speech {
+            Speech::Http => self.crowd_out_head(conns, conn),
             Speech::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
             _ => {
                 let origin = self.origin(conn);
@@ -126,8 +141,8 @@ impl Core {
     /// Forgets what a connection that goes has sent of a frame.
     pub(super) fn drop_partial(&mut self, conn: ConnId) {
         if let Some(session) = self.sessions.get(conn) {
-            let held = std::mem::take(&mut session.held_bytes);
-            self.frames.note(conn, held, 0);
+            let held = std::mem::take(&mut session.held);
+            self.pool_of(held).note(conn, held.bytes, 0);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::http::{Dialogue, Window};
 use super::moving::Habit;
 use super::owed::Debts;
+use super::partial::Held;
 use super::share::Taken;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
@@ -107,7 +108,7 @@ pub struct Session {
     /// Received and not yet handled.
     pub pending: Backlog,
     /// What it holds of a frame or message that is not there yet, as it is counted.
-    pub held_bytes: usize,
+    pub held: Held,
     /// What is still to come of a frame that was refused.
     pub refused_bytes: usize,
     /// Whether it may give commands.
@@ -167,7 +168,7 @@ impl Session {
             speech,
             through_path: false,
             pending: Backlog::default(),
-            held_bytes: 0,
+            held: Held::default(),
             refused_bytes: 0,
             trusted,
             in_flight: 0,

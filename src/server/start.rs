@@ -444,6 +444,9 @@ fn http_settings(config: &Config) -> Settings {
         client_rule: rule(config.rate_limit_max_requests),
         cleanup_ms: config.rate_limit_cleanup_ms,
         frame_rule: rule(config.tcp_rate_limit_max_requests),
+        message_rule: rule(config.message_requests_max()),
+        auth_timeout_ms: config.auth_timeout_ms,
+        frame_timeout_ms: config.frame_timeout_ms,
         metrics_are_guarded: config.require_auth_for_metrics,
     }
 }

@@ -214,6 +214,12 @@ impl Streams {
         incoming.map_or(0, |incoming| incoming.bytes.capacity())
     }
 
+    /// When such a message was begun, if there is one.
+    pub(super) fn incoming_since_ms(&self, key: u32) -> Option<u64> {
+        let incoming = self.listeners.get(key as usize)?.incoming.as_ref()?;
+        Some(incoming.since_ms)
+    }
+
     /// Whether a client is still to be told that it is connected.
     pub(super) fn is_opening(&self, key: u32) -> bool {
         self.listeners.get(key as usize).is_some_and(|listener| listener.opening.is_some())

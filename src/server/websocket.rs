@@ -1,12 +1,13 @@
 //! WebSocket connections: messages of a client become frames as they come over TCP, and replies to them
 //! become messages.
 
-use super::core::Core;
+use super::core::{Core, TOO_OFTEN};
 use super::execute::TOO_LARGE;
 use super::output::is_tight;
 use super::session::{IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::begun::{Face, LONG_BYTES, judge};
+use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::protocol::json::{self, Fault, TEXT_BYTES_MAX, Unshown};
 use crate::protocol::reply;
@@ -23,6 +24,8 @@ const LIST_BYTES_MIN: usize = PAYLOAD_BYTES_MAX as usize + (1 << 20);
 #[derive(Debug)]
 pub(super) struct Incoming {
     text: bool,
+    /// When the first of them came.
+    pub(super) since_ms: u64,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -125,8 +128,9 @@ impl Core {
             Kind::First { text } => {
                 let mut bytes = Vec::new();
                 frame.unmask(&mut bytes);
+                let since_ms = self.now_ms;
                 let Some(listener) = self.streams.listener(key) else { return };
-                listener.incoming = Some(Box::new(Incoming { text, bytes }));
+                listener.incoming = Some(Box::new(Incoming { text, since_ms, bytes }));
             }
             Kind::Next => {
                 let Some(listener) = self.streams.listener(key) else { return };
@@ -159,9 +163,16 @@ impl Core {
                 None => {}
             }
         }
+        let rule = self.http.settings.message_rule;
+        let admitted = self.counts_frame(conn, rule);
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
         match json::to_msgpack_within(bytes, &mut value, most) {
+            parsed if !admitted => {
+                let req_id = if parsed.is_ok() { find_req_id(&value) } else { None };
+                let origin = self.origin(conn);
+                self.refuse(conns, origin, req_id, TOO_OFTEN);
+            }
             Ok(()) => self.begin(conns, conn, &value),
             Err(error) if error.fault == Fault::NotUtf8 => {
                 self.close_websocket(conns, conn, Some(Closing::NOT_UTF8));

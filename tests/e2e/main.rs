@@ -12,6 +12,7 @@ mod changes;
 mod cli;
 mod cron;
 mod cross_origin;
+mod deadlines;
 mod dependency;
 mod descriptors;
 mod documents;

@@ -295,6 +295,21 @@ fn the_server_proves_that_it_read_the_key_and_offers_no_extension() {
     assert!(!head.contains("extensions") && !head.contains("content-length"), "{head}");
 }
 
+/// A list may stand in several lines; HTTP/1.0 knows no change to something else.
+#[test]
+fn an_upgrade_is_read_from_all_its_lines_and_from_http_1_1_alone() {
+    for headers in [
+        UPGRADE.replace("keep-alive, Upgrade", "keep-alive\r\nConnection: Upgrade"),
+        UPGRADE.replace("Upgrade: websocket", "Upgrade: h2c, x/1\r\nUpgrade: WebSocket"),
+    ] {
+        WebSocket::open_with(shared().http, "/ws", &headers).unwrap().ok("Ping", json!({}));
+    }
+    let mut web = shared().web();
+    web.raw(format!("GET /ws HTTP/1.0\r\nHost: localhost\r\n{UPGRADE}\r\n").as_bytes()).unwrap();
+    let answer = web.recv(false).unwrap();
+    assert_eq!(answer.refused(400), "A WebSocket begins with HTTP/1.1");
+}
+
 #[test]
 fn a_request_that_is_no_upgrade_is_refused_with_a_reason() {
     let cases = [
@@ -305,6 +320,17 @@ fn a_request_that_is_no_upgrade_is_refused_with_a_reason() {
         ("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ=", 400),
         ("dGhlIHNhbXBsZSBub25jZQ==", "!!!!IHNhbXBsZSBub25jZQ==", 400),
         ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", 400),
+        // What is no list stands once, be it the same twice.
+        (
+            "Sec-WebSocket-Key:",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Key:",
+            400,
+        ),
+        (
+            "Sec-WebSocket-Version: 13\r\n",
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Version: 13\r\n",
+            400,
+        ),
     ];
     for (right, wrong, status) in cases {
         let headers = UPGRADE.replace(right, wrong);

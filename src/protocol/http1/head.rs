@@ -258,9 +258,9 @@ fn is_host(value: &[u8]) -> bool {
 }
 
 impl<'a> Head<'a> {
-    /// The value of any header by its name in lower case; the first, if it stands more than once.
-    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
-        self.raw.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
+    /// The values of any header by its name in lower case, in their order.
+    pub fn headers(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.raw.split(|byte| *byte == b'\n').skip(1).filter_map(move |line| {
             let at = memchr::memchr(b':', line)?;
             let fits = line[..at].eq_ignore_ascii_case(name.as_bytes());
             fits.then(|| line[at + 1..].trim_ascii())

@@ -34,6 +34,20 @@ impl Core {
         }
     }
 
+    /// What has come of a head makes room for others.
+    pub(in super::super) fn crowd_out_head(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        if session.dialogue.exchange.is_some() {
+            // An answer is due first that is still to come.
+            self.ended(conns, conn);
+            return;
+        }
+        let extra = "Retry-After: 1\r\n".to_owned();
+        let objection = Objection { extra, ..Objection::new(503, NO_ROOM) };
+        let manner = Manner { bodiless: false, stay: false, origin: 0 };
+        self.object(conns, conn, &objection, manner);
+    }
+
     /// Forgets what has come of a body.
     pub(in super::super) fn drop_body(&mut self, conn: ConnId) -> Option<Box<Reading>> {
         let reading = self.sessions.get(conn)?.dialogue.reading.take()?;

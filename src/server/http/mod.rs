@@ -66,6 +66,12 @@ pub struct Settings {
     pub cleanup_ms: u64,
     /// How often a connection may send a frame.
     pub frame_rule: Option<Rule>,
+    /// How often a WebSocket connection may send a message.
+    pub message_rule: Option<Rule>,
+    /// Longest time until a connection of frames has shown a token.
+    pub auth_timeout_ms: u64,
+    /// Longest time that a frame or message may take to come.
+    pub frame_timeout_ms: u64,
     /// Whether the text for Prometheus needs a token.
     pub metrics_are_guarded: bool,
 }
@@ -153,7 +159,7 @@ pub struct Dialogue {
     toll: Toll,
     /// Whether its last request has shown a token, if there are any.
     pub(super) has_shown: bool,
-    patience: Patience,
+    pub(super) patience: Patience,
 }
 
 /// A request that is not there yet.
@@ -214,6 +220,8 @@ impl Objection {
 enum Progress {
     /// So many bytes are done with.
     Took(usize),
+    /// So many bytes are no part of any request.
+    Skipped(usize),
     /// More bytes are needed, or an answer first.
     Wants,
     /// The connection is.
@@ -228,13 +236,21 @@ impl Core {
         conn: ConnId,
         bytes: &[u8],
     ) -> usize {
-        let mut used = 0;
+        let (mut used, mut skipped) = (0, 0);
         loop {
             match self.read_on(conns, conn, &bytes[used..]) {
                 Progress::Took(taken) => used += taken,
+                Progress::Skipped(empty) => {
+                    used += empty;
+                    skipped += empty;
+                }
                 Progress::Wants => break,
                 Progress::Over => return bytes.len(),
             }
+        }
+        if skipped > 0 && skipped == bytes.len() && self.waits_for_request(conn) {
+            // Nothing has been said, which brings no more time to say something.
+            return used;
         }
         self.note_phase(conn, used < bytes.len());
         used
@@ -263,7 +279,7 @@ impl Core {
         }
         let empty = head::empty_lines(bytes);
         if empty > 0 {
-            return Progress::Took(empty);
+            return Progress::Skipped(empty);
         }
         match head::read(bytes, &mut dialogue.seen) {
             Ok(None) => Progress::Wants,
@@ -432,7 +448,8 @@ impl Core {
             self.object(conns, conn, &Objection::new(400, text), manner);
             return;
         }
-        let accept = upgrade.then(|| websocket::accept_key(|name| head.header(name))).transpose();
+        let accept = || websocket::accept_key(head.minor, |name| head.headers(name));
+        let accept = upgrade.then(accept).transpose();
         match accept {
             Err(websocket::Refusal { status, error }) => {
                 manner.stay = false;

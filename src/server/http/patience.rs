@@ -2,7 +2,8 @@
 //! begun, and, longer, between requests. Nobody is waited for who waits for an answer.
 //!
 //! A connection has at most a few alarms, whatever it does: one that rings early looks at the time
-//! that counts by now and is set again. So neither a request nor a turn looks at other connections.
+//! that counts by now and is set again. So neither a request nor a turn looks at other connections. The alarms ring for
+//! connections of frames as well: see [`super::super::deadline`].
 
 use super::super::core::Core;
 use super::super::session::Speech;
@@ -34,6 +35,8 @@ pub struct Patience {
     phase: Phase,
     /// When it ends.
     due_ms: u64,
+    /// When a connection of frames must have shown a token, if it must.
+    pub(in super::super) known_by_ms: u64,
     /// The alarm that counts; others that ring are stale.
     alarm_ms: u64,
     /// What was unsent when its time was over the last time.
@@ -42,7 +45,25 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { phase: Phase::Answering, due_ms: u64::MAX, alarm_ms: u64::MAX, unsent: usize::MAX }
+        Self {
+            phase: Phase::Answering,
+            due_ms: u64::MAX,
+            known_by_ms: u64::MAX,
+            alarm_ms: u64::MAX,
+            unsent: usize::MAX,
+        }
+    }
+}
+
+impl Patience {
+    /// What is waited for, and until when.
+    pub(in super::super) fn what(&self) -> (Phase, u64) {
+        (self.phase, self.due_ms)
+    }
+
+    /// When the first of what is waited for is late.
+    fn ends_ms(&self) -> u64 {
+        self.due_ms.min(self.known_by_ms)
     }
 }
 
@@ -70,31 +91,47 @@ impl Core {
     /// Begins to wait. A request that comes in pieces gets no more time with each.
     pub(in super::super) fn await_conn(&mut self, conn: ConnId, phase: Phase) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let patience = &mut session.dialogue.patience;
-        if patience.phase == Phase::Reading && phase == Phase::Reading {
+        if session.dialogue.patience.phase == Phase::Reading && phase == Phase::Reading {
             return;
         }
         let settings = &self.http.settings;
-        patience.phase = phase;
-        patience.due_ms = match phase {
+        let due_ms = match phase {
             Phase::Answering => u64::MAX,
             Phase::Fresh | Phase::Reading => self.now_ms + settings.request_timeout_ms,
             Phase::Idle => self.now_ms + settings.idle_timeout_ms,
         };
-        if patience.due_ms < patience.alarm_ms {
-            patience.alarm_ms = patience.due_ms;
-            self.http.alarms.push(Reverse((patience.due_ms, conn)));
+        self.await_until(conn, phase, due_ms);
+    }
+
+    /// Whether a request is waited for of which nothing has come.
+    pub(super) fn waits_for_request(&mut self, conn: ConnId) -> bool {
+        let phase = self.sessions.get(conn).map(|session| session.dialogue.patience.phase);
+        matches!(phase, Some(Phase::Fresh | Phase::Idle))
+    }
+
+    /// Begins to wait until then.
+    pub(in super::super) fn await_until(&mut self, conn: ConnId, phase: Phase, due_ms: u64) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let patience = &mut session.dialogue.patience;
+        (patience.phase, patience.due_ms) = (phase, due_ms);
+        self.set_alarm(conn);
+    }
+
+    /// Sees to it that an alarm rings no later than what is waited for is late.
+    pub(in super::super) fn set_alarm(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let patience = &mut session.dialogue.patience;
+        if patience.ends_ms() < patience.alarm_ms {
+            patience.alarm_ms = patience.ends_ms();
+            self.http.alarms.push(Reverse((patience.alarm_ms, conn)));
         }
     }
 
     /// A connection has come from another shard, where its alarms were left behind.
     pub(in super::super) fn set_alarm_again(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let patience = &mut session.dialogue.patience;
-        patience.alarm_ms = patience.due_ms;
-        if patience.due_ms < u64::MAX {
-            self.http.alarms.push(Reverse((patience.due_ms, conn)));
-        }
+        session.dialogue.patience.alarm_ms = u64::MAX;
+        self.set_alarm(conn);
     }
 
     /// Ends what has lasted too long. Returns when to come again.
@@ -110,12 +147,10 @@ impl Core {
                 continue;
             }
             patience.alarm_ms = u64::MAX;
-            let due_ms = patience.due_ms;
-            if due_ms <= self.now_ms {
+            if patience.ends_ms() <= self.now_ms {
                 self.lose_patience(conns, conn);
-            } else if due_ms < u64::MAX {
-                patience.alarm_ms = due_ms;
-                self.http.alarms.push(Reverse((due_ms, conn)));
+            } else {
+                self.set_alarm(conn);
             }
         }
         u64::MAX
@@ -123,6 +158,10 @@ impl Core {
 
     fn lose_patience(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
+        if session.speech != Speech::Http {
+            self.give_up_frames(conns, conn);
+            return;
+        }
         let unsent = conns.unsent(conn);
         let patience = &mut session.dialogue.patience;
         if patience.phase == Phase::Reading {

@@ -69,7 +69,7 @@ impl Listener {
         }
         let Some(head) = head::read(&self.pending, &mut self.seen)? else { return Ok(0) };
         assert!(head.raw.ends_with(b"\r\n\r\n"));
-        let _ = head.header("host");
+        let _ = head.headers("host").count();
         let target = Target::of(head.target);
         let _ = target.value("timeout");
         for part in target.path.split('/') {

@@ -1,0 +1,81 @@
+//! How long a client of frames or messages is waited for: for its token, where there are tokens, and for the rest of what
+//! it has begun to send. Whoever has said all may be silent for as long as it likes.
+//!
+//! A seat is one of few, and what has come of a frame is memory: neither is held for ever by who sends half of
+//! something. The rest of a frame gets no more time with each piece of it, a message in pieces none with each of
+//! those. Time in which the server does not take what has come does not count. The alarms are those of HTTP connections.
+
+use super::core::Core;
+use super::http::Phase;
+use super::session::Speech;
+use crate::protocol::websocket::Closing;
+use corq_io::net::{ConnId, Connections};
+
+const TOO_SLOW: &str = "The frame did not come in time";
+
+/// Connections that were given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deadlines {
+    /// Without a token.
+    pub tokens: u64,
+    /// In the middle of a frame or message.
+    pub frames: u64,
+}
+
+impl Core {
+    /// Notes whether a connection may give commands. One that has just lost that, or never had it, has so long to
+    /// show a token; asking again brings no more time.
+    pub(super) fn note_trust(&mut self, conn: ConnId, trusted: bool) {
+        let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.trusted = trusted;
+        let patience = &mut session.dialogue.patience;
+        patience.known_by_ms =
+            if trusted { u64::MAX } else { patience.known_by_ms.min(known_by_ms) };
+        self.set_alarm(conn);
+    }
+
+    /// Notes what a connection has begun to send and not ended, after all that is there has been looked at. `heard` if
+    /// something of it has been handled since the last time.
+    pub(super) fn note_rest(&mut self, conn: ConnId, heard: bool) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let since_ms = match (session.speech, session.stream) {
+            (Speech::Frames, _) => None,
+            (Speech::WebSocket, Some(key)) => self.streams.incoming_since_ms(key),
+            _ => return,
+        };
+        let begun = !session.blocked && (since_ms.is_some() || !session.pending.is_empty());
+        let timeout_ms = self.http.settings.frame_timeout_ms;
+        let (phase, due_ms) = session.dialogue.patience.what();
+        match (phase, begun, since_ms) {
+            (Phase::Answering, false, _) => {}
+            (_, false, _) => self.await_until(conn, Phase::Answering, u64::MAX),
+            (Phase::Reading, true, Some(since_ms)) => {
+                let due_ms = due_ms.max(since_ms.saturating_add(timeout_ms));
+                self.await_until(conn, Phase::Reading, due_ms);
+            }
+            (Phase::Reading, true, None) if !heard => {}
+            (_, true, _) => self.await_until(conn, Phase::Reading, self.now_ms + timeout_ms),
+        }
+    }
+
+    /// A connection of frames or messages has been waited for long enough.
+    pub(super) fn give_up_frames(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn) else { return };
+        let is_stranger = !session.trusted;
+        let Deadlines { tokens, frames } = &mut self.deadlines;
+        let (count, text, closing) = if is_stranger {
+            (tokens, "Not authenticated", Closing::STRANGER)
+        } else {
+            (frames, TOO_SLOW, Closing::TOO_SLOW)
+        };
+        *count += 1;
+        if session.speech == Speech::WebSocket {
+            self.close_websocket(conns, conn, Some(closing));
+        } else {
+            let origin = self.origin(conn);
+            self.refuse(conns, origin, None, text);
+            self.finish_connection(conns, conn);
+        }
+    }
+}

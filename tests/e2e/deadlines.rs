@@ -1,0 +1,184 @@
+//! Clients that begin and do not end: a connection without a token, half a frame, half a message, half a head. The fear:
+//! strangers keep the seats of others for ever, and what they have sent takes memory that nobody counts.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::stream::{CONTINUED, PING, TEXT, UPGRADE, WebSocket, client_frame};
+use crate::support::{Client, Http, Server, Start, encode, frame, until};
+
+fn figure(server: &Server, name: &str) -> u64 {
+    let text = server.web().get("/prometheus").text().to_owned();
+    let name = format!("corq_{name} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().to_owned();
+    line.trim().parse().unwrap()
+}
+
+/// Says something over and over until the server has closed the connection.
+fn is_closed_whatever_it_says(
+    what: &str,
+    mut socket: &TcpStream,
+    mut says: impl FnMut() -> Vec<u8>,
+) {
+    until(what, || {
+        std::thread::sleep(Duration::from_millis(30));
+        socket.write_all(&says()).err().map(|_| ())
+    });
+}
+
+#[test]
+fn whoever_shows_no_token_in_time_loses_the_seat() {
+    let server = Start::new().env("AUTH_TOKENS", "secret").env("AUTH_TIMEOUT_MS", 3000).start();
+    let mut known = server.client();
+    known.ok("Auth", json!({"token": "secret"}));
+    let connect = || TcpStream::connect(("127.0.0.1", server.tcp)).unwrap();
+    let begin = Instant::now();
+    let ping = frame(&encode(&json!({"cmd": "Ping"})));
+    let auth = frame(&encode(&json!({"cmd": "Auth", "token": "wrong"})));
+    for said in [&b""[..], &b"\0\0\0"[..], &ping[..9], &ping[..], &auth[..]] {
+        let mut stranger = server.client();
+        stranger.send_bytes(said).unwrap();
+        assert!(stranger.is_closed_by_server(), "after {said:?}");
+    }
+    assert!(begin.elapsed() >= Duration::from_secs(3), "not before its time");
+    // Asking brings no more time, and one byte after the other none.
+    is_closed_whatever_it_says("a stranger who tries tokens", &connect(), || auth.clone());
+    let mut left = auth.iter().cycle();
+    is_closed_whatever_it_says("a stranger who is slow", &connect(), || {
+        vec![*left.next().unwrap()]
+    });
+    assert_eq!(figure(&server, "auth_timeouts_total"), 7);
+    known.ok("Ping", json!({}));
+    let headers = format!("{UPGRADE}Authorization: Bearer secret\r\n");
+    let mut websocket = WebSocket::open_with(server.http, "/ws", &headers).unwrap();
+    websocket.ok("Ping", json!({}));
+    // A right that is given up is a right to be shown again.
+    assert_eq!(websocket.refused("Auth", json!({"token": "wrong"})), "Invalid token");
+    websocket.ok("Auth", json!({"token": "secret"}));
+    assert_eq!(websocket.refused("Auth", json!({"token": "wrong"})), "Invalid token");
+    assert_eq!(websocket.closed_with(), Some(1008));
+    assert_eq!(figure(&server, "auth_timeouts_total"), 8);
+    known.ok("Ping", json!({}));
+}
+
+#[test]
+fn the_rest_of_a_frame_or_message_is_waited_for_so_long_and_no_longer() {
+    let server = Start::new().env("FRAME_TIMEOUT_MS", 1000).start();
+    let mut silent = server.client();
+    silent.ok("Ping", json!({}));
+    let mut talks = WebSocket::open(server.http, "/ws");
+    let connect = |port| TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let half = frame(&encode(&json!({"cmd": "PUSH", "queue": "q", "data": "x".repeat(1000)})));
+    let mut rest = half.iter();
+    let next = || vec![*rest.next().unwrap()];
+    is_closed_whatever_it_says("a frame byte by byte", &connect(server.tcp), next);
+    let mut told = server.client();
+    told.send_bytes(&half[..500]).unwrap();
+    assert_eq!(
+        told.recv().unwrap(),
+        json!({"ok": false, "error": "The frame did not come in time"})
+    );
+    assert!(told.is_closed_by_server());
+    // Half a frame of a WebSocket, and a message in pieces with pings between them.
+    let mut websocket = WebSocket::open(server.http, "/ws");
+    websocket.send_bytes(&client_frame(true, TEXT, b"{\"cmd\":\"Ping\"}")[..9]).unwrap();
+    assert_eq!(websocket.closed_with(), Some(1008));
+    let websocket = WebSocket::open(server.http, "/ws");
+    let mut socket = websocket.socket.get_ref();
+    socket.write_all(&client_frame(false, TEXT, b"[")).unwrap();
+    is_closed_whatever_it_says("a message without an end", socket, || {
+        [client_frame(false, CONTINUED, b"1,"), client_frame(true, PING, b"")].concat()
+    });
+    assert_eq!(figure(&server, "frames_timeouts_total"), 4);
+    assert_eq!(figure(&server, "auth_timeouts_total"), 0);
+    // Whoever ends what it begins is never late, though there is half a frame at any time.
+    let mut steady = server.client();
+    let ping = frame(&encode(&json!({"cmd": "Ping"})));
+    let mut open = false;
+    let begin = Instant::now();
+    steady.send_bytes(&ping[..5]).unwrap();
+    while begin.elapsed() < Duration::from_millis(2500) {
+        steady.send_bytes(&[&ping[5..], &ping[..5]].concat()).unwrap();
+        assert_eq!(steady.recv().unwrap()["ok"], true);
+        let first = client_frame(false, TEXT, b"{\"cmd\":");
+        let last = client_frame(true, CONTINUED, b"\"Ping\"}");
+        let said = if std::mem::replace(&mut open, true) { [last, first].concat() } else { first };
+        talks.send_bytes(&said).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    talks.send_frame(true, CONTINUED, b"\"Ping\"}");
+    assert_eq!(talks.recv()["ok"], true);
+    silent.ok("Ping", json!({}));
+    assert_eq!(figure(&server, "frames_timeouts_total"), 4);
+}
+
+#[test]
+fn what_strangers_have_begun_is_counted_bounded_and_in_nobodys_way() {
+    let start = Start::new().env("AUTH_TOKENS", "secret").env("SHARDS", 1);
+    let server = start.env("AUTH_TIMEOUT_MS", 600_000).start();
+    let mut known = server.client();
+    known.ok("Auth", json!({"token": "secret"}));
+    let push = frame(&encode(&json!({"cmd": "PUSH", "queue": "q", "data": "x".repeat(2 << 20)})));
+    known.send_bytes(&push[..1 << 20]).unwrap();
+    until("it is counted", || (figure(&server, "frames_bytes") >= 1 << 20).then_some(()));
+    let mut head = server.web();
+    let long =
+        format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}", "x".repeat(20_000));
+    head.raw(long.as_bytes()).unwrap();
+    until("so is a head", || (figure(&server, "strangers_bytes") >= 20_000).then_some(()));
+    let half = [&60_000_u32.to_be_bytes()[..], &vec![0x81; 59_000]].concat();
+    let strangers: Vec<Client> = (0..400)
+        .map(|_| {
+            let mut stranger = server.client();
+            let _ = stranger.send_bytes(&half);
+            stranger
+        })
+        .collect();
+    // Those that have room are at most 278.
+    until("some have given way", || {
+        assert!(figure(&server, "strangers_bytes") <= 16 << 20);
+        (figure(&server, "frames_crowded_out_total") >= 122).then_some(())
+    });
+    known.send_bytes(&push[1 << 20..]).unwrap();
+    assert_eq!(known.recv().unwrap()["ok"], true);
+    head.raw(b"\r\n\r\n").unwrap();
+    assert_eq!(head.recv(false).unwrap().status, 200);
+    drop(strangers);
+    until("nothing is left of it", || {
+        let left = figure(&server, "strangers_bytes") + figure(&server, "frames_bytes");
+        (left == 0).then_some(())
+    });
+}
+
+#[test]
+fn empty_lines_bring_an_http_connection_no_more_time() {
+    let start = Start::new().env("HTTP_REQUEST_TIMEOUT_MS", 1000);
+    let server = start.env("HTTP_IDLE_TIMEOUT_MS", 1000).start();
+    let fresh: Http = server.web();
+    is_closed_whatever_it_says("nothing but empty lines", &fresh.socket, || b"\r\n".to_vec());
+    let mut idle: Http = server.web();
+    assert_eq!(idle.get("/healthz").status, 200);
+    is_closed_whatever_it_says("empty lines behind", &idle.socket, || b"\r\n".to_vec());
+}
+
+#[test]
+fn a_websocket_has_no_more_commands_than_the_limits_of_both_faces() {
+    for (setting, most) in [("TCP_RATE_LIMIT_MAX_REQUESTS", 5), ("RATE_LIMIT_MAX_REQUESTS", 4)] {
+        let start = Start::new().env("RATE_LIMIT_WINDOW_MS", 600_000).env(setting, most);
+        let server = start.start();
+        let mut websocket = WebSocket::open(server.http, "/ws");
+        for _ in 0..most {
+            websocket.ok("Ping", json!({}));
+        }
+        // `refused` checks that the reqId is the request's.
+        let push = json!({"queue": "q", "data": 1});
+        assert_eq!(websocket.refused("PUSH", push), "Rate limit exceeded");
+        websocket.send_text("no JSON");
+        let refused = json!({"ok": false, "error": "Rate limit exceeded"});
+        assert_eq!(websocket.recv(), refused);
+        assert_eq!(server.client().ok("Count", json!({"queue": "q"}))["count"], 0);
+    }
+}
