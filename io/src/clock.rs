@@ -97,6 +97,11 @@ impl Clock {
         self.read_at
     }
 
+    /// How long ago that was, in microseconds.
+    pub fn since_reading_us(&self) -> u64 {
+        self.read_at.elapsed().as_micros() as u64
+    }
+
     /// When a wait must end so that the next reading is at least `deadline_ms`. A deadline in the
     /// past is the last reading; one too far away to be an instant is none.
     pub fn instant_of(&self, deadline_ms: u64) -> Option<Instant> {

@@ -352,12 +352,20 @@ impl Shard {
             // At most one chore of a queue is under way, so there is one walk at a time.
             self.queues[chore.queue].failed.begin_walk();
         }
-        if self.work_on(now_ms, &mut chore, out) {
+        let before = self.steps;
+        let done = self.work_on(now_ms, &mut chore, out);
+        self.chore_steps = Some((chore.request, self.steps - before));
+        if done {
             self.end_chore(now_ms, chore, out);
         } else {
             // To the back: the chores of several queues share the time.
             self.chores.push_back(chore);
         }
+    }
+
+    /// The long command that the last call worked on, and in how many steps.
+    pub fn take_chore_steps(&mut self) -> Option<(RequestId, u64)> {
+        self.chore_steps.take()
     }
 
     fn end_chore<J: Journal>(&mut self, now_ms: u64, chore: Chore, out: &mut Out<'_, J>) {

@@ -285,6 +285,7 @@ impl Shard {
 
     /// Forgets a job that is in no state any more, and what it points to in the log.
     pub(crate) fn erase(&mut self, job: u32) {
+        self.steps += 1;
         self.unshare(job);
         self.quit_group(job);
         let options = self.jobs.options_of_mut(job);
@@ -322,6 +323,7 @@ impl Shard {
 
     /// Puts a job, which is nowhere, where its state keeps it, and sets its deadline.
     pub(crate) fn enter(&mut self, job: u32, state: State) {
+        self.steps += 1;
         let queue = self.jobs.slab[job].queue;
         self.jobs.slab[job].state = state;
         self.queues[queue].enter(state);

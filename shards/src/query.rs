@@ -11,6 +11,9 @@ use crate::queue::Queue;
 use crate::shard::Shard;
 use crate::stats::{Census, Totals};
 
+/// Looks at neighbours that take about as long as a step.
+pub const LOOKS_PER_STEP: u64 = 16;
+
 /// One job, seen whole.
 #[derive(Clone, Copy)]
 pub struct JobView<'a> {
@@ -182,6 +185,14 @@ impl Shard {
     /// How long jobs have waited and been worked on since the start.
     pub fn timings(&self) -> &Timings {
         &self.timings
+    }
+
+    /// How much work has been done since the start: a step for each job that came, went or changed its state,
+    /// each notice, renewed lock and schedule, and for each [`LOOKS_PER_STEP`] looks that only pass by. What a
+    /// call may do at most is stated in these, and tests count them.
+    #[inline]
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// What has been done since the start.

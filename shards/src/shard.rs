@@ -169,6 +169,10 @@ pub struct Shard {
     pub(crate) names: Vec<NameChange>,
     /// Scratch for the pairs of one record.
     pub(crate) entries: Vec<u8>,
+    /// What has been done so far, see [`Shard::steps`].
+    pub(crate) steps: u64,
+    /// Those of the last slice of a long command.
+    pub(crate) chore_steps: Option<(RequestId, u64)>,
 }
 
 /// Where a command's consequences go.
@@ -239,6 +243,8 @@ impl Shard {
             flows: Flows::new(key),
             names: Vec::new(),
             entries: Vec::new(),
+            steps: 0,
+            chore_steps: None,
         }
     }
 

@@ -4,6 +4,7 @@
 //! How it travelled is not known here, nor what the server does about it.
 
 use super::flow::FlowJob;
+use super::spec::Op;
 use corq_shards::changed::Level;
 use corq_shards::command::{GroupLimit, GroupPull, Stack, Token};
 use corq_shards::cron_record::CronRules;
@@ -18,6 +19,8 @@ use crate::protocol::uuid_text;
 /// A request as it reaches the server.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
+    /// Which command.
+    pub op: Op,
     /// The client's `reqId`, one `MessagePack` value to be sent back byte for byte.
     pub req_id: Option<&'a [u8]>,
     /// The command.

@@ -90,7 +90,7 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
         return Err("Invalid frame: bytes follow the command".into());
     }
     fields.complete()?;
-    Ok(Request { req_id, body: body(spec.op, &mut fields, aside)? })
+    Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)? })
 }
 
 #[cold]

@@ -246,6 +246,7 @@ impl Core {
             self.answered(origin);
             // It was decoded before it was set aside.
             if let Ok(request) = decode(&frame) {
+                self.meter_command(request.op, frame.len());
                 let asked = Asked { origin, req_id: request.req_id, frame: &frame, lookup };
                 self.execute(conns, asked, &request.body);
             }

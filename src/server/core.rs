@@ -15,6 +15,7 @@ use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase, Rule};
 use super::list::Lookings;
 use super::message::{Message, Origin};
+use super::meter::{Meter, Work};
 use super::metrics::Durations;
 use super::moving::Leaving;
 use super::names::{Soundings, WaitingClaims};
@@ -80,6 +81,7 @@ pub struct Core {
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
+    pub(super) meter: Meter,
     pub(super) reclaim: Reclaim,
     /// Whether there is no room for what is to be written, which has been said.
     pub(super) exhausted: bool,
@@ -192,6 +194,7 @@ impl Core {
             aside: Aside::default(),
             rates: Rates::default(),
             durations: Durations::default(),
+            meter: Meter::default(),
             reclaim: Reclaim::default(),
             exhausted: false,
             fullness: Fullness::default(),
@@ -502,10 +505,12 @@ impl Core {
     }
 
     pub(super) fn leave(&mut self, conns: &mut Connections, client: ClientId, gone: bool) {
+        let before = self.meter_work(Work::DISCONNECT);
         self.forget_aside(client, gone);
         self.workers.leave(client);
         self.tell_attendance();
         self.apply(conns, Caller { client, request: CURRENT }, &Command::Disconnect);
+        self.meter_work(before);
     }
 
     pub(super) fn origin(&mut self, conn: ConnId) -> Origin {
@@ -526,9 +531,15 @@ impl Core {
 
     /// Does what is due. Returns when to come again, in milliseconds since the epoch.
     pub fn tick(&mut self, conns: &mut Connections) -> u64 {
+        self.meter_work(Work::DUE);
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
+        if let Some((request, steps)) = self.engine.shard.take_chore_steps()
+            && let Some(parked) = self.parked.get((request.0 as usize).wrapping_sub(1))
+        {
+            self.meter.credit(parked.work, steps);
+        }
         self.follow_up(conns);
         let next_ms = next_ms.min(self.yield_history(conns)).min(self.end_patience(conns));
         let next_ms = next_ms.min(self.http.bodies.give_memory_back(self.now_ms));

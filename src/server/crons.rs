@@ -431,7 +431,7 @@ impl Core {
         act: Act,
         frame: &[u8],
     ) {
-        let Ok(Request { req_id, body }) = decode(frame) else { return };
+        let Ok(Request { req_id, body, .. }) = decode(frame) else { return };
         let (Body::Cron(Cron { name, .. }) | Body::CronDelete(name) | Body::CronGet(name)) = &body
         else {
             return;

@@ -57,7 +57,7 @@ impl Core {
         });
         // Looked at where it is: a request is some hundred bytes, and moving it would copy them for each job.
         match &decode(frame) {
-            &Ok(Request { req_id, body: Body::Auth { token } }) => {
+            &Ok(Request { req_id, body: Body::Auth { token }, .. }) => {
                 let accepted = self.guard.accepts(token);
                 self.note_trust(conn, accepted);
                 if accepted {
@@ -70,6 +70,7 @@ impl Core {
                 self.refuse(conns, origin, request.req_id, GONE);
             }
             Ok(request) if trusted => {
+                self.meter_command(request.op, frame.len());
                 if matches!(request.body, Body::RegisterWorker(_))
                     && let Some(session) = self.sessions.get(conn)
                 {
@@ -204,6 +205,7 @@ impl Core {
         self.answered(asked.origin);
         match &decode(asked.frame) {
             Ok(request) => {
+                self.meter_command(request.op, asked.frame.len());
                 let asked = Asked { req_id: request.req_id, ..asked };
                 self.dispatch(conns, asked, &request.body);
             }

@@ -382,7 +382,7 @@ impl Core {
 
     fn finish_flow(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
         let Some(Task::Flow(task)) = self.tasks.end(step) else { return };
-        let Ok(Request { req_id, body: Body::PushFlow(jobs) }) = decode(&task.frame) else {
+        let Ok(Request { req_id, body: Body::PushFlow(jobs), .. }) = decode(&task.frame) else {
             return;
         };
         if let Some(error) = error {

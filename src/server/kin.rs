@@ -342,7 +342,7 @@ impl Core {
 
     fn finish_kin(&mut self, conns: &mut Connections, step: Step, error: Option<&str>) {
         let Some(Task::Kin(task)) = self.tasks.end(step) else { return };
-        let Ok(Request { req_id, body }) = decode(&task.frame) else { return };
+        let Ok(Request { req_id, body, .. }) = decode(&task.frame) else { return };
         match error {
             Some(error) => self.refuse(conns, task.origin, req_id, error),
             None => self.respond(conns, task.origin, |_, pen| match body {

@@ -8,6 +8,7 @@
 use super::core::Core;
 use super::http::Limiter;
 use super::message::Share;
+use super::meter::{Longest, Work};
 use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::clock;
@@ -305,9 +306,31 @@ struct QueueRow {
     counts: [u64; QUEUE_FAMILIES.len()],
 }
 
+/// The longest turns of one kind of work on one shard.
+#[derive(Clone, Copy, Debug)]
+struct TurnRow {
+    shard: usize,
+    work: Work,
+    longest: Longest,
+}
+
+/// The families of each of these: name, help, value.
+type TurnFamily = (&'static str, &'static str, fn(&Longest) -> String);
+const TURN_FAMILIES: &[TurnFamily] = &[
+    (
+        "longest_turn_seconds",
+        "Longest turn since the start of those that this work took most of",
+        |longest| format!("{}.{:06}", longest.length_us / 1_000_000, longest.length_us % 1_000_000),
+    ),
+    ("turn_steps_max", "Most steps of this work in one turn since the start", |longest| {
+        longest.steps.to_string()
+    }),
+];
+
 /// The metrics of one shard, or of all together.
 #[derive(Clone, Debug)]
 pub struct Metrics {
+    turns: Vec<TurnRow>,
     numbers: [u64; FAMILIES.len()],
     histograms: [Buckets; HISTOGRAMS.len()],
     queues: Vec<QueueRow>,
@@ -316,7 +339,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let (numbers, histograms) = ([0; FAMILIES.len()], Default::default());
-        Self { numbers, histograms, queues: Vec::new() }
+        Self { turns: Vec::new(), numbers, histograms, queues: Vec::new() }
     }
 }
 
@@ -329,6 +352,7 @@ impl Metrics {
         for (sum, buckets) in self.histograms.iter_mut().zip(other.histograms) {
             *sum += buckets;
         }
+        self.turns.extend_from_slice(&other.turns);
         let room = QUEUES_SHOWN_MAX - self.queues.len().min(QUEUES_SHOWN_MAX);
         self.queues.extend(other.queues.iter().take(room).cloned());
     }
@@ -359,7 +383,13 @@ impl Metrics {
             ("memoryUsageMb", megabytes(memory_bytes)),
             ("sqliteSizeMb", megabytes(self.number("log_disk_bytes"))),
         ];
-        writer.map(counts.len() + measures.len());
+        let longest = self.turns.iter().max_by_key(|row| row.longest.length_us);
+        let longest_ms = longest.map_or(0.0, |row| row.longest.length_us as f64 / 1000.0);
+        writer.map(counts.len() + measures.len() + 2);
+        writer.str("longestTurnMs");
+        writer.number(longest_ms);
+        writer.str("longestTurnCommand");
+        writer.str(longest.map_or("", |row| row.work.name()));
         for (name, count) in counts {
             writer.str(name);
             writer.uint(count);
@@ -430,6 +460,13 @@ impl Metrics {
             for row in &self.queues {
                 let label = format!("{{queue=\"{}\"}}", escaped(&row.name));
                 sample(&mut text, name, &label, &row.counts[place].to_string());
+            }
+        }
+        for (name, help, value) in TURN_FAMILIES {
+            head(&mut text, name, "gauge", help);
+            for row in &self.turns {
+                let label = format!("{{shard=\"{}\",command=\"{}\"}}", row.shard, row.work.name());
+                sample(&mut text, name, &label, &value(&row.longest));
             }
         }
         for ((name, help), buckets) in HISTOGRAMS.iter().zip(&self.histograms) {
@@ -601,7 +638,10 @@ impl Core {
             name: queue.name.clone(),
             counts: std::array::from_fn(|place| queue.count(QUEUE_FAMILIES[place].2)),
         });
-        Share::Metrics(Box::new(Metrics { numbers, histograms, queues: queues.collect() }))
+        let shard = self.me;
+        let turns = self.meter.longest().map(|(work, longest)| TurnRow { shard, work, longest });
+        let turns = turns.collect();
+        Share::Metrics(Box::new(Metrics { turns, numbers, histograms, queues: queues.collect() }))
     }
 
     /// Jobs by state, totals and rates of this shard.

@@ -21,7 +21,7 @@
 //! room     how much room what must leave     strain  what waits while there is too little
 //! ground, vigil   whether the files of the log are still there     descriptors  who may have how many files open
 //! warnings what settings and files let others do
-//! workers  who works here     metrics   numbers for people and Prometheus
+//! workers  who works here     metrics   numbers for people and Prometheus     meter  how long turns are, and why
 //! backup   where the logs of all shards can be cut at once
 //! aside    requests that wait because their answers may be large
 //! parked   commands that are answered later     partial  what requests take in memory before they are whole
@@ -73,6 +73,7 @@ mod list;
 mod long;
 mod many;
 mod message;
+mod meter;
 mod metrics;
 mod moving;
 mod names;

@@ -262,7 +262,7 @@ impl Core {
         taken: &[bool],
         waits: impl Fn(usize) -> (&'a [u8], &'a [u8]),
     ) {
-        let Ok(Request { req_id, body }) = decode(frame) else { return };
+        let Ok(Request { req_id, body, .. }) = decode(frame) else { return };
         let (Body::Push { queue, .. } | Body::PushBatch { queue, .. }) = &body else { return };
         let many = matches!(body, Body::PushBatch { .. });
         let all = jobs_of(&body);

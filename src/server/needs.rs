@@ -232,7 +232,7 @@ impl Core {
         let Some(Task::Needs(Needs { origin, frame, found, .. })) = self.tasks.end(step) else {
             return;
         };
-        let Ok(Request { req_id, body }) = decode(&frame) else { return };
+        let Ok(Request { req_id, body, .. }) = decode(&frame) else { return };
         let mut needed = Needed::default();
         let mut children = Children::default();
         for (need, (job, text)) in found.iter().zip(texts(jobs_of(&body))) {

@@ -2,6 +2,7 @@
 
 use super::core::Core;
 use super::message::{Message, Origin};
+use super::meter::Work;
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;
 use corq_shards::effect::Reply;
@@ -18,6 +19,8 @@ pub struct Parked {
     pub req_id: Option<Box<[u8]>>,
     /// How the answer is written.
     pub shape: Shape,
+    /// What its slices count as.
+    pub work: Work,
 }
 
 /// How the answer to a parked command is written.
@@ -78,7 +81,8 @@ impl Core {
         req_id: Option<&[u8]>,
         shape: Shape,
     ) -> RequestId {
-        let parked = Parked { origin, req_id: req_id.map(Into::into), shape };
+        let (req_id, work) = (req_id.map(Into::into), self.meter.current());
+        let parked = Parked { origin, req_id, shape, work };
         self.deferred(origin);
         RequestId(self.parked.insert(parked) as u64 + 1)
     }

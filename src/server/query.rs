@@ -139,6 +139,7 @@ impl Core {
             }
             Then::Ask { frame, lookup } => {
                 if let Ok(request) = decode(&frame) {
+                    self.meter_command(request.op, frame.len());
                     let asked = Asked { origin, req_id: request.req_id, frame: &frame, lookup };
                     self.query(conns, asked, &request.body, &fetched);
                 }

@@ -243,6 +243,7 @@ impl Turn {
         self.release();
         self.core.make_room_for_output(&self.reactor.conns);
         let stuck = self.core.post.flush();
+        self.core.end_turn(self.clock.since_reading_us());
         // What the disk has brought may have been a slice of a list.
         let goes_on = !self.core.showings.is_empty();
         if stuck || mail_left == 0 || goes_on || self.core.has_left() {

@@ -59,6 +59,8 @@ fn metrics_have_all_fields_and_count_over_all_shards() {
         "activeConnections",
         "avgLatencyMs",
         "avgProcessingMs",
+        "longestTurnCommand",
+        "longestTurnMs",
         "memoryUsageMb",
         "sqliteSizeMb",
         "totalCompleted",

@@ -1,0 +1,185 @@
+//! How long turns are, and which command made them so.
+//!
+//! Work is counted in steps: one for each command, job, message or row that is touched, and one for several
+//! looks that only pass by. A turn counts for the command that took most of its steps. Of each command the longest
+//! of its turns is kept since the start, in time and in steps, so that what holds a shard has a name. The engine
+//! counts its own steps; the meter adds what is done outside of it.
+//!
+//! Counting reads no clock: a turn reads it at both of its ends.
+
+use super::core::Core;
+use crate::api::spec::{COMMANDS, Op};
+
+/// What no command does, or what is left of one that nobody waits for.
+const BESIDE: [&str; 4] = ["due", "news", "disconnect", "other"];
+
+const KINDS: usize = COMMANDS.len() + BESIDE.len();
+
+/// Bytes of a request that are read in about the time of a step.
+const BYTES_PER_STEP: usize = 4096;
+
+/// What is being done: one of the commands, or what is beside them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Work(u8);
+
+impl Work {
+    /// What time brings: delays, locks, schedules, and the slices of long commands.
+    pub const DUE: Self = Self(COMMANDS.len() as u8);
+    /// What shards tell each other about jobs that wait for jobs.
+    pub const NEWS: Self = Self(COMMANDS.len() as u8 + 1);
+    /// What a connection held goes back.
+    pub const DISCONNECT: Self = Self(COMMANDS.len() as u8 + 2);
+    /// All else.
+    pub const OTHER: Self = Self(COMMANDS.len() as u8 + 3);
+
+    /// A command.
+    pub fn of(op: Op) -> Self {
+        Self(op as u8)
+    }
+
+    /// As metrics call it.
+    pub fn name(self) -> &'static str {
+        let place = usize::from(self.0);
+        COMMANDS.get(place).map_or_else(|| BESIDE[place - COMMANDS.len()], |spec| spec.name)
+    }
+}
+
+/// The longest turn of one kind of work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Longest {
+    /// How long, in microseconds.
+    pub length_us: u64,
+    /// The most steps of this work in one turn.
+    pub steps: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Meter {
+    /// Steps outside of the engine.
+    steps: u64,
+    current: Work,
+    /// All steps when the current work began.
+    since: u64,
+    of_turn: [u32; KINDS],
+    longest: [Longest; KINDS],
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let (of_turn, longest) = ([0; KINDS], [Longest::default(); KINDS]);
+        Self { steps: 0, current: Work::OTHER, since: 0, of_turn, longest }
+    }
+}
+
+impl Meter {
+    /// Something is done outside of the engine, of whatever is being done.
+    #[inline]
+    pub fn note(&mut self, steps: usize) {
+        self.steps += steps as u64;
+    }
+
+    /// Other work begins. Returns what was being done.
+    #[inline]
+    fn begin(&mut self, work: Work, engine_steps: u64) -> Work {
+        let all = self.steps + engine_steps;
+        self.of_turn[usize::from(self.current.0)] += (all - self.since) as u32;
+        self.since = all;
+        std::mem::replace(&mut self.current, work)
+    }
+
+    /// What is being done.
+    pub fn current(&self) -> Work {
+        self.current
+    }
+
+    /// So many of the last steps were those of other work than the current.
+    pub fn credit(&mut self, work: Work, steps: u64) {
+        self.of_turn[usize::from(work.0)] += steps as u32;
+        self.since += steps;
+    }
+
+    /// A turn is over.
+    pub fn end_turn(&mut self, engine_steps: u64, length_us: u64) {
+        self.begin(Work::OTHER, engine_steps);
+        let mut first = usize::from(Work::OTHER.0);
+        for (kind, steps) in self.of_turn.iter_mut().enumerate().filter(|(_, steps)| **steps > 0) {
+            let longest = &mut self.longest[kind];
+            longest.steps = longest.steps.max(u64::from(*steps));
+        }
+        if let Some((most, _)) =
+            self.of_turn.iter().enumerate().max_by_key(|(kind, steps)| (**steps, KINDS - kind))
+            && self.of_turn[most] > 0
+        {
+            first = most;
+        }
+        self.of_turn.fill(0);
+        let longest = &mut self.longest[first];
+        longest.length_us = longest.length_us.max(length_us);
+    }
+
+    /// The work that has been done since the start, with its longest turns.
+    pub fn longest(&self) -> impl Iterator<Item = (Work, Longest)> {
+        let all = self.longest.iter().enumerate();
+        all.filter(|(_, longest)| **longest != Longest::default())
+            .map(|(kind, longest)| (Work(kind as u8), *longest))
+    }
+}
+
+impl Core {
+    /// A command begins, or goes on, that came in so many bytes. Returns what was being done.
+    #[inline]
+    pub(super) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {
+        let before = self.meter_work(Work::of(op));
+        self.meter.note(1 + bytes / BYTES_PER_STEP);
+        before
+    }
+
+    /// Other work begins. Returns what was being done.
+    #[inline]
+    pub(super) fn meter_work(&mut self, work: Work) -> Work {
+        self.meter.begin(work, self.engine.shard.steps())
+    }
+
+    /// All steps so far.
+    #[inline]
+    pub(super) fn steps(&self) -> u64 {
+        self.meter.steps + self.engine.shard.steps()
+    }
+
+    /// A turn of this length is over.
+    pub fn end_turn(&mut self, length_us: u64) {
+        self.meter.end_turn(self.engine.shard.steps(), length_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn longest(meter: &Meter) -> Vec<(&'static str, u64, u64)> {
+        meter.longest().map(|(work, it)| (work.name(), it.length_us, it.steps)).collect()
+    }
+
+    #[test]
+    fn a_turn_counts_for_the_work_with_most_steps() {
+        let mut meter = Meter::default();
+        meter.begin(Work::of(Op::Push), 0);
+        meter.note(3);
+        meter.begin(Work::DUE, 2);
+        meter.begin(Work::of(Op::Ack), 6);
+        meter.end_turn(9, 70);
+        assert_eq!(longest(&meter), [("PUSH", 70, 5), ("ACK", 0, 3), ("due", 0, 4)]);
+        meter.begin(Work::of(Op::Ack), 9);
+        meter.note(1);
+        meter.end_turn(9, 90);
+        assert_eq!(longest(&meter), [("PUSH", 70, 5), ("ACK", 90, 3), ("due", 0, 4)]);
+    }
+
+    #[test]
+    fn a_turn_in_which_nothing_was_counted_is_nobodys() {
+        let mut meter = Meter::default();
+        meter.end_turn(0, 5);
+        assert_eq!(longest(&meter), [("other", 5, 0)]);
+    }
+}
