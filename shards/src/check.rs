@@ -183,7 +183,7 @@ impl Shard {
             let held_back = about.is_paused() || full || limits.is_some_and(Limits::is_timed);
             let awaited = !about.waiters.is_empty() && about.has_deliverable(&self.jobs);
             let choosy = about.groups.as_deref().is_some_and(Rotation::could_serve);
-            if (awaited || choosy) && !held_back {
+            if (awaited || choosy) && !held_back && !self.unserved.contains(&queue) {
                 return Err(format!("queue {queue}: pulls wait beside ready jobs"));
             }
         }

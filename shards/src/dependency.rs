@@ -12,8 +12,9 @@ use crate::id::JobId;
 use crate::job::{State, flags};
 use crate::kin::{End, How};
 use crate::record::{Journal, Record};
-use crate::shard::{Out, SLICE, Shard};
+use crate::shard::{Out, Shard};
 use crate::unmets::Dependency;
+use crate::watch::Fate;
 use crate::wire::{Malformed, Reader};
 
 /// What one shard tells another about a job and one that depends on it.
@@ -145,18 +146,46 @@ impl Shard {
         })
     }
 
-    /// Hands out what others have to learn: all that is the doing of this call, and a slice of those
-    /// who wait for a job that has ended.
+    /// Hands out what others have to learn, in order, as much of it as there is room for until the next step of time:
+    /// one command may be news to any number of jobs, and what those are told of may be news to others.
     pub(crate) fn give_notices(&mut self, effects: &mut Effects) {
-        effects.notices.append(&mut self.notices);
-        effects.reports.append(&mut self.reports);
-        for _ in 0..SLICE {
-            let Some((dependent, dependency, completed)) = self.watchers.next_told() else {
-                return;
+        self.give_own_notices(effects);
+        while self.allowance.news > 0
+            && let Some((dependent, dependency, fate)) = self.watchers.next_told()
+        {
+            self.allowance.news -= 1;
+            self.steps += 1;
+            let news = match fate {
+                Fate::Completed => News::Completed,
+                Fate::Removed => News::Removed,
+                Fate::ChildEnded => {
+                    self.watch_child(dependent, dependency);
+                    continue;
+                }
             };
-            let news = if completed { News::Completed } else { News::Removed };
             effects.notices.push(Notice { news, dependent, dependency });
         }
+        self.give_own_notices(effects);
+        effects.reports.append(&mut self.reports);
+    }
+
+    fn give_own_notices(&mut self, effects: &mut Effects) {
+        let jobs = &self.jobs;
+        while self.allowance.news > 0
+            && let Some(notice) = self.notices.pop(|dependent, place| {
+                let unmet = &jobs.options_of(jobs.find(dependent)?)?.unmet;
+                unmet.behind(place).map(|(place, one)| (place, one.id, one.child))
+            })
+        {
+            self.allowance.news -= 1;
+            self.steps += 1;
+            effects.notices.push(notice);
+        }
+    }
+
+    /// Whether there is more to be handed out.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.notices.is_empty() || self.watchers.has_news()
     }
 
     pub(crate) fn take_notice<J: Journal>(
@@ -166,6 +195,7 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         let Notice { news, dependent, dependency } = notice;
+        self.steps += 1;
         self.release_heard(now_ms, notice.addressee(), out);
         match news {
             News::Watch => self.watch(dependent, dependency),
@@ -247,10 +277,9 @@ impl Shard {
         if self.recovering {
             return;
         }
-        let dependent = self.jobs.slab[job].id;
-        let unmet = self.jobs.options_of(job).into_iter().flat_map(|has| has.unmet.iter());
-        let notice = |one: &Dependency| Notice { news: watch(one), dependent, dependency: one.id };
-        self.notices.extend(unmet.map(notice));
+        if self.jobs.options_of(job).is_some_and(|has| !has.unmet.is_empty()) {
+            self.notices.watch_all(self.jobs.slab[job].id);
+        }
     }
 
     /// A job waits for others no longer, for whatever reason.
@@ -267,11 +296,7 @@ impl Shard {
         let Some(options) = self.jobs.options_of_mut(job) else { return };
         let unmet = std::mem::take(&mut options.unmet);
         if !recovering {
-            let notice = |one: &Dependency| {
-                let news = if one.child { News::UnwatchChild } else { News::Unwatch };
-                Notice { news, dependent, dependency: one.id }
-            };
-            self.notices.extend(unmet.iter().map(notice));
+            self.notices.unwatch_all(dependent, unmet);
         }
     }
 

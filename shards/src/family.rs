@@ -44,10 +44,12 @@ impl Shard {
     fn report_end_of_child(&mut self, job: u32, end: End, goes: bool, stored: Stored) {
         let about = &self.jobs.slab[job];
         let (child, queue) = (about.id, about.queue);
-        let is_last = goes && self.is_child(job);
         let known_as = self.known_as(job);
         let queue: Box<str> = (&*self.queues[queue].name).into();
-        for parent in self.take_parents(job, child) {
+        let parent = self.end_for_parents(job, child);
+        // The other parents hear of it when it may be gone.
+        let is_last = goes && (self.is_child(job) || self.watchers.tells_of(child));
+        if let Some(parent) = parent {
             let (known_as, queue) = (known_as.clone(), queue.clone());
             self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });
         }
@@ -56,16 +58,17 @@ impl Shard {
         }
     }
 
-    /// The jobs that wait for a job as their child, and do so no longer.
-    pub(crate) fn take_parents(&mut self, job: u32, child: JobId) -> Vec<JobId> {
+    /// Those who wait for a job as for their child do so no longer. Returns the first of them: a child mostly has one,
+    /// who is told at once, and others are told in slices.
+    pub(crate) fn end_for_parents(&mut self, job: u32, child: JobId) -> Option<JobId> {
         if !self.jobs.slab[job].has(flags::WATCHED) {
-            return Vec::new();
+            return None;
         }
-        let (parents, unwatched) = self.watchers.take_parents(child);
+        let (parent, unwatched) = self.watchers.end_child(child);
         if unwatched {
             self.jobs.slab[job].flags &= !flags::WATCHED;
         }
-        parents
+        parent
     }
 
     /// A parent waits for a child.
@@ -199,8 +202,7 @@ impl Shard {
         options.kin.get_or_insert_default().freed = true;
         let others = options.unmet.meet_others();
         if !self.recovering {
-            let notice = |dependency| Notice { news: News::Unwatch, dependent, dependency };
-            self.notices.extend(others.into_iter().map(notice));
+            self.notices.unwatch_some(dependent, others);
         }
     }
 
@@ -220,7 +222,8 @@ impl Shard {
 
     /// What is left of a child has been heard, or is not asked for.
     pub(crate) fn settle_remains<J: Journal>(&mut self, child: JobId, out: &mut Out<'_, J>) {
-        if self.remains.get(child).is_some() {
+        // Whoever has yet to hear of it needs it as well; the last of them settles it.
+        if self.remains.get(child).is_some() && !self.watchers.tells_of(child) {
             out.journal.append(&Record::Settled { child });
             self.drop_remains(child);
         }

@@ -161,7 +161,7 @@ impl Shard {
         let stored = out.journal.append(&Record::Kept(Kept::Remains(left)));
         let remains = left.remains(stored);
         let Remains { known_as, queue, .. } = &remains;
-        for parent in self.take_parents(job, child) {
+        if let Some(parent) = self.end_for_parents(job, child) {
             let (known_as, queue) = (known_as.clone(), queue.clone());
             let is_last = true;
             self.reports.push(Report { parent, child, known_as, queue, end, stored, is_last });

@@ -12,6 +12,7 @@ use crate::rotation::{Rotation, ViewTerms, groups_after};
 use crate::shard::Shard;
 use crate::slab::{List, NONE};
 use crate::waiter::AtQueue;
+use std::ops::Bound;
 
 /// The index of a job's group, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -289,7 +290,7 @@ impl Shard {
         }
         let rotation = self.queues[queue].groups.as_deref_mut()?;
         let group = match at.group {
-            NONE => self.groups.first(rotation, view)?,
+            NONE => self.groups.first(rotation, view, &mut self.allowance.looks)?,
             group => Some(group).filter(|_| self.groups.is_runnable(rotation, group, view))?,
         };
         self.groups.slab[group].lane.first(&self.jobs.slab)

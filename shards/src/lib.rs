@@ -12,6 +12,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod attendance;
 mod awaiting;
 mod buried_record;
@@ -58,6 +59,7 @@ pub mod minutes;
 mod mutate;
 pub mod new_job;
 pub mod notes;
+mod outbox;
 mod past;
 mod pull;
 pub mod pushed_record;

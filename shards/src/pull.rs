@@ -7,7 +7,7 @@ use crate::grouping::waiters_at;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease_record::{Entries, Leased};
 use crate::record::{Journal, Record};
-use crate::rotation::Rotation;
+use crate::rotation::{Rotation, View};
 use crate::shard::{Caller, Client, Out, Shard};
 use crate::slab::NONE;
 use crate::waiter::Waiter;
@@ -81,7 +81,7 @@ impl Shard {
         let known = self.queues.find(pull.queue);
         self.serve_earlier(now_ms, known, out);
         if let Some(queue) = known
-            && self.queues[queue].waiters.is_empty()
+            && (self.queues[queue].waiters.is_empty() || self.may_overtake(queue, pull))
             && self.deliver(now_ms, queue, &terms, out)
         {
             return;
@@ -96,6 +96,32 @@ impl Shard {
         self.serve(now_ms, queue, out);
     }
 
+    /// Whether a pull that cannot wait gets a job beside those who can: there are more than they can be given at once.
+    fn may_overtake(&self, queue: u32, pull: &Pull<'_>) -> bool {
+        pull.timeout_ms == 0 && self.unserved.contains(&queue)
+    }
+
+    /// Serves those for whom there was no room in the last step of time.
+    pub(crate) fn serve_unserved<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let mut first = std::mem::take(&mut self.unserved);
+        let next = first.split_off(&self.unserved_from);
+        for queue in next.into_iter().chain(first) {
+            if self.allowance.deliveries > 0 {
+                self.unserved_from = queue + 1;
+            }
+            self.serve(now_ms, queue, out);
+        }
+    }
+
+    /// Whether there is no room to serve more of those who wait; then it goes on with the next step of time.
+    fn puts_off_serving(&mut self, queue: u32) -> bool {
+        let spent = self.allowance.deliveries == 0;
+        if spent {
+            self.unserved.insert(queue);
+        }
+        spent
+    }
+
     /// A pull that says something of groups.
     fn pull_of_groups<J: Journal>(
         &mut self,
@@ -108,6 +134,7 @@ impl Shard {
         let waits = pull.timeout_ms > 0;
         let known = self.queues.find(pull.queue);
         self.serve_earlier(now_ms, known, out);
+        let mut unseen = None;
         match self.place_of(now_ms, pull.queue, group, false) {
             Ok(Some(at)) => {
                 terms.at = at;
@@ -117,6 +144,7 @@ impl Shard {
                 {
                     return;
                 }
+                unseen = self.queues.find(pull.queue).filter(|&queue| self.is_unseen(queue, at));
             }
             Ok(None) => {}
             Err(refusal) => {
@@ -124,6 +152,15 @@ impl Shard {
                 out.effects.replies.push((terms.request, refused));
                 return;
             }
+        }
+        if let Some(queue) = unseen {
+            // Whether there is a job for it is known once all groups have been looked at: that long it waits in any
+            // case.
+            if !self.seeing.contains(&queue) {
+                self.seeing.push_back(queue);
+            }
+            self.wait(now_ms + pull.timeout_ms, queue, &terms);
+            return;
         }
         let at = if waits { self.place_of(now_ms, pull.queue, group, true) } else { Ok(None) };
         let Ok(Some(at)) = at else {
@@ -133,6 +170,31 @@ impl Shard {
         let queue = self.queues.find_or_insert(pull.queue);
         self.wait(now_ms + pull.timeout_ms, queue, &Terms { at, ..terms });
         self.serve(now_ms, queue, out);
+    }
+
+    /// Whether a view has yet to look at groups of a queue, any of which could serve a pull there.
+    fn is_unseen(&self, queue: u32, at: Place) -> bool {
+        let rotation = self.queues[queue].groups.as_deref();
+        at.group == NONE && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
+    }
+
+    /// Looks at more groups for the pulls that wait until all are seen.
+    pub(crate) fn see_groups<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        let Some(queue) = self.seeing.pop_front() else { return };
+        let before = self.allowance.looks;
+        self.serve(now_ms, queue, out);
+        self.steps += before - self.allowance.looks;
+        let waits = |view: &View| !view.waiters.is_empty() && view.is_unseen();
+        let rotation = self.queues[queue].groups.as_deref();
+        if rotation.is_some_and(|rotation| rotation.views.iter().any(waits)) {
+            self.seeing.push_back(queue);
+        }
+    }
+
+    /// Whether a pull whose time is over still waits for all groups to be seen.
+    pub(crate) fn must_wait_on(&self, waiter: u32) -> bool {
+        let Waiter { queue, at, .. } = self.waiters[waiter];
+        self.is_unseen(queue, at)
     }
 
     /// What time has brought to a queue with groups is for those who wait there already, in whatever view.
@@ -194,6 +256,9 @@ impl Shard {
             return;
         }
         while let Some(front) = self.queues[queue].waiters.front() {
+            if self.puts_off_serving(queue) {
+                return;
+            }
             let terms = Terms::of(&self.waiters[front]);
             if !self.deliver(now_ms, queue, &terms, out) {
                 self.await_token(queue);
@@ -208,6 +273,9 @@ impl Shard {
         self.wake_groups(now_ms, out);
         let mut tried = 0;
         while let Some(waiter) = self.next_choosy_waiter(queue) {
+            if self.puts_off_serving(queue) {
+                return;
+            }
             let terms = Terms::of(&self.waiters[waiter]);
             if !self.deliver(now_ms, queue, &terms, out) {
                 // Its group could; so it is the queue that gives nothing.
@@ -217,6 +285,9 @@ impl Shard {
             self.stop_waiting(waiter);
         }
         while let Some(waiter) = self.next_waiter(queue, tried) {
+            if self.puts_off_serving(queue) {
+                return;
+            }
             let terms = Terms::of(&self.waiters[waiter]);
             if self.deliver(now_ms, queue, &terms, out) {
                 self.stop_waiting(waiter);
@@ -287,6 +358,7 @@ impl Shard {
             out.journal.append(&Record::Leased(Leased { at_ms: now_ms, ttl_ms, entries }));
         }
         self.totals.pulled += (last - first) as u64;
+        self.allowance.deliveries = self.allowance.deliveries.saturating_sub((last - first) as u64);
         out.effects.replies.push((terms.request, Reply::Pulled(first..last)));
         true
     }

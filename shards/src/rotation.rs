@@ -9,6 +9,7 @@
 //! question than for others, so there is a [`View`], a heap of its own, for each set of limits in use.
 //! There are few: the workers of a queue mostly say the same.
 
+use crate::allowance;
 use crate::group::{
     Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings,
     WithWaiters,
@@ -53,6 +54,13 @@ pub(crate) struct View {
     epoch: u32,
     /// The next group that has to be looked at, until all have been.
     unseen: u32,
+}
+
+impl View {
+    /// Whether there are groups that it has not looked at yet.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.unseen != NONE
+    }
 }
 
 /// What keeps a group from its turn.
@@ -155,6 +163,11 @@ impl Rotation {
         !self.awaited.is_empty() || self.views.iter().any(waits)
     }
 
+    /// Whether there are groups that a view has not looked at yet.
+    pub(crate) fn is_unseen(&self, view: u8) -> bool {
+        self.views.get(usize::from(view)).is_some_and(|view| view.unseen != NONE)
+    }
+
     /// Whether a pull could get a job of some group.
     pub(crate) fn any_runnable(&self) -> bool {
         self.views.iter().any(|view| view.runnable.len() > 0)
@@ -162,20 +175,30 @@ impl Rotation {
 }
 
 impl Groups {
-    /// The group whose turn it is for pulls of a view.
-    pub(crate) fn first(&mut self, rotation: &mut Rotation, view: usize) -> Option<u32> {
+    /// The group whose turn it is for pulls of a view, as far as that is known: `looks` is how many groups may be
+    /// looked at.
+    pub(crate) fn first(
+        &mut self,
+        rotation: &mut Rotation,
+        view: usize,
+        looks: &mut u64,
+    ) -> Option<u32> {
         if rotation.views[view].unseen != NONE {
-            self.see_more(rotation, view);
+            self.see_more(rotation, view, looks);
         }
         rotation.views[view].runnable.due(u64::MAX)
     }
 
-    /// Gives groups their places in a new view: some with each pull, and as many as it takes to find one.
+    /// Gives groups their places in a new view: some with each pull, and as many as it takes to find one, or as may
+    /// be looked at.
     #[cold]
-    fn see_more(&mut self, rotation: &mut Rotation, view: usize) {
+    fn see_more(&mut self, rotation: &mut Rotation, view: usize, looks: &mut u64) {
         for step in 0.. {
             let group = rotation.views[view].unseen;
-            if group == NONE || step >= VIEW_SLICE && rotation.views[view].runnable.len() > 0 {
+            if group == NONE
+                || step >= VIEW_SLICE && rotation.views[view].runnable.len() > 0
+                || !allowance::take(looks)
+            {
                 return;
             }
             rotation.views[view].unseen = List::<OfQueue>::after(&self.slab, group).unwrap_or(NONE);

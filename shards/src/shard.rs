@@ -3,13 +3,13 @@
 //! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
 //! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
+use crate::allowance::{self, Allowance};
 use crate::attendance::Attendance;
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, RequestId};
 use crate::cron::Crons;
 use crate::dedup::Met;
-use crate::dependency::Notice;
 use crate::effect::{Delivery, Effects, NameChange, PushedJob, Refusal, Reply};
 use crate::event::Listeners;
 use crate::flow::Flows;
@@ -22,6 +22,7 @@ use crate::latency::Timings;
 use crate::lease::{Lease, OfClient};
 use crate::live::Live;
 use crate::new_job::NewJob;
+use crate::outbox::Outbox;
 use crate::past::Past;
 use crate::query::Activity;
 use crate::queue::Queues;
@@ -42,7 +43,7 @@ use crate::waiter::Waiter;
 use crate::watch::Watchers;
 use crate::webhook::Webhooks;
 use crate::yielding::Yielding;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.
 pub const SLICE: u64 = 500;
@@ -116,17 +117,25 @@ pub struct Shard {
     pub(crate) waiters: Slab<Waiter>,
     pub(crate) awaitings: Awaitings,
     pub(crate) clients: Map<ClientId, Client>,
+    /// Those that are gone and whose jobs go back in slices.
+    pub(crate) leavers: VecDeque<ClientId>,
     pub(crate) unique: UniqueKeys,
     pub(crate) job_timers: Timers,
     pub(crate) lease_timers: Timers,
     pub(crate) waiter_timers: Timers,
     pub(crate) limit_timers: Timers,
     pub(crate) groups: Groups,
+    /// Queues where pulls wait until all groups have been looked at.
+    pub(crate) seeing: VecDeque<u32>,
     /// Pulls that have come to wait.
     pub(crate) waits: u64,
     /// Queues whose pulls may be served by what has changed in this call. At one that has gone in the same
     /// call, nobody waits.
     pub(crate) with_room: Vec<u32>,
+    /// Queues that may have more for those who wait there than there was room for in this step of time, and from which
+    /// on it is their turn.
+    pub(crate) unserved: BTreeSet<u32>,
+    pub(crate) unserved_from: u32,
     pub(crate) crons: Crons,
     pub(crate) attendance: Attendance,
     pub(crate) shares: Shares,
@@ -158,7 +167,8 @@ pub struct Shard {
     pub(crate) past: Past,
     pub(crate) retired: Retired,
     /// What shards of other jobs have to learn, since effects were last handed out.
-    pub(crate) notices: Vec<Notice>,
+    pub(crate) notices: Outbox,
+    pub(crate) allowance: Allowance,
     /// What the shards of parents have to learn of children here, since then.
     pub(crate) reports: Vec<Report>,
     pub(crate) remains: AllRemains,
@@ -206,14 +216,18 @@ impl Shard {
             waiters: Slab::new(),
             awaitings: Awaitings::new(key),
             clients: Map::new(key),
+            leavers: VecDeque::new(),
             unique: UniqueKeys::new(key),
             job_timers: Timers::default(),
             lease_timers: Timers::default(),
             waiter_timers: Timers::default(),
             limit_timers: Timers::default(),
             groups: Groups::new(key),
+            seeing: VecDeque::new(),
             waits: 0,
             with_room: Vec::new(),
+            unserved: BTreeSet::new(),
+            unserved_from: 0,
             crons: Crons::new(key),
             attendance: Attendance::default(),
             shares: Shares::default(),
@@ -236,7 +250,8 @@ impl Shard {
             listeners: Listeners::default(),
             past: Past::new(key),
             retired: Retired::new(key),
-            notices: Vec::new(),
+            notices: Outbox::default(),
+            allowance: Allowance::default(),
             reports: Vec::new(),
             remains: AllRemains::new(key),
             child_ends: 0,
@@ -340,7 +355,9 @@ impl Shard {
             Command::Report(reported) => self.take_report(now_ms, reported, out),
             Command::Disconnect => self.disconnect(now_ms, caller.client, out),
             Command::EndWaits => {
-                self.end_waits(u64::MAX, out);
+                while !self.waiters.is_empty() {
+                    self.end_waits(u64::MAX, out);
+                }
                 while !self.awaitings.is_empty() {
                     self.end_awaitings(u64::MAX, out);
                 }
@@ -453,7 +470,26 @@ impl Shard {
             let request = self.stop_awaiting(wait);
             out.effects.replies.push((request, Reply::Dropped));
         }
-        while let Some(lease) = self.clients.get(client).and_then(|held| held.leases.front()) {
+        self.leavers.push_back(client);
+        self.release_of_leavers(now_ms, out);
+        if let Some(held) = self.clients.get_mut(client) {
+            held.gone = true;
+            if held.is_idle() {
+                self.clients.remove(client);
+            }
+        }
+    }
+
+    /// Gives back a slice of the jobs that gone connections hold, those that went first, first.
+    pub(crate) fn release_of_leavers<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
+        while self.allowance.releases > 0
+            && let Some(&client) = self.leavers.front()
+        {
+            let Some(lease) = self.clients.get(client).and_then(|held| held.leases.front()) else {
+                self.leavers.pop_front();
+                continue;
+            };
+            allowance::take(&mut self.allowance.releases);
             let job = self.leases[lease].job;
             let queue = self.jobs.slab[job].queue;
             if self.leases[lease].token.is_some() {
@@ -461,12 +497,6 @@ impl Shard {
             }
             self.release(job);
             self.serve(now_ms, queue, out);
-        }
-        if let Some(held) = self.clients.get_mut(client) {
-            held.gone = true;
-            if held.is_idle() {
-                self.clients.remove(client);
-            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What time brings: delays that end, lives that end, locks that end, waits that end, long commands
 //! that go on. Called with the time; says when it wants to be called again.
 
+use crate::allowance::Allowance;
 use crate::cause::Cause;
 use crate::effect::Reply;
 use crate::event::Step;
@@ -22,6 +23,7 @@ impl Shard {
     /// Does what is due at `now_ms`, at most a slice of each kind, and returns when to come again,
     /// in milliseconds since the epoch: `now_ms` if there is more to do, `u64::MAX` for never.
     pub fn tick<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) -> u64 {
+        self.allowance = Allowance::default();
         if self.next_deadline_ms() > now_ms {
             return self.next_deadline_ms();
         }
@@ -35,11 +37,14 @@ impl Shard {
             self.work_on_chores(now_ms, out);
             self.end_delays_and_lives(now_ms, out);
             self.end_leases(now_ms, out);
+            self.release_of_leavers(now_ms, out);
         }
+        self.serve_unserved(now_ms, out);
         // Before waits end: a pull whose token came while nobody looked is not sent away empty.
         self.bring_tokens(now_ms, out);
         self.wake_groups(now_ms, out);
         self.fill_room(now_ms, out);
+        self.see_groups(now_ms, out);
         self.end_waits(now_ms, out);
         self.end_awaitings(now_ms, out);
         self.run_crons(now_ms, out);
@@ -56,8 +61,12 @@ impl Shard {
     }
 
     fn next_deadline_ms(&self) -> u64 {
-        let busy = !self.chores.is_empty() || !self.overfull.is_empty();
-        if busy || self.watchers.has_news() || self.awaitings.has_ended() {
+        let busy = !self.chores.is_empty()
+            || !self.seeing.is_empty()
+            || !self.unserved.is_empty()
+            || !self.leavers.is_empty()
+            || !self.overfull.is_empty();
+        if busy || self.has_news() || self.awaitings.has_ended() {
             return 0;
         }
         let next = |at: Option<u64>| at.unwrap_or(u64::MAX);
@@ -144,7 +153,14 @@ impl Shard {
     }
 
     pub(crate) fn end_waits<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        while let Some(waiter) = self.waiter_timers.due(now_ms) {
+        for _ in 0..SLICE {
+            let Some(waiter) = self.waiter_timers.due(now_ms) else { return };
+            self.steps += 1;
+            if now_ms < u64::MAX && self.must_wait_on(waiter) {
+                self.waiter_timers.remove(self.waiters[waiter].timer, &mut self.waiters);
+                self.waiter_timers.insert(now_ms + 1, waiter, &mut self.waiters);
+                continue;
+            }
             let waiter = self.stop_waiting(waiter);
             let none = out.effects.deliveries.len();
             out.effects.replies.push((waiter.request, Reply::Pulled(none..none)));

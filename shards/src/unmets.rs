@@ -44,6 +44,17 @@ impl Unmets {
         self.all.iter().filter(|(_, met)| !met).map(|(one, _)| one)
     }
 
+    /// The first of them at this place or behind it, and its own place.
+    pub fn behind(&self, place: usize) -> Option<(usize, &Dependency)> {
+        let mut rows = self.all.iter().enumerate().skip(place);
+        rows.find(|(_, (_, met))| !met).map(|(place, (one, _))| (place, one))
+    }
+
+    /// All of them, and those that are met, which are marked.
+    pub fn into_rows(self) -> std::vec::IntoIter<(Dependency, bool)> {
+        self.all.into_iter()
+    }
+
     /// One of them.
     pub fn find(&self, id: JobId) -> Option<&Dependency> {
         let place = self.all.binary_search_by_key(&id, |(one, _)| one.id).ok()?;

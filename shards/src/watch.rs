@@ -1,7 +1,8 @@
 //! Who waits for the end of which job of this shard. Derived state: the shards of the dependents say
 //! so when the dependent is pushed, and again after every start.
 //!
-//! Knows ids only. A job that ends may have any number of watchers: they are told in slices.
+//! Knows ids only. A job that ends may have any number of watchers: they are told in slices. Those that wait for
+//! it as for a child are lists of their own, since they are told at other ends than the rest.
 
 use crate::hash_key::HashKey;
 use crate::id::JobId;
@@ -13,8 +14,6 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Default)]
 struct Watch {
     dependent: JobId,
-    /// Whether it waits for it as for a child. Those stand in front.
-    parent: bool,
     /// Index of the job's [`Watched`].
     of: u32,
     links: Links,
@@ -31,11 +30,23 @@ impl Linked<OfWatched> for Watch {
     }
 }
 
-/// One job that somebody waits for.
+/// One job that others wait for, either as for a child or not.
 #[derive(Default)]
 struct Watched {
     dependency: JobId,
+    child: bool,
     watches: List<OfWatched>,
+}
+
+/// What those who wait for a job are to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It was completed.
+    Completed,
+    /// It is gone.
+    Removed,
+    /// It was the child of those who are told, and has ended: how, is looked up when they are.
+    ChildEnded,
 }
 
 /// See the module.
@@ -44,9 +55,12 @@ pub struct Watchers {
     watches: Slab<Watch>,
     watched: Slab<Watched>,
     by_dependency: Map<JobId, u32>,
+    by_child: Map<JobId, u32>,
     by_pair: Table<u32>,
-    /// Jobs that have ended, and whether they were completed, while not everybody knows.
-    ended: VecDeque<(u32, bool)>,
+    /// Jobs that have ended, and how, while not all who wait know.
+    ended: VecDeque<(u32, Fate)>,
+    /// The children among these, with how often they are.
+    telling: Map<JobId, u32>,
 }
 
 fn hash(key: HashKey, watches: &Slab<Watch>, watched: &Slab<Watched>, watch: u32) -> u64 {
@@ -62,8 +76,10 @@ impl Watchers {
             watches: Slab::new(),
             watched: Slab::new(),
             by_dependency: Map::new(key),
+            by_child: Map::new(key),
             by_pair: Table::default(),
             ended: VecDeque::new(),
+            telling: Map::new(key),
         }
     }
 
@@ -80,23 +96,19 @@ impl Watchers {
     pub fn add(&mut self, dependent: JobId, dependency: JobId, parent: bool) {
         if let Some(known) = self.find(dependent, dependency) {
             // What it depends on may become its child.
-            if parent && !std::mem::replace(&mut self.watches[known].parent, true) {
-                let list = &mut self.watched[self.watches[known].of].watches;
-                list.remove(&mut self.watches, known);
-                list.push_front(&mut self.watches, known);
+            let of = self.watches[known].of;
+            let is_told = self.by_dependency.get(dependency) != Some(&of);
+            if !parent || self.watched[of].child || is_told {
+                return;
             }
-            return;
+            self.remove(dependent, dependency);
         }
         let watched = &mut self.watched;
-        let insert = || watched.insert(Watched { dependency, watches: List::default() });
-        let of = *self.by_dependency.get_or_insert_with(dependency, insert);
-        let watch = self.watches.insert(Watch { dependent, parent, of, links: Links::default() });
-        let list = &mut self.watched[of].watches;
-        if parent {
-            list.push_front(&mut self.watches, watch);
-        } else {
-            list.push_back(&mut self.watches, watch);
-        }
+        let list = if parent { &mut self.by_child } else { &mut self.by_dependency };
+        let new = Watched { dependency, child: parent, watches: List::default() };
+        let of = *list.get_or_insert_with(dependency, || watched.insert(new));
+        let watch = self.watches.insert(Watch { dependent, of, links: Links::default() });
+        self.watched[of].watches.push_back(&mut self.watches, watch);
         let (key, watches, watched) = (self.key, &self.watches, &self.watched);
         let hash_of = |&other: &u32| hash(key, watches, watched, other);
         self.by_pair.insert(key.pair(dependent, dependency), watch, hash_of);
@@ -107,13 +119,18 @@ impl Watchers {
         let Some(watch) = self.find(dependent, dependency) else { return false };
         let of = self.watches[watch].of;
         self.take(watch, of);
-        let unwatched =
-            self.watched[of].watches.is_empty() && self.by_dependency.get(dependency) == Some(&of);
+        let list =
+            if self.watched[of].child { &mut self.by_child } else { &mut self.by_dependency };
+        let unwatched = self.watched[of].watches.is_empty() && list.get(dependency) == Some(&of);
         if unwatched {
-            self.by_dependency.remove(dependency);
+            list.remove(dependency);
             self.watched.remove(of);
         }
-        unwatched
+        unwatched && !self.is_watched(dependency)
+    }
+
+    fn is_watched(&self, dependency: JobId) -> bool {
+        self.by_child.contains(dependency) || self.by_dependency.contains(dependency)
     }
 
     fn take(&mut self, watch: u32, of: u32) -> JobId {
@@ -126,39 +143,60 @@ impl Watchers {
         dependent
     }
 
-    /// Those who wait for a job as for a child wait no longer. Says, too, whether nobody does any more.
-    pub fn take_parents(&mut self, dependency: JobId) -> (Vec<JobId>, bool) {
-        let mut parents = Vec::new();
-        let Some(&of) = self.by_dependency.get(dependency) else { return (parents, true) };
-        while let Some(first) = self.watched[of].watches.front()
-            && self.watches[first].parent
-        {
-            parents.push(self.take(first, of));
-        }
-        let unwatched = self.watched[of].watches.is_empty();
-        if unwatched {
-            self.by_dependency.remove(dependency);
+    /// Those who wait for a job as for a child wait no longer: the first of them, to be told now; the others are
+    /// told in slices. Says, too, whether nobody waits for it any more.
+    pub fn end_child(&mut self, dependency: JobId) -> (Option<JobId>, bool) {
+        let Some(of) = self.by_child.remove(dependency) else {
+            return (None, !self.is_watched(dependency));
+        };
+        let first = self.watched[of].watches.front();
+        let first = first.map(|watch| self.take(watch, of));
+        if self.watched[of].watches.is_empty() {
             self.watched.remove(of);
+        } else {
+            self.ended.push_back((of, Fate::ChildEnded));
+            *self.telling.get_or_insert_with(dependency, || 0) += 1;
         }
-        (parents, unwatched)
+        (first, !self.is_watched(dependency))
+    }
+
+    /// Whether some have yet to be told of the end of a child of theirs.
+    pub fn tells_of(&self, child: JobId) -> bool {
+        self.telling.contains(child)
     }
 
     /// A watched job has ended: all who wait for it are to be told.
     pub fn end(&mut self, dependency: JobId, completed: bool) {
-        if let Some(of) = self.by_dependency.remove(dependency) {
-            self.ended.push_back((of, completed));
+        let fate = if completed { Fate::Completed } else { Fate::Removed };
+        // Those who wait for it as for a child, first.
+        for list in [&mut self.by_child, &mut self.by_dependency] {
+            if let Some(of) = list.remove(dependency) {
+                self.ended.push_back((of, fate));
+            }
         }
     }
 
-    /// The next dependent to be told of an end: dependent, dependency, and whether it was completed.
-    pub fn next_told(&mut self) -> Option<(JobId, JobId, bool)> {
-        while let Some(&(of, completed)) = self.ended.front() {
+    /// The next dependent to be told of an end: dependent, dependency, and what.
+    pub fn next_told(&mut self) -> Option<(JobId, JobId, Fate)> {
+        while let Some(&(of, fate)) = self.ended.front() {
             let dependency = self.watched[of].dependency;
-            if let Some(watch) = self.watched[of].watches.front() {
-                return Some((self.take(watch, of), dependency, completed));
+            let watch = self.watched[of].watches.front();
+            let told = watch.map(|watch| (self.take(watch, of), dependency, fate));
+            if self.watched[of].watches.is_empty() {
+                self.watched.remove(of);
+                self.ended.pop_front();
+                if fate == Fate::ChildEnded
+                    && let Some(times) = self.telling.get_mut(dependency)
+                {
+                    *times -= 1;
+                    if *times == 0 {
+                        self.telling.remove(dependency);
+                    }
+                }
             }
-            self.watched.remove(of);
-            self.ended.pop_front();
+            if told.is_some() {
+                return told;
+            }
         }
         None
     }
@@ -175,7 +213,7 @@ impl Watchers {
 
     /// The jobs somebody waits for, in no order that may decide anything.
     pub fn dependencies(&self) -> impl Iterator<Item = JobId> {
-        self.by_dependency.keys()
+        self.by_dependency.keys().chain(self.by_child.keys())
     }
 
     /// Says what does not agree, if anything.
@@ -186,7 +224,8 @@ impl Watchers {
         }
         let ended = self.ended.iter().map(|&(of, _)| of);
         let mut listed = 0;
-        for of in self.by_dependency.values().copied().chain(ended) {
+        let lists = self.by_dependency.values().chain(self.by_child.values()).copied();
+        for of in lists.chain(ended) {
             let front = self.watched[of].watches.front();
             let next = |&watch: &u32| List::after(&self.watches, watch);
             listed += std::iter::successors(front, next).count();
@@ -218,8 +257,8 @@ mod tests {
         watchers.add(JobId(20), job, false);
         assert!(!watchers.remove(JobId(13), job), "may leave though the job has ended");
         let mut told = Vec::new();
-        while let Some((dependent, dependency, completed)) = watchers.next_told() {
-            assert!(dependency == job && completed);
+        while let Some((dependent, dependency, fate)) = watchers.next_told() {
+            assert!(dependency == job && fate == Fate::Completed);
             told.push(dependent.0);
         }
         assert_eq!(told, [10, 11, 14]);

@@ -236,7 +236,8 @@ impl Core {
         let mut caller = Self::caller(&asked);
         // A pull that another shard sent on before it knew of the end must not hold the end up.
         let timeout_ms = if self.stopping { 0 } else { pull.timeout_ms };
-        if timeout_ms > 0 {
+        // One that brings limits of its own may have to wait until they have been compared with all groups.
+        if timeout_ms > 0 || pull.group.is_some() {
             caller.request = self.park(asked.origin, asked.req_id, shape);
         }
         let pull = corq_shards::command::Pull { timeout_ms, ..*pull };

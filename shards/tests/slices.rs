@@ -1,0 +1,361 @@
+//! What one call does at most, however much a command is about. The fear: a command of some bytes that holds its
+//! shard for as long as it likes. Steps are counted, never time.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use corq_shards::change::Change;
+use corq_shards::command::{Ack, Clean, Command, GroupPull, Pull, Token};
+use corq_shards::dependency::{News, Unmet};
+use corq_shards::effect::Reply;
+use corq_shards::id::JobId;
+use corq_shards::job::State;
+use corq_shards::kin::{NewKin, Report, Reported};
+use corq_shards::new_job::NewJob;
+use corq_shards::{Config, Out};
+use support::Bed;
+
+/// As many as each of these commands is about.
+const MANY: usize = 20_000;
+
+/// Steps that one call may take.
+const STEPS_MAX: u64 = 3000;
+
+/// One step of time; whether there is more to do.
+fn tick(bed: &mut Bed) -> bool {
+    bed.effects.clear();
+    let mut out = Out { journal: &mut bed.journal, effects: &mut bed.effects };
+    bed.shard.tick(bed.now_ms, &mut out) <= bed.now_ms
+}
+
+fn count(bed: &mut Bed, queue: &str, state: State) -> u64 {
+    bed.shard.queue(queue).map_or(0, |queue| queue.count(state))
+}
+
+fn ack(bed: &mut Bed, job: JobId, token: Token, result: &[u8]) {
+    let acks = [Ack { job, token: Some(token), result, remove: false }];
+    assert_eq!(bed.ask(1, &Command::Ack { acks: &acks }), Some(Reply::Done));
+}
+
+/// Hands a report to the shard of the parent, with its value.
+fn tell(bed: &mut Bed, report: &Report) {
+    let record = &bed.journal.records[report.stored.position as usize];
+    let value = record[record.len() - report.stored.payload_bytes as usize..].to_vec();
+    let known_as = report.known_as.to_string();
+    let Report { parent, child, end, is_last, .. } = *report;
+    let (queue, known_as, value) = (&*report.queue, &*known_as, &value[..]);
+    let reported = Reported { parent, child, known_as, queue, end, value, is_last };
+    bed.run(0, &Command::Report(&reported));
+}
+
+/// Calls something and counts its steps.
+fn steps(bed: &mut Bed, call: impl FnOnce(&mut Bed)) -> u64 {
+    let before = bed.shard.steps();
+    call(bed);
+    bed.shard.steps() - before
+}
+
+/// Carries out a command and all that follows; the most steps that one call has taken, and the reply to the command.
+fn longest(bed: &mut Bed, command: &Command<'_>) -> (u64, Option<Reply>) {
+    let mut reply = None;
+    let mut most = steps(bed, |bed| reply = bed.ask(1, command));
+    loop {
+        let mut more = false;
+        let of_tick = steps(bed, |bed| more = tick(bed));
+        if reply.is_none() {
+            reply = bed.effects.replies.first().map(|(_, reply)| reply.clone());
+        }
+        most = most.max(of_tick);
+        if !more {
+            return (most, reply);
+        }
+    }
+}
+
+fn push_many(bed: &mut Bed, queue: &str, count: usize, job: &NewJob<'_>) -> Vec<JobId> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        let jobs = vec![job.clone(); 500.min(count - all.len())];
+        all.extend(bed.push_all(queue, &jobs));
+    }
+    all
+}
+
+/// A list of one id, as clients write it.
+fn text_array(id: JobId) -> Vec<u8> {
+    let text = id.to_string();
+    let mut array = vec![0x91, 0xd9, text.len() as u8];
+    array.extend_from_slice(text.as_bytes());
+    array
+}
+
+fn unmet(on: &[JobId]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    on.iter().for_each(|&id| Unmet::push(&mut bytes, id, ""));
+    bytes
+}
+
+/// Carries notices and reports as a shard does that reads some of its mail in each turn, and counts what is told in
+/// one of these, in all, and the most steps of one.
+fn carry(bed: &mut Bed) -> (usize, usize, u64) {
+    let (mut most, mut all, mut most_steps) = (0, 0, 0);
+    let mut notices = std::mem::take(&mut bed.effects.notices);
+    let mut reports = std::mem::take(&mut bed.effects.reports);
+    let mut more = true;
+    while more || !notices.is_empty() || !reports.is_empty() {
+        let before = bed.shard.steps();
+        let (mut news, mut told) = (Vec::new(), Vec::new());
+        for notice in notices.drain(..notices.len().min(500)) {
+            bed.run(0, &Command::Notice(notice));
+            news.append(&mut bed.effects.notices);
+            told.append(&mut bed.effects.reports);
+        }
+        for report in reports.drain(..reports.len().min(500)) {
+            tell(bed, &report);
+            news.append(&mut bed.effects.notices);
+            told.append(&mut bed.effects.reports);
+        }
+        more = tick(bed);
+        news.append(&mut bed.effects.notices);
+        told.append(&mut bed.effects.reports);
+        most = most.max(news.len() + told.len());
+        all += news.len() + told.len();
+        most_steps = most_steps.max(bed.shard.steps() - before);
+        notices.append(&mut news);
+        reports.append(&mut told);
+    }
+    (most, all, most_steps)
+}
+
+#[test]
+fn dependents_of_a_job_are_told_of_its_end_in_slices_whoever_hears_of_it() {
+    for cancels in [false, true] {
+        let mut bed = Bed::new();
+        let part = bed.data("part", b"1");
+        let on = unmet(&[part]);
+        let waits = NewJob { unmet: Unmet::new(&on), ..NewJob::default() };
+        for _ in 0..MANY / 500 {
+            bed.push_all("whole", &vec![waits.clone(); 500]);
+            carry(&mut bed);
+        }
+        let of_call = if cancels {
+            steps(&mut bed, |bed| {
+                bed.ask(1, &Command::Change { job: part, change: Change::Cancel });
+            })
+        } else {
+            let (id, token) = bed.pull(1, "part", 1)[0];
+            steps(&mut bed, |bed| bed.ack(id, Some(token)).unwrap())
+        };
+        assert!(of_call <= STEPS_MAX, "{of_call} steps");
+        let first = bed.effects.notices.len();
+        let (most, all, most_steps) = carry(&mut bed);
+        assert!(most <= 1000 && most_steps <= STEPS_MAX, "{most} in a turn, {most_steps} steps");
+        assert!(first + all >= MANY);
+        let state = if cancels { State::Failed } else { State::Waiting };
+        assert_eq!(count(&mut bed, "whole", state), MANY as u64);
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_job_that_waits_for_many_says_so_and_takes_it_back_in_slices() {
+    let mut bed = Bed::new();
+    let parts = push_many(&mut bed, "part", MANY, &NewJob::default());
+    let on = unmet(&parts);
+    let waits = NewJob { unmet: Unmet::new(&on), ..NewJob::default() };
+    let whole = bed.push("whole", waits);
+    let first = bed.effects.notices.len();
+    let (most, all, _) = carry(&mut bed);
+    assert!(first.max(most) <= 1000, "{first}, {most} in a turn");
+    assert_eq!(first + all, MANY);
+    assert_eq!(bed.shard.holdings().watches, MANY);
+    bed.ask(1, &Command::Change { job: whole, change: Change::Cancel });
+    let first = bed.effects.notices.len();
+    assert!(bed.effects.notices.iter().all(|notice| notice.news == News::Unwatch));
+    let (most, all, _) = carry(&mut bed);
+    assert!(first.max(most) <= 1000, "{first}, {most} in a turn");
+    assert_eq!((first + all, bed.shard.holdings().watches), (MANY, 0));
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn all_parents_of_a_child_have_its_value_though_they_are_told_in_slices_and_it_is_gone() {
+    for (is_child, remove) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut bed = Bed::new();
+        let parent = is_child.then_some("some");
+        let kin = parent.map(|_| Box::new(NewKin { parent, ..NewKin::default() }));
+        let part =
+            bed.push("part", NewJob { kin, remove_on_complete: remove, ..NewJob::default() });
+        let children = text_array(part);
+        let open = unmet(&[part]);
+        let kin = NewKin { children: &children, open: Unmet::new(&open), ..NewKin::default() };
+        let waits = NewJob { depends_on: &children, kin: Some(Box::new(kin)), ..NewJob::default() };
+        let mut wholes = Vec::new();
+        for _ in 0..MANY / 500 {
+            wholes.extend(bed.push_all("whole", &vec![waits.clone(); 500]));
+            carry(&mut bed);
+        }
+        assert_eq!(count(&mut bed, "whole", State::WaitingChildren), MANY as u64);
+        let (id, token) = bed.pull(1, "part", 1)[0];
+        let of_call = steps(&mut bed, |bed| ack(bed, id, token, b"\x07"));
+        let first = bed.effects.reports.len();
+        assert!(of_call <= STEPS_MAX && first <= 1001, "{of_call} steps, {first} told");
+        let (most, _, most_steps) = carry(&mut bed);
+        assert!(most <= 2000 && most_steps <= 2 * STEPS_MAX, "{most}, {most_steps} steps");
+        assert_eq!(count(&mut bed, "whole", State::Waiting), MANY as u64);
+        for &whole in &wholes {
+            let view = bed.shard.view(bed.shard.find(whole).unwrap());
+            let end = view.options.unwrap().kin.as_deref().unwrap().ends.values().next().unwrap();
+            assert_eq!(end.stored.payload_bytes, 1, "{is_child} {remove}");
+        }
+        let held = bed.shard.holdings();
+        assert_eq!((held.remains, held.watches), (0, 0), "{is_child} {remove}");
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn jobs_of_a_connection_that_goes_are_released_in_slices() {
+    let mut bed = Bed::new();
+    push_many(&mut bed, "a", MANY, &NewJob::default());
+    for _ in 0..MANY / 500 {
+        assert_eq!(bed.pull(7, "a", 500).len(), 500);
+    }
+    let before = bed.shard.steps();
+    bed.run(7, &Command::Disconnect);
+    // Another one that goes in the same turn has its jobs released after that.
+    bed.run(8, &Command::Disconnect);
+    let of_turn = bed.shard.steps() - before;
+    assert!(of_turn <= STEPS_MAX, "{of_turn} steps");
+    let mut more = true;
+    while more {
+        let of_tick = steps(&mut bed, |bed| more = tick(bed));
+        assert!(of_tick <= STEPS_MAX, "{of_tick} steps");
+    }
+    assert_eq!(count(&mut bed, "a", State::Waiting), MANY as u64);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn waits_that_end_together_end_in_slices() {
+    let mut bed = Bed::new();
+    for client in 0..MANY {
+        let pull = Pull { timeout_ms: 100, ..support::locked("a") };
+        bed.run(client as u64, &Command::Pull(pull));
+    }
+    bed.now_ms += 100;
+    let (mut more, mut ended) = (true, 0);
+    while more {
+        let of_tick = steps(&mut bed, |bed| more = tick(bed));
+        assert!(of_tick <= STEPS_MAX, "{of_tick} steps");
+        ended += bed.effects.replies.len();
+    }
+    assert_eq!(ended, MANY);
+}
+
+#[test]
+fn long_commands_on_a_queue_take_a_slice_at_a_time() {
+    let all = [State::Waiting, State::Delayed];
+    let clean = Clean { queue: "a", grace_ms: 0, states: &all, limit: u64::MAX };
+    let delayed = NewJob { delay_ms: 1_000_000, ..NewJob::default() };
+    let commands = [
+        (Command::Drain { queue: "a" }, NewJob::default()),
+        (Command::Clean(clean), NewJob::default()),
+        (Command::Obliterate { queue: "a" }, NewJob::default()),
+        (Command::PromoteAll { queue: "a", count: u64::MAX }, delayed),
+    ];
+    for (command, job) in commands {
+        let mut bed = Bed::new();
+        push_many(&mut bed, "a", MANY, &job);
+        let (most, reply) = longest(&mut bed, &command);
+        assert!(most <= STEPS_MAX && reply.is_some(), "{command:?}: {most} steps");
+        let left = if matches!(command, Command::PromoteAll { .. }) { MANY as u64 } else { 0 };
+        assert_eq!(count(&mut bed, "a", State::Waiting), left, "{command:?}");
+        bed.shard.audit().unwrap();
+    }
+    for state in [State::Failed, State::Completed] {
+        let mut bed = Bed::with(Config { completed_max: 1 << 20, ..support::config(1) });
+        push_many(&mut bed, "a", MANY, &NewJob { max_attempts: 1, ..NewJob::default() });
+        for _ in 0..MANY / 500 {
+            for (id, token) in bed.pull(1, "a", 500) {
+                match state {
+                    State::Completed => bed.ack(id, Some(token)).unwrap(),
+                    _ => bed.fail(id, Some(token)).unwrap(),
+                }
+            }
+        }
+        assert_eq!(count(&mut bed, "a", state), MANY as u64);
+        let retry = match state {
+            State::Completed => Command::RetryCompleted {
+                queue: "a",
+                job: None,
+                count: u64::MAX,
+                until_ms: u64::MAX,
+            },
+            _ => Command::RetryFailed { queue: "a", job: None, count: u64::MAX },
+        };
+        let (most, reply) = longest(&mut bed, &retry);
+        assert!(most <= STEPS_MAX, "{retry:?}: {most} steps");
+        assert_eq!(reply, Some(Reply::Count(MANY as u64)));
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn limits_that_a_pull_brings_are_compared_with_many_groups_in_slices_and_it_gets_its_job() {
+    for timeout_ms in [0, 5000] {
+        let mut bed = Bed::new();
+        let names: Vec<String> = (0..MANY).map(|n| format!("g{n}")).collect();
+        for some in names.chunks(500) {
+            let job = |n: usize| NewJob { group_id: Some(&some[n]), ..NewJob::default() };
+            let jobs: Vec<NewJob<'_>> = (0..some.len()).map(job).collect();
+            bed.push_all("a", &jobs);
+            bed.push_all("a", &jobs);
+        }
+        // One job of each is active, so that a limit of one leaves none but the last.
+        for _ in 0..MANY / 500 {
+            assert_eq!(bed.pull(1, "a", 500).len(), 500);
+        }
+        let last = NewJob { group_id: Some("last"), ..NewJob::default() };
+        let last = bed.push("a", last);
+        let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
+        let group = Some(&group);
+        let pull = Pull { group, timeout_ms, ..support::locked("a") };
+        let mut replies = Vec::new();
+        let mut most = steps(&mut bed, |bed| replies = bed.run(2, &Command::Pull(pull)));
+        while replies.is_empty() {
+            let mut more = false;
+            most = most.max(steps(&mut bed, |bed| more = tick(bed)));
+            replies.clone_from(&bed.effects.replies);
+            assert!(more || !replies.is_empty(), "it is answered");
+        }
+        assert!(most <= STEPS_MAX, "{most} steps");
+        let Reply::Pulled(range) = replies[0].1.clone() else { panic!("{replies:?}") };
+        let got: Vec<JobId> = bed.effects.deliveries[range].iter().map(|one| bed.id(one)).collect();
+        assert_eq!(got, [last]);
+        bed.shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn pulls_that_wait_at_a_queue_that_goes_on_are_served_in_slices_and_all_of_them() {
+    let mut bed = Bed::new();
+    bed.run(1, &Command::Pause { queue: "a", paused: true });
+    push_many(&mut bed, "a", MANY, &NewJob::default());
+    for client in 0..200 {
+        let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked("a") };
+        bed.run(client, &Command::Pull(pull));
+    }
+    let mut most =
+        steps(&mut bed, |bed| drop(bed.run(1, &Command::Pause { queue: "a", paused: false })));
+    assert!(bed.effects.deliveries.len() < 2000, "{}", bed.effects.deliveries.len());
+    let mut more = true;
+    while more {
+        most = most.max(steps(&mut bed, |bed| more = tick(bed)));
+        assert!(bed.effects.deliveries.len() < 2000, "{}", bed.effects.deliveries.len());
+    }
+    assert!(most <= STEPS_MAX, "{most} steps");
+    assert_eq!(count(&mut bed, "a", State::Active), MANY as u64);
+    assert_eq!(bed.shard.holdings().waiters, 0);
+    bed.shard.audit().unwrap();
+}
