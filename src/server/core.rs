@@ -13,6 +13,7 @@ use super::flow::OpenFlows;
 use super::ground::Ground;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase, Rule};
+use super::inbox::Unread;
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::meter::{Meter, Work};
@@ -90,6 +91,8 @@ pub struct Core {
     pub(super) said_lack: Option<Lack>,
     /// Mail that waits for room in the log.
     pub(super) put_off: PutOff,
+    /// Mail that this turn has begun to read and leaves to the next.
+    pub(super) unread: Option<Unread>,
     pub(super) cuts: Cuts,
     pub(super) ground: Ground,
     pub(super) permits: Permits,
@@ -200,6 +203,7 @@ impl Core {
             fullness: Fullness::default(),
             said_lack: None,
             put_off: PutOff::default(),
+            unread: None,
             cuts: Cuts::default(),
             ground,
             permits,
@@ -238,6 +242,7 @@ impl Core {
     /// Whether this turn leaves something to do that nothing else would wake the shard for.
     pub fn has_left(&self) -> bool {
         self.post.has_left()
+            || self.unread.is_some()
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()
             || self.shares.waiting() > 0

@@ -23,6 +23,7 @@ impl Core {
             && self.showings.is_empty()
             && self.webhooks.outbox.is_empty()
             && self.parked.is_empty()
+            && self.unread.is_none()
             && self.sessions.iter().all(|session| session.in_flight == 0 && sent(session.conn))
     }
 

@@ -3,41 +3,87 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::message::{Batch, Message, Question, Span};
+use super::meter::Work;
 use super::needs::UnmetOf;
+use crate::api::spec::Op;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
+use std::vec::IntoIter;
+
+/// Steps of mail in one turn, after which the rest waits for the next: a batch can hold any number of messages, and
+/// each of them can be work.
+pub(super) const MAIL_STEPS_MAX: u64 = 2000;
+
+/// A batch that a turn has begun to read.
+#[derive(Debug)]
+pub struct Unread {
+    /// What its messages point into, without those.
+    batch: Batch,
+    messages: IntoIter<Message>,
+}
 
 impl Core {
-    /// Reads one batch. True if there was one.
-    pub fn read_mail(&mut self, conns: &mut Connections) -> bool {
-        let Some(batch) = self.post.receive() else { return false };
+    /// Reads one batch, or what was left of one, up to so many steps in all. True if there was one.
+    pub fn read_mail(&mut self, conns: &mut Connections, until: u64) -> bool {
+        let unread = self.unread.take().or_else(|| {
+            let mut batch = self.post.receive()?;
+            let messages = std::mem::take(&mut batch.messages).into_iter();
+            Some(Unread { batch, messages })
+        });
+        let Some(Unread { mut batch, mut messages }) = unread else { return false };
         let others_wait = !self.put_off.is_empty();
-        if let Some(rest) = self.read_batch(conns, batch, others_wait) {
-            self.put_off.push_back(rest);
+        while let Some(message) = messages.next() {
+            self.read_or_put_off(conns, &mut batch, message, others_wait);
+            // What is put off points into the same bytes: such a batch is read to its end, and costs little.
+            if self.steps() >= until && batch.messages.is_empty() {
+                self.unread = Some(Unread { batch, messages });
+                return true;
+            }
+        }
+        if !batch.messages.is_empty() {
+            self.put_off.push_back(batch);
         }
         true
     }
 
-    /// Reads a batch; what of it has to wait is returned.
-    pub(super) fn read_batch(
+    /// Reads a batch that was put off, up to so many steps in all; what of it has to wait is returned.
+    pub(super) fn read_again(
         &mut self,
         conns: &mut Connections,
         mut batch: Batch,
-        others_wait: bool,
+        until: u64,
     ) -> Option<Batch> {
-        let mut rest = Vec::new();
-        for message in std::mem::take(&mut batch.messages) {
-            match message {
-                Message::Adopt(moved) => self.adopt(conns, *moved),
-                message if self.puts_off(&message, others_wait || !rest.is_empty()) => {
-                    rest.push(message);
-                }
-                message => self.read_message(conns, &batch, &message),
+        let mut messages = std::mem::take(&mut batch.messages).into_iter();
+        for message in messages.by_ref() {
+            self.read_or_put_off(conns, &mut batch, message, false);
+            if self.steps() >= until {
+                break;
             }
         }
-        batch.messages = rest;
+        batch.messages.extend(messages);
         (!batch.messages.is_empty()).then_some(batch)
+    }
+
+    /// Reads a message of a batch, or leaves it there.
+    fn read_or_put_off(
+        &mut self,
+        conns: &mut Connections,
+        batch: &mut Batch,
+        message: Message,
+        others_wait: bool,
+    ) {
+        match message {
+            Message::Adopt(moved) => self.adopt(conns, *moved),
+            message if self.puts_off(&message, others_wait || !batch.messages.is_empty()) => {
+                batch.messages.push(message);
+            }
+            message => {
+                self.meter_work(work_of(&message));
+                self.meter.note(1);
+                self.read_message(conns, batch, &message);
+            }
+        }
     }
 
     fn read_message(&mut self, conns: &mut Connections, batch: &Batch, message: &Message) {
@@ -130,5 +176,20 @@ impl Core {
                 }
             }
         }
+    }
+}
+
+/// What a message counts as. One that brings a command is known when that is decoded.
+fn work_of(message: &Message) -> Work {
+    match message {
+        Message::Notice(_) | Message::Report { .. } => Work::NEWS,
+        Message::Push { .. } | Message::Claim { .. } | Message::Claimed { .. } => {
+            Work::of(Op::PushBatch)
+        }
+        Message::Part { .. } | Message::Parted { .. } => Work::of(Op::AckBatch),
+        Message::Flow(_) => Work::of(Op::PushFlow),
+        Message::Cron(_) => Work::of(Op::Cron),
+        Message::Webhook(_) => Work::of(Op::AddWebhook),
+        _ => Work::OTHER,
     }
 }

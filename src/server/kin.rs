@@ -9,9 +9,11 @@ use super::execute::{DAMAGED, NOT_FOUND, framed};
 use super::hole::Then;
 use super::job_map::pushed_of;
 use super::message::{Batch, Message, Origin, Span, Step};
+use super::meter::Work;
 use super::parked::CURRENT;
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
+use crate::api::spec::Op;
 use crate::protocol::decode::decode;
 use crate::protocol::patch::patched;
 use crate::protocol::{reply, uuid_text};
@@ -26,6 +28,9 @@ use corq_shards::query::AboutParent;
 
 /// What clients push children with whose parents are still to come.
 const PENDING: &str = "pending";
+
+/// Children that are let go of at a time.
+const ABANDON_SLICE: usize = 100;
 
 /// A command on a parent and a child.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ pub struct KinTask {
     left: usize,
     removed: bool,
     stage: Stage,
+    /// Of the children that are let go of, the place of the next one.
+    place: usize,
 }
 
 /// What is asked for next.
@@ -177,6 +184,7 @@ impl Core {
             left: 0,
             removed: false,
             stage: Stage::Names,
+            place: 0,
         };
         let step = self.tasks.start(self.me, Task::Kin(task));
         self.name_kin(step);
@@ -239,6 +247,7 @@ impl Core {
             Stage::ParentName => self.ask_parent(step),
             Stage::Parent => self.parent_is_known(step),
             Stage::Edge => self.patch_next(step),
+            Stage::Rest if self.abandon_more(step) => Ok(()),
             Stage::Patch | Stage::Rest => Err(None),
         };
         if let Err(end) = next {
@@ -368,16 +377,9 @@ impl Core {
         if self.try_as_name(conns, asked, body, job) {
             return;
         }
-        let found = asked.id_of(job).and_then(|id| self.engine.shard.find(id));
-        let Some(index) = found else {
+        let parent = asked.id_of(job).filter(|&id| self.engine.shard.find(id).is_some());
+        if parent.is_none() {
             self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
-            return;
-        };
-        let options = self.engine.shard.view(index).options;
-        let unmet = options.into_iter().flat_map(|options| options.unmet.iter());
-        let children: Vec<JobId> = unmet.filter(|one| one.child).map(|one| one.id).collect();
-        if children.is_empty() {
-            self.respond(conns, asked.origin, |_, pen| reply::ok(pen.out, asked.req_id));
             return;
         }
         self.deferred(asked.origin);
@@ -385,18 +387,39 @@ impl Core {
             origin: asked.origin,
             frame: asked.frame.into(),
             child: Default::default(),
-            parent: Default::default(),
+            parent: (Box::default(), parent),
             about_child: None,
             about_parent: None,
-            left: children.len(),
+            left: 0,
             removed: false,
             stage: Stage::Rest,
+            place: 0,
         };
         let step = self.tasks.start(self.me, Task::Kin(task));
-        for child in children {
-            let mail = KinMail::Abandon { step, child };
-            self.post.ask(self.slots.of_job(child)).messages.push(Message::Kin(mail));
+        if !self.abandon_more(step) {
+            self.finish_kin(conns, step, None);
         }
+    }
+
+    /// Lets go of the next children, a slice of them: there may be very many, and the next follow when these have
+    /// been. False if there are no more.
+    fn abandon_more(&mut self, step: Step) -> bool {
+        let Some(Task::Kin(task)) = self.tasks.get(step) else { return false };
+        let shard = &self.engine.shard;
+        let found = task.parent.1.and_then(|id| shard.find(id));
+        let Some(options) = found.and_then(|index| shard.view(index).options) else { return false };
+        while task.left < ABANDON_SLICE
+            && let Some((place, one)) = options.unmet.behind(task.place)
+        {
+            task.place = place + 1;
+            if one.child {
+                task.left += 1;
+                let mail = KinMail::Abandon { step, child: one.id };
+                self.post.ask(self.slots.of_job(one.id)).messages.push(Message::Kin(mail));
+            }
+        }
+        self.meter.note(task.left);
+        task.left > 0
     }
 
     /// Mail about parents and children.
@@ -423,6 +446,7 @@ impl Core {
                 self.change_kin(conns, *step, job, change);
             }
             KinMail::Abandon { step, child } => {
+                self.meter_work(Work::of(Op::RemoveUnprocessedChildren));
                 self.change_kin(conns, *step, *child, Change::Abandon);
             }
             KinMail::Patch { step, link } => self.patch_child(conns, *step, link.clone(), &[]),

@@ -5,6 +5,7 @@
 use super::core::Core;
 use super::engine::Engine;
 use super::flow::FlowMail;
+use super::inbox::MAIL_STEPS_MAX;
 use super::kin::KinMail;
 use super::message::{Batch, Message};
 use corq_io::log::Lack;
@@ -145,9 +146,10 @@ impl Core {
 
     /// Reads the mail that has waited, as far as there is room.
     pub fn read_put_off(&mut self, conns: &mut Connections) {
-        while !self.put_off.is_empty() && !self.is_strained() {
+        let until = self.steps() + MAIL_STEPS_MAX;
+        while !self.put_off.is_empty() && !self.is_strained() && self.steps() < until {
             let Some(batch) = self.put_off.pop_front() else { return };
-            if let Some(rest) = self.read_batch(conns, batch, false) {
+            if let Some(rest) = self.read_again(conns, batch, until) {
                 self.put_off.push_front(rest);
             }
         }

@@ -2,6 +2,7 @@
 //! learns of it, and sleep.
 
 use super::core::Core;
+use super::inbox::MAIL_STEPS_MAX;
 use super::message::{Batch, Message};
 use super::ports::{Entrance, Port};
 use corq_io::clock::Clock;
@@ -217,7 +218,11 @@ impl Turn {
         self.core.note_saturation();
         self.core.read_put_off(&mut self.reactor.conns);
         let mut mail_left = BATCHES_PER_TURN;
-        while mail_left > 0 && self.core.read_mail(&mut self.reactor.conns) {
+        let mail_until = self.core.steps() + MAIL_STEPS_MAX;
+        while mail_left > 0
+            && self.core.steps() < mail_until
+            && self.core.read_mail(&mut self.reactor.conns, mail_until)
+        {
             mail_left -= 1;
         }
         self.core.take_up_aside(&mut self.reactor.conns);

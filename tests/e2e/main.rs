@@ -70,6 +70,7 @@ mod subscriptions;
 mod timing;
 mod tls;
 mod tls_hostile;
+mod turns;
 mod unread;
 mod upkeep;
 mod waits;
