@@ -287,7 +287,8 @@ impl Shard {
                 return Err(format!("queue {queue}: {listed} in the list of {state:?}"));
             }
         }
-        let by_priority: u64 = about.priorities().into_iter().map(|(_, jobs)| jobs).sum();
+        let by_priority: u64 =
+            about.priorities(None, usize::MAX).into_iter().map(|(_, jobs)| jobs).sum();
         if by_priority != about.count(State::Waiting) {
             return Err(format!("queue {queue}: {by_priority} waiting jobs by priority"));
         }

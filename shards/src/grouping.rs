@@ -8,6 +8,7 @@ use crate::job::State;
 use crate::pull::Place;
 use crate::query::JobView;
 use crate::queue::{Queue, Queues};
+use crate::ready::merged;
 use crate::rotation::{Rotation, ViewTerms, groups_after};
 use crate::shard::Shard;
 use crate::slab::{List, NONE};
@@ -48,15 +49,19 @@ pub(crate) fn waiters_at<'a>(
 }
 
 impl Queue {
-    /// How many jobs wait of each priority that has any, highest first.
-    pub fn priorities(&self) -> Vec<(i32, u64)> {
-        let mut counts = std::collections::BTreeMap::new();
-        let groups = self.groups.as_deref().into_iter().flat_map(|groups| &groups.priorities);
-        let groups = groups.map(|(&priority, &jobs)| (priority, u64::from(jobs)));
-        for (priority, jobs) in self.ready.priorities().chain(groups) {
-            *counts.entry(priority).or_insert(0) += jobs;
-        }
-        counts.into_iter().rev().collect()
+    /// How many jobs wait of each priority that has any, highest first, of at most so many priorities below one.
+    pub fn priorities(&self, below: Option<i32>, most: usize) -> Vec<(i32, u64)> {
+        let groups = self.groups.as_deref();
+        let rest = (Bound::Unbounded, below.map_or(Bound::Unbounded, Bound::Excluded));
+        let grouped = groups.map(|groups| groups.priorities.range(rest).rev());
+        let grouped = grouped.into_iter().flatten().map(|(&at, &jobs)| (at, u64::from(jobs)));
+        merged(self.ready.priorities(below), grouped).take(most).collect()
+    }
+
+    /// How many priorities there are at most.
+    pub fn priorities_max(&self) -> usize {
+        let of_groups = self.groups.as_deref().map_or(0, |groups| groups.priorities.len());
+        self.ready.priorities_max() + of_groups
     }
 
     /// Jobs of groups that wait or are delayed.

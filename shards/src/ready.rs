@@ -14,6 +14,7 @@ use crate::slab::{List, Slab};
 use crate::strays::{Order, Strays};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// The jobs of one priority that came in order.
 #[derive(Default, Clone, Copy)]
@@ -130,12 +131,32 @@ impl Ready {
         }
     }
 
-    /// How many jobs there are of each priority that has any; one may be named twice, with a part each time.
-    pub fn priorities(&self) -> impl Iterator<Item = (i32, u64)> {
-        let lanes = self.lanes.iter().map(|(priority, lane)| (priority.0, u64::from(lane.jobs)));
-        let strays = self.strays_of.iter().map(|(priority, &jobs)| (priority.0, u64::from(jobs)));
-        lanes.filter(|(_, jobs)| *jobs > 0).chain(strays)
+    /// How many jobs there are of each priority that has any, highest first, from below one on.
+    pub fn priorities(&self, below: Option<i32>) -> impl Iterator<Item = (i32, u64)> {
+        let first = below.map_or(Bound::Unbounded, |below| Bound::Excluded(Reverse(below)));
+        let rest = (first, Bound::Unbounded);
+        let lanes = self.lanes.range(rest).map(|(at, lane)| (at.0, u64::from(lane.jobs)));
+        let strays = self.strays_of.range(rest).map(|(at, &jobs)| (at.0, u64::from(jobs)));
+        merged(lanes.filter(|(_, jobs)| *jobs > 0), strays)
     }
+
+    /// How many priorities there are at most.
+    pub fn priorities_max(&self) -> usize {
+        self.lanes.len() + self.strays_of.len()
+    }
+}
+
+/// Two rows of counts by priority as one; each is in order, highest first.
+pub(crate) fn merged(
+    one: impl Iterator<Item = (i32, u64)>,
+    other: impl Iterator<Item = (i32, u64)>,
+) -> impl Iterator<Item = (i32, u64)> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || {
+        let next = one.peek().map(|it| it.0).max(other.peek().map(|it| it.0))?;
+        let here = one.next_if(|it| it.0 == next).map_or(0, |(_, jobs)| jobs);
+        Some((next, here + other.next_if(|it| it.0 == next).map_or(0, |(_, jobs)| jobs)))
+    })
 }
 
 #[cfg(test)]
@@ -174,11 +195,10 @@ mod tests {
                 }
             }
             model.sort_by(|&a, &b| rank(&jobs[a]).cmp(&rank(&jobs[b])));
-            let mut counted = BTreeMap::new();
-            ready.priorities().for_each(|(at, part)| *counted.entry(at).or_insert(0) += part);
+            let counted: Vec<(i32, u64)> = ready.priorities(None).collect();
             let recount = |at: i32| model.iter().filter(|&&one| jobs[one].priority == at).count();
             let recounted = [1, 0, -1].map(|at| (at, recount(at) as u64));
-            assert!(counted.into_iter().eq(recounted.into_iter().rev().filter(|it| it.1 > 0)));
+            assert!(counted.into_iter().eq(recounted.into_iter().filter(|it| it.1 > 0)));
             for index in model {
                 assert_eq!(ready.first(&jobs), Some(index));
                 ready.remove(&mut jobs, index);

@@ -92,7 +92,7 @@ fn within_a_group_the_lower_priority_goes_first_and_then_the_older() {
             NewJob { data: &data, priority, lifo, group_id: Some("a"), ..NewJob::default() },
         );
     }
-    let counts = bed.shard.queue("q").unwrap().priorities();
+    let counts = bed.shard.queue("q").unwrap().priorities(None, usize::MAX);
     assert_eq!(counts, [(5, 2), (1, 2), (0, 1)]);
     assert_eq!(numbers(&mut bed, 9, ANY), [4, 2, 5, 1, 3]);
 }

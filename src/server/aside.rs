@@ -64,6 +64,7 @@ pub fn answer_of(body: &Body<'_>) -> Answer {
         | Body::ListQueues
         | Body::ListWorkers
         | Body::CronList
+        | Body::GetCountsPerPriority(_)
         | Body::Prometheus => Answer::List,
         Body::PullBatch(_)
         | Body::GetJob(_)
@@ -262,6 +263,9 @@ impl Core {
     pub(super) fn forget_aside(&mut self, client: ClientId, gone: bool) {
         if gone && !self.showings.is_empty() {
             self.stop_showing(client);
+        }
+        if gone && !self.countings.is_empty() {
+            self.stop_counting(client);
         }
         if self.aside.is_empty() {
             return;

@@ -5,6 +5,7 @@ use super::aside::Aside;
 use super::auth::Guard;
 use super::backup::Cuts;
 use super::certificate;
+use super::counts::Countings;
 use super::crons::CronNames;
 use super::deadline::Deadlines;
 use super::engine::Engine;
@@ -77,6 +78,7 @@ pub struct Core {
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
     pub(super) showings: Showings,
+    pub(super) countings: Countings,
     pub(super) post: Post,
     pub(super) aside: Aside,
     pub(super) workers: Workers,
@@ -193,6 +195,7 @@ impl Core {
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
             showings: Showings::default(),
+            countings: Countings::default(),
             post,
             aside: Aside::default(),
             rates: Rates::default(),
@@ -553,7 +556,8 @@ impl Core {
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         let next_ms = next_ms.min(self.note_silent_workers());
         self.show_on_in_turn(conns);
-        if self.look_on_in_turn(conns) { self.now_ms } else { next_ms }
+        let counts_on = self.count_on_in_turn(conns);
+        if self.look_on_in_turn(conns) || counts_on { self.now_ms } else { next_ms }
     }
 
     /// What a command or the time has brought about goes where it belongs.

@@ -8,7 +8,7 @@
 //! groups   groups of jobs: what is set for them and what they have
 //! limited  what limits a queue and what it has done
 //! letters  dead letters, and the rules of queues
-//! list     pages of jobs  show   jobs in full     change   one job, in any state
+//! list     pages of jobs  show   jobs in full     change   one job, in any state     counts   of each priority
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
@@ -41,6 +41,7 @@ mod certificate;
 mod change;
 mod chore;
 mod core;
+mod counts;
 mod cron_row;
 mod crons;
 mod deadline;

@@ -235,24 +235,6 @@ impl Core {
         });
     }
 
-    fn priority_counts(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
-        let found = self.engine.shard.queue(queue);
-        let counts: Vec<(i32, u64)> = found.map_or(vec![], Queue::priorities);
-        self.respond(conns, asked.origin, |_, pen| {
-            framed(pen, asked.req_id, |pen| {
-                let mut writer = reply::head(pen.out, true, asked.req_id, 2);
-                writer.str("queue");
-                writer.str(queue);
-                writer.str("counts");
-                writer.map(counts.len());
-                for (priority, count) in counts {
-                    writer.str(&priority.to_string());
-                    writer.uint(count);
-                }
-            });
-        });
-    }
-
     fn job_counts(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
         let queue = self.engine.shard.queue(queue);
         let counts = State::ALL.map(|state| queue.map_or(0, |queue| queue.count(state)));
