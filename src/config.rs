@@ -184,6 +184,14 @@ pub struct Config {
     #[arg(long, env = "COMPLETED_RETENTION_MS", default_value_t = 604_800_000)]
     pub completed_retention_ms: u64,
 
+    /// Least time between two runs of a schedule or of a repeated job, in milliseconds
+    #[arg(long, env = "CRON_MIN_INTERVAL_MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    pub cron_min_interval_ms: u64,
+
+    /// Jobs that schedules and repeats of a shard push in a second; those beyond come later
+    #[arg(long, env = "SCHEDULED_PUSHES_PER_SECOND", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub scheduled_pushes_per_second: u32,
+
     /// Connections per shard beyond which new ones are turned away
     #[arg(long, env = "CONNECTIONS_MAX", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections_max: u32,

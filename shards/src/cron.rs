@@ -56,6 +56,8 @@ pub struct Cron {
     plan: Plan,
     /// On its way to another shard: it runs no more here.
     held: bool,
+    /// It was due when too many were, and its time has been put off: that is kept for it.
+    put_off: bool,
     timer: u32,
 }
 
@@ -78,6 +80,7 @@ impl Default for Cron {
             set_in: Stored::default(),
             plan: Plan::default(),
             held: false,
+            put_off: false,
             timer: NONE,
         }
     }
@@ -263,6 +266,11 @@ impl Shard {
         self.crons.unchecked = (self.crons.len() > 0).then_some(0);
     }
 
+    /// The least time between two runs of a schedule or a repeated job.
+    pub fn interval_min_ms(&self) -> u64 {
+        self.config.interval_min_ms
+    }
+
     /// A schedule, if this shard has it.
     pub fn cron(&self, name: &str) -> Option<&Cron> {
         self.crons.find(name).map(|index| &self.crons.slab[index])
@@ -287,13 +295,17 @@ impl Shard {
         self.bring_back_crons(now_ms, out);
         for _ in 0..SLICE {
             let Some(index) = self.crons.timers.due(now_ms) else { return };
+            if self.puts_off(now_ms, index) {
+                continue;
+            }
+            let waited = std::mem::take(&mut self.crons.slab[index].put_off);
             let cron = &self.crons.slab[index];
             let due_ms = cron.next_run_ms;
-            let in_time = due_ms >= started_at_ms && due_ms + LATE_MS_MAX >= now_ms;
+            let in_time = due_ms >= started_at_ms && (waited || due_ms + LATE_MS_MAX >= now_ms);
             let made_up = due_ms < started_at_ms && cron.makes_up();
             let wanted = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
             // One run is enough to make up for any number of them.
-            let after_ms = if made_up { now_ms } else { due_ms };
+            let after_ms = if made_up || waited { now_ms } else { due_ms };
             let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
             let bytes = texts + cron.job().bytes() + JOB_BYTES;
             if (in_time || made_up)
@@ -304,7 +316,7 @@ impl Shard {
                 continue;
             }
             let cron = &self.crons.slab[index];
-            match cron.plan.next(due_ms, now_ms) {
+            match cron.next_after(due_ms, now_ms, self.config.interval_min_ms) {
                 Some(next_run_ms) => {
                     out.journal.append(&Record::CronMissed { name: &cron.name, next_run_ms });
                     self.move_cron(index, next_run_ms);
@@ -312,6 +324,22 @@ impl Shard {
                 None => self.end_cron(index, out),
             }
         }
+    }
+
+    /// Whether a schedule that is due has to wait because too many are: it runs at the next time that is free, or in
+    /// the next slice after that.
+    fn puts_off(&mut self, now_ms: u64, index: u32) -> bool {
+        self.steps += 1;
+        if self.crons.slab[index].put_off {
+            return false;
+        }
+        let free_ms = self.scheduled.take(now_ms);
+        let later = free_ms > now_ms;
+        if later {
+            self.crons.slab[index].put_off = true;
+            self.crons.set_timer(index, free_ms);
+        }
+        later
     }
 
     /// Looks once at each schedule after a start. One whose next run is further away than it can be was set
@@ -346,7 +374,8 @@ impl Shard {
         let cron = std::mem::take(&mut self.crons.slab[index]);
         let due_ms = cron.next_run_ms;
         let last = cron.runs_max.is_some_and(|most| cron.executions + 1 >= most);
-        let next_run_ms = cron.plan.next(due_ms, after_ms).filter(|_| !last);
+        let interval_min_ms = self.config.interval_min_ms;
+        let next_run_ms = cron.next_after(due_ms, after_ms, interval_min_ms).filter(|_| !last);
         let queue = self.queues.find_or_insert(&cron.queue);
         let mut job = NewJob { data: &cron.data, priority: cron.priority, ..cron.job() };
         let replaced = match self.meet_holder(now_ms, queue, &job, out) {
@@ -449,6 +478,7 @@ impl Shard {
             set_in: stored,
             plan,
             held: false,
+            put_off: false,
             timer: NONE,
         };
         let index = match self.crons.find(set.name) {
@@ -503,6 +533,16 @@ impl Shard {
 }
 
 impl Cron {
+    /// The run after the one at `due_ms`: on its cadence, after `after_ms`, and not sooner than runs may follow each
+    /// other. One that was set when they might follow sooner leaves some out.
+    fn next_after(&self, due_ms: u64, after_ms: u64, interval_min_ms: u64) -> Option<u64> {
+        let soonest_ms = match self.plan {
+            Plan::Every(_) => due_ms.saturating_add(interval_min_ms.saturating_sub(1)),
+            Plan::At(..) => due_ms,
+        };
+        self.plan.next(due_ms, after_ms.max(soonest_ms))
+    }
+
     /// When the next run is to be instead, if it is further away than any rule of this schedule puts it.
     fn brought_back_ms(&self, now_ms: u64) -> Option<u64> {
         // Clocks are set back by this much all the time: a run that has been is not to come again.

@@ -80,6 +80,7 @@ mod rotation;
 mod rule_record;
 pub mod rules;
 pub mod schedule;
+mod scheduled;
 pub mod secret;
 mod shard;
 pub mod share;

@@ -73,6 +73,8 @@ pub struct Holdings {
     pub unique_keys: usize,
     /// Schedules.
     pub crons: usize,
+    /// Pushes of schedules and repeats that came later than they were due since too many were.
+    pub scheduled_put_off: u64,
     /// Queues that registered workers work on.
     pub attended: usize,
     /// Pairs of a job here and a job that depends on it.
@@ -239,6 +241,7 @@ impl Shard {
                 + self.crons.deadlines(),
             unique_keys: self.unique.len(),
             crons: self.crons.len(),
+            scheduled_put_off: self.scheduled.put_off(),
             attended: self.attendance.len(),
             watches: self.watchers.len(),
             past: self.past.len(),

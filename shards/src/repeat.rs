@@ -60,9 +60,11 @@ impl Series {
         !self.continued && self.limit.is_none_or(|limit| self.count.saturating_add(1) < limit)
     }
 
-    /// When the next run is due: a whole number of intervals later, and not before `now_ms`.
-    fn next_due_ms(&self, now_ms: u64) -> u64 {
-        let missed = now_ms.saturating_sub(self.due_ms).div_ceil(self.every_ms);
+    /// When the next run is due: a whole number of intervals later, not before `now_ms`, and not sooner than runs may
+    /// follow each other.
+    fn next_due_ms(&self, now_ms: u64, interval_min_ms: u64) -> u64 {
+        let soonest_ms = now_ms.max(self.due_ms.saturating_add(interval_min_ms));
+        let missed = soonest_ms.saturating_sub(self.due_ms).div_ceil(self.every_ms);
         self.due_ms.saturating_add(missed.max(1).saturating_mul(self.every_ms))
     }
 }
@@ -222,16 +224,17 @@ impl Shard {
     /// The next run, like `job` in everything that its client asked for but the custom id, which
     /// names one job only.
     fn next_run<'a>(
-        &self,
+        &mut self,
         now_ms: u64,
         id: JobId,
         job: u32,
         (queue, name, unique_key, group_id): Texts<'a>,
     ) -> Option<KeptJob<'a>> {
+        let free_ms = self.scheduled.take(now_ms);
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
         let series = given.series.as_deref()?;
-        let run_at_ms = series.next_due_ms(now_ms);
+        let run_at_ms = series.next_due_ms(free_ms, self.config.interval_min_ms);
         let Series { every_ms, limit, ttl_ms, durable, .. } = *series;
         let count = series.count.saturating_add(1);
         let extras = given.extras.as_deref();
@@ -290,10 +293,11 @@ mod tests {
         for (now_ms, due_ms) in
             [(900, 1100), (1000, 1100), (1100, 1100), (1101, 1200), (1950, 2000)]
         {
-            assert_eq!(series.next_due_ms(now_ms), due_ms, "done at {now_ms}");
+            assert_eq!(series.next_due_ms(now_ms, 1), due_ms, "done at {now_ms}");
         }
+        assert_eq!(series.next_due_ms(1000, 250), 1300, "spaced out, on cadence");
         let endless = Series { every_ms: u64::MAX, ..series };
-        assert_eq!(endless.next_due_ms(5000), u64::MAX);
+        assert_eq!(endless.next_due_ms(5000, 1), u64::MAX);
         assert!(Series { limit: Some(2), ..series }.has_next());
         assert!(!Series { limit: Some(2), count: 1, ..series }.has_next());
     }

@@ -30,6 +30,7 @@ use crate::record::{Journal, Pushed, Record};
 use crate::remains::AllRemains;
 use crate::retention::Retention;
 use crate::retired::Retired;
+use crate::scheduled::Scheduled;
 use crate::secret::{SecretKey, Secrets};
 use crate::share::Shares;
 use crate::slab::{List, Slab};
@@ -74,6 +75,10 @@ pub struct Config {
     pub span_bits: u32,
     /// Jobs that a long command touches at a time, at least 1; [`SLICE`] but in tests.
     pub chore_slice: u64,
+    /// The least time between two runs of a schedule or a repeated job, in milliseconds, at least 1.
+    pub interval_min_ms: u64,
+    /// Jobs that schedules and repeats push in a second, at least 1.
+    pub scheduled_per_second: u32,
     /// Start of the chance in its ids. Must differ between starts and shards.
     pub seed: u64,
     /// The secret of its hash tables. Of it nothing may be seen from outside.
@@ -137,6 +142,7 @@ pub struct Shard {
     pub(crate) unserved: BTreeSet<u32>,
     pub(crate) unserved_from: u32,
     pub(crate) crons: Crons,
+    pub(crate) scheduled: Scheduled,
     pub(crate) attendance: Attendance,
     pub(crate) shares: Shares,
     /// What of the log is needed.
@@ -229,6 +235,7 @@ impl Shard {
             unserved: BTreeSet::new(),
             unserved_from: 0,
             crons: Crons::new(key),
+            scheduled: Scheduled::new(config.scheduled_per_second),
             attendance: Attendance::default(),
             shares: Shares::default(),
             live: Live::new(config.span_bits),

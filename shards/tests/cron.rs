@@ -3,10 +3,13 @@
 
 mod support;
 
+use corq_shards::Config;
 use corq_shards::command::{Command, SetCron};
 use corq_shards::cron::LATE_MS_MAX;
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
+use corq_shards::job::State;
+use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::schedule::Plan;
 use support::{Bed, START_MS};
 
@@ -235,4 +238,80 @@ fn a_schedule_does_not_wait_for_a_time_that_a_wrong_clock_has_shown() {
     bed.run(1, &Command::StartCrons);
     bed.pass(0);
     assert_eq!(bed.shard.cron("interval").unwrap().next_run_ms, before);
+}
+
+/// What a log has in which schedules ran as often as they liked, for a shard that does not let them.
+#[test]
+fn schedules_and_repeats_of_an_old_log_are_spaced_out_on_their_cadence_and_none_is_lost() {
+    let mut bed = open();
+    set(&mut bed, &every("c", 3));
+    let repeat = Some(Repeat { every_ms: 3, limit: None, count: 0 });
+    bed.push("r", NewJob { repeat, ..NewJob::default() });
+    bed.pass(3);
+    assert_eq!(due_times(&mut bed), [3]);
+    let config = Config { interval_min_ms: 100, ..bed.config };
+    bed.shard = bed.replayed_with(config);
+    bed.shard.restart(bed.now_ms);
+    bed.run(1, &Command::StartCrons);
+    for _ in 0..500 {
+        bed.pass(1);
+    }
+    assert_eq!(due_times(&mut bed), [6, 108, 210, 312, 414]);
+    let mut due = Vec::new();
+    for _ in 0..3 {
+        let (job, token) = bed.pull(1, "r", 1)[0];
+        due.push(bed.shard.view(bed.shard.find(job).unwrap()).job.run_at_ms - START_MS);
+        bed.ack(job, Some(token)).unwrap();
+        bed.pass(150);
+    }
+    assert_eq!(due, [0, 504, 654], "each a whole number of intervals after the one before");
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed_with(config).facts(), bed.shard.facts());
+}
+
+#[test]
+fn what_schedules_push_in_a_second_is_bounded_and_each_has_its_turn() {
+    let mut bed = Bed::with(Config { scheduled_per_second: 100, ..support::config(1) });
+    bed.run(1, &Command::StartCrons);
+    let names: Vec<String> = (0..70).map(|n| format!("c{n}")).collect();
+    for name in &names {
+        set(&mut bed, &every(name, 1));
+    }
+    for second in 1..=30_u64 {
+        for _ in 0..100 {
+            bed.pass(10);
+        }
+        let pushed = bed.shard.queue("q").unwrap().count(State::Waiting);
+        assert!(pushed <= 100 * (second + 1), "{pushed} in {second} s");
+        assert!(
+            pushed >= 100 * second - 1,
+            "{pushed} in {second} s: what is due comes as soon as it may"
+        );
+    }
+    let runs: Vec<u64> =
+        names.iter().map(|name| bed.shard.cron(name).unwrap().executions).collect();
+    let (least, most) = (runs.iter().min().unwrap(), runs.iter().max().unwrap());
+    assert!(*least >= 40 && most - least <= 2, "{runs:?}");
+    assert!(bed.shard.holdings().scheduled_put_off > 2000);
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
+}
+
+#[test]
+fn repeated_jobs_count_among_what_is_pushed_in_a_second() {
+    let mut bed = Bed::with(Config { scheduled_per_second: 100, ..support::config(1) });
+    let repeat = Some(Repeat { every_ms: 1, limit: None, count: 0 });
+    let job = NewJob { repeat, remove_on_complete: true, ..NewJob::default() };
+    bed.push_all("r", &vec![job; 50]);
+    let mut runs = 0;
+    for _ in 0..1000 {
+        for (job, token) in bed.pull(1, "r", 50) {
+            bed.ack(job, Some(token)).unwrap();
+            runs += 1;
+        }
+        bed.pass(10);
+    }
+    assert!((1000..=1000 + 100 + 50).contains(&runs), "{runs} runs in 10 s");
+    bed.shard.audit().unwrap();
+    assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }

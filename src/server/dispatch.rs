@@ -69,6 +69,7 @@ impl Core {
             Ok(request) if trusted && self.has_no_ground(&request.body) => {
                 self.refuse(conns, origin, request.req_id, GONE);
             }
+            Ok(request) if trusted && self.runs_too_often(conns, origin, request) => {}
             Ok(request) if trusted => {
                 self.meter_command(request.op, frame.len());
                 if matches!(request.body, Body::RegisterWorker(_))

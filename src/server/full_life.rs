@@ -46,6 +46,8 @@ fn fresh_shard() -> Shard {
         completed_retention_ms: 600_000_000,
         span_bits: SEGMENT_BYTES.trailing_zeros(),
         chore_slice: 500,
+        interval_min_ms: 1,
+        scheduled_per_second: u32::MAX,
         seed: 7,
         hash_key: HashKey::new(7),
         token_key: SecretKey::of_seed(7),

@@ -73,6 +73,8 @@ impl Replay {
             // Only sums are asked for.
             span_bits: 26,
             chore_slice: SLICE,
+            interval_min_ms: 1,
+            scheduled_per_second: u32::MAX,
             seed: 0,
             hash_key: crate::secret::hash_key(),
             token_key: SecretKey::of_seed(0),

@@ -111,6 +111,8 @@ impl Life {
             completed_retention_ms: 100 * YEAR_MS,
             span_bits: SEGMENT_BYTES.trailing_zeros(),
             chore_slice: SLICE,
+            interval_min_ms: 1,
+            scheduled_per_second: u32::MAX,
             seed: now_ms + u64::from(number),
             hash_key: HashKey::new(u128::from(now_ms)),
             token_key: SecretKey::of_seed(now_ms + u64::from(number)),

@@ -335,3 +335,61 @@ fn schedules_survive_a_kill_with_runs_and_limit_and_the_next_run_on_cadence() {
     server.start();
     assert_eq!(listed(&mut server.client(), "yearly"), None);
 }
+
+#[test]
+fn a_schedule_or_a_repeated_job_that_runs_too_often_is_refused_with_field_and_bound() {
+    for (setting, least) in [(None, 10), (Some(250), 250)] {
+        let mut start = Start::new().without("CRON_MIN_INTERVAL_MS");
+        if let Some(setting) = setting {
+            start = start.env("CRON_MIN_INTERVAL_MS", setting);
+        }
+        let server = start.start();
+        let mut client = server.client();
+        let bound = format!("must be between {least} and 9007199254740991");
+        let cron = |every: u64| json!({"name": "c", "queue": "q", "data": 1, "repeatEvery": every});
+        assert_eq!(client.refused("Cron", cron(least - 1)), format!("repeatEvery {bound}"));
+        let job = |every: u64| json!({"data": 1, "repeat": {"every": every, "limit": 1}});
+        let mut push = job(least - 1);
+        push["queue"] = json!("q");
+        assert_eq!(client.refused("PUSH", push.clone()), format!("repeat.every {bound}"));
+        let jobs = json!({"queue": "q", "jobs": [{"data": 1}, job(least - 1)]});
+        assert_eq!(client.refused("PUSHB", jobs), format!("jobs[1]: repeat.every {bound}"));
+        let answer = server.web().post("/queues/q/jobs", job(least - 1));
+        assert_eq!(answer.refused(400), format!("repeat.every {bound}"));
+        assert_eq!(client.counted("q", "waiting") + client.counted("q", "delayed"), 0);
+        push["repeat"]["every"] = json!(least);
+        client.ok("PUSH", push);
+        client.ok("Cron", cron(least));
+    }
+}
+
+#[test]
+fn schedules_push_no_more_than_they_may_in_a_second_and_are_put_off_not_lost() {
+    let server = Start::new().env("SHARDS", 1).env("SCHEDULED_PUSHES_PER_SECOND", 100).start();
+    let mut client = server.client();
+    let names: Vec<String> = (0..50).map(|n| format!("every-{n}")).collect();
+    for name in &names {
+        let cron = json!({"name": name, "queue": name, "data": 1, "repeatEvery": 1});
+        client.ok("Cron", cron);
+    }
+    let numbers = |client: &mut Client| {
+        let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
+        let text = text.as_str().unwrap().to_owned();
+        let number = |family: &str| -> f64 {
+            let line = text.lines().find(|line| line.starts_with(&format!("{family} "))).unwrap();
+            line.rsplit_once(' ').unwrap().1.parse().unwrap()
+        };
+        (
+            number("corq_jobs_pushed_total"),
+            number("corq_uptime_seconds"),
+            number("corq_scheduled_put_off_total"),
+        )
+    };
+    until("each to have run four times", || {
+        let ran = |name: &String| client.counted(name, "waiting") >= 4;
+        names.iter().all(ran).then_some(())
+    });
+    let (pushed, uptime_s, put_off) = numbers(&mut client);
+    assert!(pushed <= 100.0 * (uptime_s + 2.0), "{pushed} in {uptime_s} s");
+    assert!(put_off > 0.0);
+}

@@ -229,6 +229,8 @@ impl Settings {
             completed_retention_ms: self.completed_retention_ms,
             span_bits: self.segment_bytes.trailing_zeros(),
             chore_slice: self.chore_slice,
+            interval_min_ms: 1,
+            scheduled_per_second: u32::MAX,
             hash_key: self.hash_key(shard, start),
             seed,
             token_key: SecretKey::of_seed(seed),

@@ -33,6 +33,8 @@ impl Start {
         Self { env: Vec::new(), arguments, memory: false, open_files: None, program: None }
             .env("HOST", "127.0.0.1")
             .env("SHARDS", shards)
+            // Tests have no time to wait for schedules.
+            .env("CRON_MIN_INTERVAL_MS", 1)
             // The smallest: room is taken from the disk before it is needed.
             .env("SEGMENT_MB", "16")
     }
@@ -41,6 +43,12 @@ impl Start {
     pub(crate) fn env(mut self, name: &str, value: impl ToString) -> Self {
         self.env.retain(|(known, _)| known != name);
         self.env.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Without a setting that tests have otherwise.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
         self
     }
 

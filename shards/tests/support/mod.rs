@@ -70,6 +70,8 @@ pub fn config(seed: u64) -> Config {
         completed_retention_ms: 600_000,
         span_bits: SPAN_BITS,
         chore_slice: SLICE,
+        interval_min_ms: 1,
+        scheduled_per_second: u32::MAX,
         seed,
         hash_key: HashKey::new(u128::from(seed) << 64 | 0x007a_b1e5),
         token_key: SecretKey::of_seed(seed),
