@@ -95,7 +95,7 @@ fn a_result_that_many_wait_for_is_in_memory_once_and_each_gets_it_as_it_reads() 
     }
     let grown = peak_mb(&server).saturating_sub(before);
     // The result, its JSON on each shard, and what it took on its way in and into the log.
-    let shared = 2 * (7 + 2) * LARGE as u64 >> 20;
+    let shared = (2 * (7 + 2) * LARGE as u64) >> 20;
     assert!(grown <= shared + SLACK_MB, "{grown} MB");
     until("all of it to be taken", || {
         (metric(&server, "corq_output_bytes") < 1 << 20).then_some(())

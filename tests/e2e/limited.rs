@@ -1,7 +1,7 @@
 //! Rates with a span and an end, what is left of them, and what a queue counts by the minute. The fear: a
 //! limit that outlives its time, or whose end nobody notices who waits.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Streams of events as connections: their beginning, their end, and clients that do not read. The
 //! fear: one browser tab that hangs makes the server slow or large.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 

@@ -1,7 +1,7 @@
 //! Commands over WebSocket. The fear: a browser that cannot do what a TCP client can, or that brings a
 //! connection of the server into a state that no TCP client could.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 

@@ -227,7 +227,9 @@ impl Output {
     /// Gives up what is not being sent; the rest goes with the connection.
     pub(super) fn discard(&mut self, pool: &mut Pool) {
         pool.give(std::mem::take(&mut self.filling));
-        std::mem::take(&mut self.queue).into_iter().for_each(|piece| piece.give_back(pool));
+        for piece in std::mem::take(&mut self.queue) {
+            piece.give_back(pool);
+        }
         (self.queue_bytes, self.queue_own_bytes) = (0, 0);
         if !self.in_flight {
             self.flight_sent = 0;
