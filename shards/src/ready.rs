@@ -224,13 +224,13 @@ mod tests {
         }
         let looked_at = ready.lanes.values().take_while(|lane| lane.front().is_none()).count();
         assert!(looked_at <= EMPTY_LANES_MAX, "{looked_at} priorities are passed");
-        assert!(ready.priorities().map(|(_, jobs)| jobs).sum::<u64>() == 1000);
+        assert!(ready.priorities(None).map(|(_, jobs)| jobs).sum::<u64>() == 1000);
         for priority in (0..1000).rev() {
             let next = ready.first(&jobs).unwrap_or_default();
             assert_eq!(jobs[next].priority, priority);
             ready.remove(&mut jobs, next);
         }
-        assert!(ready.first(&jobs).is_none() && ready.priorities().next().is_none());
+        assert!(ready.first(&jobs).is_none() && ready.priorities(None).next().is_none());
         assert!(ready.lanes.len() <= EMPTY_LANES_MAX && ready.strays_of.is_empty());
     }
 }

@@ -91,7 +91,9 @@ fn text_array(id: JobId) -> Vec<u8> {
 
 fn unmet(on: &[JobId]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    on.iter().for_each(|&id| Unmet::push(&mut bytes, id, ""));
+    for &id in on {
+        Unmet::push(&mut bytes, id, "");
+    }
     bytes
 }
 
