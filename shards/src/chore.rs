@@ -363,7 +363,7 @@ impl Shard {
         }
     }
 
-    /// The long command that the last call worked on, and in how many steps.
+    /// The long command that the last step of time has worked on, and in how many steps.
     pub fn take_chore_steps(&mut self) -> Option<(RequestId, u64)> {
         self.chore_steps.take()
     }

@@ -24,6 +24,7 @@ impl Shard {
     /// in milliseconds since the epoch: `now_ms` if there is more to do, `u64::MAX` for never.
     pub fn tick<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) -> u64 {
         self.allowance = Allowance::default();
+        self.chore_steps = None;
         if self.next_deadline_ms() > now_ms {
             return self.next_deadline_ms();
         }

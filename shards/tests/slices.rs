@@ -361,3 +361,17 @@ fn pulls_that_wait_at_a_queue_that_goes_on_are_served_in_slices_and_all_of_them(
     assert_eq!(bed.shard.holdings().waiters, 0);
     bed.shard.audit().unwrap();
 }
+
+/// What a command did with its first slice was counted when it came.
+#[test]
+fn a_step_of_time_tells_only_of_long_commands_that_it_worked_on() {
+    let mut bed = Bed::new();
+    push_many(&mut bed, "a", 700, &NewJob::default());
+    bed.ask(1, &Command::Drain { queue: "a" });
+    tick(&mut bed);
+    assert!(bed.shard.take_chore_steps().is_some_and(|(_, steps)| steps >= 200));
+    push_many(&mut bed, "a", 10, &NewJob::default());
+    bed.ask(1, &Command::Drain { queue: "a" });
+    tick(&mut bed);
+    assert_eq!(bed.shard.take_chore_steps(), None);
+}

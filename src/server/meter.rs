@@ -83,7 +83,7 @@ impl Meter {
     #[inline]
     fn begin(&mut self, work: Work, engine_steps: u64) -> Work {
         let all = self.steps + engine_steps;
-        self.of_turn[usize::from(self.current.0)] += (all - self.since) as u32;
+        self.of_turn[usize::from(self.current.0)] += all.saturating_sub(self.since) as u32;
         self.since = all;
         std::mem::replace(&mut self.current, work)
     }
@@ -174,6 +174,15 @@ mod tests {
         meter.note(1);
         meter.end_turn(9, 90);
         assert_eq!(longest(&meter), [("PUSH", 70, 5), ("ACK", 90, 3), ("due", 0, 4)]);
+    }
+
+    #[test]
+    fn what_is_credited_to_a_command_counts_once() {
+        let mut meter = Meter::default();
+        meter.begin(Work::DUE, 0);
+        meter.credit(Work::of(Op::Drain), 3);
+        meter.end_turn(4, 70);
+        assert_eq!(longest(&meter), [("Drain", 70, 3), ("due", 0, 1)]);
     }
 
     #[test]
