@@ -213,7 +213,8 @@ impl Watchers {
 
     /// The jobs somebody waits for, in no order that may decide anything.
     pub fn dependencies(&self) -> impl Iterator<Item = JobId> {
-        self.by_dependency.keys().chain(self.by_child.keys())
+        let children = self.by_child.keys().filter(|&child| !self.by_dependency.contains(child));
+        self.by_dependency.keys().chain(children)
     }
 
     /// Says what does not agree, if anything.
@@ -264,6 +265,23 @@ mod tests {
         assert_eq!(told, [10, 11, 14]);
         assert!(!watchers.has_news() && watchers.audit().is_ok());
         assert!(watchers.remove(JobId(20), job) && watchers.remove(JobId(10), other));
+        assert_eq!((watchers.len(), watchers.dependencies().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_job_that_some_wait_for_as_a_child_and_others_not_is_one() {
+        let mut watchers = Watchers::new(HashKey::new(1));
+        let job = JobId(1);
+        watchers.add(JobId(10), job, true);
+        watchers.add(JobId(11), job, false);
+        watchers.add(JobId(12), job, false);
+        watchers.add(JobId(12), job, true);
+        assert_eq!((watchers.len(), watchers.dependencies().count()), (3, 1));
+        assert_eq!(watchers.end_child(job), (Some(JobId(10)), false));
+        assert!(watchers.tells_of(job) && watchers.audit().is_ok());
+        assert_eq!(watchers.next_told(), Some((JobId(12), job, Fate::ChildEnded)));
+        assert!(!watchers.tells_of(job) && !watchers.has_news());
+        assert!(watchers.remove(JobId(11), job), "nobody waits for it any more");
         assert_eq!((watchers.len(), watchers.dependencies().count()), (0, 0));
     }
 }
