@@ -144,7 +144,7 @@ impl Shard {
                 {
                     return;
                 }
-                unseen = self.queues.find(pull.queue).filter(|&queue| self.is_unseen(queue, at));
+                unseen = self.queues.find(pull.queue).filter(|&queue| self.lacks_looks(queue, at));
             }
             Ok(None) => {}
             Err(refusal) => {
@@ -172,10 +172,13 @@ impl Shard {
         self.serve(now_ms, queue, out);
     }
 
-    /// Whether a view has yet to look at groups of a queue, any of which could serve a pull there.
-    fn is_unseen(&self, queue: u32, at: Place) -> bool {
+    /// Whether a pull found nothing because no more groups could be looked at in this step of time, any of which could
+    /// serve it.
+    fn lacks_looks(&self, queue: u32, at: Place) -> bool {
         let rotation = self.queues[queue].groups.as_deref();
-        at.group == NONE && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
+        self.allowance.looks == 0
+            && at.group == NONE
+            && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
     }
 
     /// Looks at more groups for the pulls that wait until all are seen.
@@ -186,7 +189,10 @@ impl Shard {
         self.steps += before - self.allowance.looks;
         let waits = |view: &View| !view.waiters.is_empty() && view.is_unseen();
         let rotation = self.queues[queue].groups.as_deref();
-        if rotation.is_some_and(|rotation| rotation.views.iter().any(waits)) {
+        // If there were looks left, something else is in the way, such as a pause.
+        if self.allowance.looks == 0
+            && rotation.is_some_and(|rotation| rotation.views.iter().any(waits))
+        {
             self.seeing.push_back(queue);
         }
     }
@@ -194,7 +200,10 @@ impl Shard {
     /// Whether a pull whose time is over still waits for all groups to be seen.
     pub(crate) fn must_wait_on(&self, waiter: u32) -> bool {
         let Waiter { queue, at, .. } = self.waiters[waiter];
-        self.is_unseen(queue, at)
+        let rotation = self.queues[queue].groups.as_deref();
+        at.group == NONE
+            && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
+            && self.seeing.contains(&queue)
     }
 
     /// What time has brought to a queue with groups is for those who wait there already, in whatever view.

@@ -375,3 +375,16 @@ fn a_step_of_time_tells_only_of_long_commands_that_it_worked_on() {
     tick(&mut bed);
     assert_eq!(bed.shard.take_chore_steps(), None);
 }
+
+#[test]
+fn a_pull_with_new_limits_does_not_wait_for_groups_where_something_else_is_in_the_way() {
+    let mut bed = Bed::new();
+    bed.push("a", NewJob { group_id: Some("g"), ..NewJob::default() });
+    bed.run(1, &Command::Pause { queue: "a", paused: true });
+    let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
+    let pull = Pull { group: Some(&group), ..support::locked("a") };
+    let reply = bed.ask(2, &Command::Pull(pull));
+    assert_eq!(reply, Some(Reply::Pulled(0..0)));
+    assert!(!tick(&mut bed), "nothing is left to be done");
+    bed.shard.audit().unwrap();
+}
