@@ -281,8 +281,12 @@ impl Streams {
         change(lane);
         self.lane_bytes = self.lane_bytes - bytes + lane.bytes();
         if lane.oldest() != oldest {
-            oldest.map(|stamp| self.oldest.remove(&stamp));
-            lane.oldest().map(|stamp| self.oldest.insert(stamp, (scope, side)));
+            if let Some(stamp) = oldest {
+                self.oldest.remove(&stamp);
+            }
+            if let Some(stamp) = lane.oldest() {
+                self.oldest.insert(stamp, (scope, side));
+            }
         }
     }
 
@@ -318,7 +322,9 @@ impl Streams {
         let Some(scope) = self.scope(key, serial) else { return };
         if side + 1 == FORMS {
             scope.fed = false;
-            (0..FORMS).for_each(|side| self.clear_if_done(key, side));
+            for side in 0..FORMS {
+                self.clear_if_done(key, side);
+            }
         }
     }
 

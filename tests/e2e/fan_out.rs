@@ -52,14 +52,18 @@ fn waits(server: &Server, queue: &str) -> (String, Vec<Client>, Vec<WebSocket>) 
         if number % 4 == 3 {
             let mut socket = WebSocket::open(server.http, "/ws/queues/none");
             reads_little(socket.socket.get_ref());
-            (0..WAITS).for_each(|_| drop(socket.send("WaitJob", wait.clone())));
+            for _ in 0..WAITS {
+                socket.send("WaitJob", wait.clone());
+            }
             // What it asks for after that is answered after that has come.
             socket.ok("GetState", json!({"id": id}));
             sockets.push(socket);
         } else {
             let mut client = server.client();
             reads_little(client.socket());
-            (0..WAITS).for_each(|_| drop(client.send("WaitJob", wait.clone()).unwrap()));
+            for _ in 0..WAITS {
+                client.send("WaitJob", wait.clone()).unwrap();
+            }
             client.ok("GetState", json!({"id": id}));
             clients.push(client);
         }
