@@ -99,30 +99,33 @@ fn refusals_that_nobody_reads_are_bounded_on_every_face() {
     // Whoever shows no token is held here for longer than it usually may stay.
     let guarded =
         Start::new().env("AUTH_TOKENS", "secret").env("AUTH_TIMEOUT_MS", 3_600_000).start();
-    let tcp = |server: &Server| TcpStream::connect(("127.0.0.1", server.tcp)).unwrap();
-    let web = |server: &Server| TcpStream::connect(("127.0.0.1", server.http)).unwrap();
+    // Connected when its turn comes: one that is silent before has a deadline of its own.
+    let tcp: &dyn Fn(&Server) -> TcpStream =
+        &|server| TcpStream::connect(("127.0.0.1", server.tcp)).unwrap();
+    let web: &dyn Fn(&Server) -> TcpStream =
+        &|server| TcpStream::connect(("127.0.0.1", server.http)).unwrap();
     let command = |name: &str| frame(&encode(&json!({"cmd": name, "reqId": "x".repeat(50)})));
     let host = "HTTP/1.1\r\nHost: localhost\r\n";
-    for (server, socket, request, most_mb) in [
-        (&guarded, tcp(&guarded), command("Ping"), 16),
-        (&guarded, tcp(&guarded), command("Auth"), 16),
-        (&open, tcp(&open), command("MakeCoffee"), 40),
-        (&limited, tcp(&limited), command("Ping"), 40),
-        (&guarded, web(&guarded), format!("GET /stats {host}\r\n").into_bytes(), 8),
-        (&guarded, web(&guarded), format!("GET /healthz {host}\r\n").into_bytes(), 8),
-        (&open, web(&open), format!("GET /nowhere {host}\r\n").into_bytes(), 40),
-        (&open, web(&open), format!("GET /stats {host}Origin: null\r\n\r\n").into_bytes(), 40),
-        (&open, web(&open), format!("OPTIONS /x {host}\r\n").into_bytes(), 40),
-        (&open, web(&open), format!("GET /healthz {host}\r\n").into_bytes(), 40),
+    for (server, connect, request, most_mb) in [
+        (&guarded, tcp, command("Ping"), 16),
+        (&guarded, tcp, command("Auth"), 16),
+        (&open, tcp, command("MakeCoffee"), 40),
+        (&limited, tcp, command("Ping"), 40),
+        (&guarded, web, format!("GET /stats {host}\r\n").into_bytes(), 8),
+        (&guarded, web, format!("GET /healthz {host}\r\n").into_bytes(), 8),
+        (&open, web, format!("GET /nowhere {host}\r\n").into_bytes(), 40),
+        (&open, web, format!("GET /stats {host}Origin: null\r\n\r\n").into_bytes(), 40),
+        (&open, web, format!("OPTIONS /x {host}\r\n").into_bytes(), 40),
+        (&open, web, format!("GET /healthz {host}\r\n").into_bytes(), 40),
         (
             &open,
-            web(&open),
+            web,
             format!("POST /queues/a%20b/jobs {host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{{}}")
                 .into_bytes(),
             40,
         ),
     ] {
-        bounded(server, &socket, &request, most_mb);
+        bounded(server, &connect(server), &request, most_mb);
     }
     for server in [&open, &guarded] {
         let mut socket = web(server);
