@@ -5,7 +5,7 @@ use super::json;
 use super::msgpack::Reader;
 use super::value::cut;
 use crate::api::UNKNOWN_COMMAND;
-use crate::api::spec::CommandSpec;
+use crate::api::spec::{CommandSpec, Kind};
 
 /// Requests that are longer are judged by their beginning.
 pub const LONG_BYTES: usize = 256 << 10;
@@ -54,12 +54,14 @@ pub fn judge(
         Face::Frame => spec.bytes_max,
         Face::Text => spec.bytes_max.saturating_mul(JSON_EXPANSION),
     };
-    Some(if bytes <= most { Ok(spec) } else { Err(too_long(spec.name, most)) })
+    Some(if bytes <= most { Ok(spec) } else { Err(too_long(spec, most)) })
 }
 
-/// Says that a command can not need as many bytes.
-pub fn too_long(name: &str, most: usize) -> String {
-    format!("{name} must have at most {most} bytes")
+/// Says that a command can not need as many bytes, and which of its fields may have most of them.
+fn too_long(spec: &CommandSpec, most: usize) -> String {
+    let payload = spec.fields.iter().find(|field| matches!(field.kind, Kind::Payload { .. }));
+    let of_payload = payload.map(|field| format!(", {} {}", field.name, field.kind.bounds()));
+    format!("{} must have at most {most} bytes{}", spec.name, of_payload.unwrap_or_default())
 }
 
 /// The value of `cmd`, if it has come.
@@ -124,6 +126,9 @@ mod tests {
             assert_eq!(judged, Some(Err(expected)));
         }
         assert_eq!(both(text, most), [Some(Ok("Ping")), Some(Ok("Ping"))]);
+        let [judged, _] = both(r#"{"cmd":"ACK","x":"12345678"}"#, FRAME_BYTES_MAX);
+        let error = judged.unwrap().unwrap_err();
+        assert!(error.ends_with(" bytes, result at most 10 MB"), "{error}");
         let text = r#"{"cmd":"MakeCoffee","x":"12345678"}"#;
         let unknown = Some(Err("Unknown command: MakeCoffee".to_owned()));
         assert_eq!(both(text, 1 << 20), [unknown.clone(), unknown]);

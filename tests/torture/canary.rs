@@ -21,7 +21,8 @@ fn canary_a_job_that_is_taken_away_unseen_is_found() {
     let mut life = short();
     life.round(Fault::Rest).unwrap();
     let mut client = life.server.client();
-    let id = client.push("t-a", json!({"number": 0}));
+    // Without a number: those are given to the jobs of the round.
+    let id = client.push("t-a", json!({"by": "hand"}));
     life.look().unwrap();
     client.ok("Cancel", json!({"id": id}));
     let found = life.look().unwrap_err();

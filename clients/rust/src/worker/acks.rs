@@ -191,7 +191,10 @@ async fn tell_one(shared: Arc<Shared>, mut outcome: Outcome) {
 /// would happen, and without a word the job would run again and again.
 fn blames_result(error: &Error) -> bool {
     match error {
-        Error::Refused(words) => words.starts_with("result"),
+        // A frame that is longer than an acknowledgement can be is refused before the server has read it.
+        Error::Refused(words) => {
+            words.starts_with("result") || words.starts_with("ACK") && words.contains(", result ")
+        }
         Error::Payload(_) => true,
         _ => false,
     }
