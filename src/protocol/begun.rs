@@ -58,7 +58,7 @@ pub fn judge(
 }
 
 /// Says that a command can not need as many bytes, and which of its fields may have most of them.
-fn too_long(spec: &CommandSpec, most: usize) -> String {
+pub fn too_long(spec: &CommandSpec, most: usize) -> String {
     let payload = spec.fields.iter().find(|field| matches!(field.kind, Kind::Payload { .. }));
     let of_payload = payload.map(|field| format!(", {} {}", field.name, field.kind.bounds()));
     format!("{} must have at most {most} bytes{}", spec.name, of_payload.unwrap_or_default())

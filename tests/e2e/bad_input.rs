@@ -165,7 +165,7 @@ fn every_wrong_field_of_every_command_is_refused_by_name_and_changes_nothing() {
                 let bytes: usize =
                     fields.iter().map(|(name, value)| name.len() + value.len()).sum();
                 let long = bytes > spec.bytes_max.max(LONG_BYTES);
-                let too_long = too_long(spec.name, spec.bytes_max);
+                let too_long = too_long(spec, spec.bytes_max);
                 let complaint = if long { &too_long } else { complaint };
                 let expected = json!({"ok": false, "error": complaint, "reqId": spec.name});
                 assert_eq!(reply, expected, "{} with {} = {value}", spec.name, field.name);
