@@ -16,7 +16,6 @@ use super::execute::framed;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::parked::CURRENT;
 use super::task::Task;
-use crate::api::limits::INTEGER_MAX;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
@@ -24,42 +23,8 @@ use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Command, SetCron};
 use corq_shards::effect::Reply;
-use corq_shards::new_job::NewJob;
 use corq_shards::schedule::{BadPlan, Plan};
 use std::collections::{BTreeMap, VecDeque};
-
-impl Core {
-    /// Refuses a command for a schedule or repeated jobs that would run more often than they may.
-    #[inline]
-    pub(super) fn runs_too_often(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        request: &Request<'_>,
-    ) -> bool {
-        let repeats = |job: &NewJob<'_>| job.repeat.map(|repeat| repeat.every_ms);
-        let least_ms = self.engine.shard.interval_min_ms();
-        let is_below = |every_ms: Option<u64>| every_ms.is_some_and(|every_ms| every_ms < least_ms);
-        let field = match &request.body {
-            Body::Push { job, .. } if is_below(repeats(job)) => "repeat.every".to_owned(),
-            Body::PushBatch { jobs, .. } => {
-                let Some(place) = jobs.iter().position(|job| is_below(repeats(job))) else {
-                    return false;
-                };
-                format!("jobs[{place}]: repeat.every")
-            }
-            Body::Cron(Cron { every: Cadence::Interval(every_ms), .. })
-                if is_below(Some(*every_ms)) =>
-            {
-                "repeatEvery".to_owned()
-            }
-            _ => return false,
-        };
-        let text = format!("{field} must be between {least_ms} and {INTEGER_MAX}");
-        self.refuse(conns, origin, request.req_id, &text);
-        true
-    }
-}
 
 /// The shard that keeps the names of all schedules, and all webhooks. One is enough for what changes
 /// so rarely, and lets the limits be those of the server.

@@ -1,5 +1,5 @@
 //! Metrics: what each shard counts, the sum of it, and how clients see it. Families are named once,
-//! in [`FAMILIES`].
+//! in [`super::metric_families`].
 //!
 //! A turn reads the clock once, so what happens within a turn takes no time that could be told. The
 //! duration of a push, pull or ack is the time from the turn that took it in to the turn that let its
@@ -9,270 +9,20 @@ use super::core::Core;
 use super::http::Limiter;
 use super::message::Share;
 use super::meter::{Longest, Work};
+use super::metric_families::{
+    CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUEUE_FAMILIES, TURN_FAMILIES,
+};
 use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;
 use corq_io::tls::Standing;
-use corq_shards::job::State;
 use corq_shards::latency::{Buckets, EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
 use std::fmt::Write;
 
 /// Queues that are listed one by one. The others count in all sums.
 pub const QUEUES_SHOWN_MAX: usize = 10_000;
-
-/// When the certificate ends.
-const CERTIFICATE_EXPIRES: &str = "tls_certificate_expires_timestamp_seconds";
-
-/// How a number behaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Counter,
-    Gauge,
-}
-
-/// The families that are one number: name, kind, help. The numbers come in the same order.
-const FAMILIES: &[(&str, Kind, &str)] = &[
-    ("jobs_pushed_total", Kind::Counter, "Jobs pushed since the start"),
-    ("jobs_pulled_total", Kind::Counter, "Jobs delivered since the start"),
-    ("jobs_completed_total", Kind::Counter, "Jobs completed since the start"),
-    ("jobs_failed_total", Kind::Counter, "Attempts failed since the start"),
-    (
-        "dlq_retried_total",
-        Kind::Counter,
-        "Jobs that the rules of their queues took out of the dead-letter queue to try them anew",
-    ),
-    (
-        "dlq_dropped_total",
-        Kind::Counter,
-        "Jobs that the rules of their queues removed from the dead-letter queue",
-    ),
-    ("jobs", Kind::Gauge, "Jobs in any state"),
-    ("queues", Kind::Gauge, "Queues, idle ones included"),
-    ("leases", Kind::Gauge, "Active jobs"),
-    ("waiting_pulls", Kind::Gauge, "Pulls that wait for a job"),
-    ("deadlines", Kind::Gauge, "Delays, locks, lives, waits and schedules that will fall due"),
-    ("unique_keys", Kind::Gauge, "Deduplication keys held"),
-    (
-        "groups",
-        Kind::Gauge,
-        "Groups of jobs that have a job, a setting or a pull that waits for one",
-    ),
-    ("group_settings", Kind::Gauge, "Groups of jobs for which something is set"),
-    (
-        "groups_lingering",
-        Kind::Gauge,
-        "Groups without jobs that are remembered for a rate that pulls brought",
-    ),
-    (
-        "groups_forgotten_total",
-        Kind::Counter,
-        "Groups forgotten before the span of such a rate was over, since too many were remembered",
-    ),
-    (
-        "throughput_buckets",
-        Kind::Gauge,
-        "Counts by the minute that Metrics remembers, of all queues",
-    ),
-    (
-        "children_unheard",
-        Kind::Gauge,
-        "Children that are forgotten while their parents have yet to hear of their end",
-    ),
-    (
-        "children_dropped_total",
-        Kind::Counter,
-        "Children of which too many were unheard, so that the oldest were given up",
-    ),
-    ("flows_open", Kind::Gauge, "Flows that are committed and have yet to come on other shards"),
-    ("crons", Kind::Gauge, "Schedules"),
-    (
-        "scheduled_put_off_total",
-        Kind::Counter,
-        "Pushes of schedules and repeats that came later since too many were due",
-    ),
-    ("attended_queues", Kind::Gauge, "Queues that registered workers work on"),
-    ("workers", Kind::Gauge, "Registered workers"),
-    ("workers_bytes", Kind::Gauge, "Bytes of their registrations"),
-    ("workers_crowded_out_total", Kind::Counter, "Registrations let go of to make room for others"),
-    ("webhooks", Kind::Gauge, "Webhooks"),
-    ("webhook_delivered_total", Kind::Counter, "Events taken by their webhooks"),
-    ("webhook_failed_attempts_total", Kind::Counter, "Failed attempts to deliver an event"),
-    ("webhook_abandoned_total", Kind::Counter, "Events given up after the last attempt"),
-    ("webhook_dropped_total", Kind::Counter, "Events lost because a backlog was full"),
-    ("webhook_backlog", Kind::Gauge, "Events that wait for webhooks"),
-    ("webhook_backlog_bytes", Kind::Gauge, "Memory of the events that wait for webhooks"),
-    ("webhook_threads", Kind::Gauge, "Threads that deliver to webhooks"),
-    ("connections", Kind::Gauge, "Connections, those being closed included"),
-    ("connections_max", Kind::Gauge, "Connections that all shards together may have"),
-    ("connections_accepted_total", Kind::Counter, "Connections taken"),
-    ("connections_rejected_total", Kind::Counter, "Connections refused at the limit of them"),
-    ("connections_moved_total", Kind::Counter, "Connections handed to the shard of their queue"),
-    (
-        "tls_connections",
-        Kind::Gauge,
-        "Connections over TLS, those whose keys are being agreed on included",
-    ),
-    ("tls_handshakes_total", Kind::Counter, "Handshakes of TLS that were done"),
-    ("tls_resumptions_total", Kind::Counter, "Of those, by showing keys of an earlier connection"),
-    ("tls_handshake_failures_total", Kind::Counter, "Handshakes of TLS that failed or were left"),
-    ("tls_handshake_timeouts_total", Kind::Counter, "Handshakes of TLS that took too long"),
-    ("tls_plain_clients_total", Kind::Counter, "Clients that spoke no TLS at a port for it"),
-    ("tls_misplaced_clients_total", Kind::Counter, "Clients that spoke TLS at a port without"),
-    ("tls_truncated_total", Kind::Counter, "Connections over TLS that ended without saying so"),
-    ("tls_corrupt_total", Kind::Counter, "Connections over TLS that broke its rules"),
-    ("accept_pauses_total", Kind::Counter, "Times the system lacked something for a connection"),
-    ("connections_cut_total", Kind::Counter, "Closed connections cut because they did not read"),
-    ("http_connections", Kind::Gauge, "Connections that speak HTTP"),
-    ("http_requests_total", Kind::Counter, "Requests over HTTP whose head was understood"),
-    ("http_timeouts_total", Kind::Counter, "Connections over HTTP cut off for being too slow"),
-    (
-        "http_cross_origin_refused_total",
-        Kind::Counter,
-        "Requests refused because a web page that may not ask seems to have made them",
-    ),
-    ("rate_limited_total", Kind::Counter, "Requests and commands refused as too many"),
-    ("rate_limited_clients", Kind::Gauge, "Clients whose requests are counted"),
-    ("http_bodies_bytes", Kind::Gauge, "Memory of request bodies that are not there yet"),
-    (
-        "http_bodies_crowded_out_total",
-        Kind::Counter,
-        "Request bodies refused because all together were too large",
-    ),
-    (
-        "frames_bytes",
-        Kind::Gauge,
-        "Memory of frames, WebSocket messages and heads of requests that are not there yet",
-    ),
-    (
-        "strangers_bytes",
-        Kind::Gauge,
-        "The same of clients that have shown no token where there are tokens",
-    ),
-    (
-        "frames_crowded_out_total",
-        Kind::Counter,
-        "Frames, messages and heads given up because all together were too large",
-    ),
-    (
-        "auth_timeouts_total",
-        Kind::Counter,
-        "Connections closed because they showed no token in time",
-    ),
-    (
-        "frames_timeouts_total",
-        Kind::Counter,
-        "Connections closed in the middle of a frame or message that did not come in time",
-    ),
-    (
-        "long_requests_refused_total",
-        Kind::Counter,
-        "Frames and messages refused by their length, which their command cannot need",
-    ),
-    (
-        "output_bytes",
-        Kind::Gauge,
-        "Memory of all output that clients have not taken, what many are sent counted once",
-    ),
-    (
-        "output_crowded_out_total",
-        Kind::Counter,
-        "Connections ended because they had left output unread for long when there was too much",
-    ),
-    ("received_bytes_total", Kind::Counter, "Bytes received"),
-    ("sent_bytes_total", Kind::Counter, "Bytes sent"),
-    ("receive_buffers_exhausted_total", Kind::Counter, "Receives that found no buffer"),
-    ("sse_streams", Kind::Gauge, "Open streams of events over SSE"),
-    ("websocket_connections", Kind::Gauge, "Open WebSocket connections"),
-    ("events_total", Kind::Counter, "Events taken to a shard whose clients listen"),
-    ("events_lost_total", Kind::Counter, "Events that a client was too slow for"),
-    (
-        "events_waiting_bytes",
-        Kind::Gauge,
-        "Memory of events that clients have not taken yet, and of all else that waits for those",
-    ),
-    ("late_wakes_total", Kind::Counter, "Waits that ended more than 10 ms late"),
-    ("commands_in_steps", Kind::Gauge, "Commands that wait for several shards"),
-    (
-        "replies_abroad_bytes",
-        Kind::Gauge,
-        "Bytes of large replies on their way from one shard to another",
-    ),
-    ("replies_begun_bytes", Kind::Gauge, "Bytes of lists that are being written"),
-    ("replies_read_bytes", Kind::Gauge, "Bytes of replies that wait for records from the disk"),
-    ("requests_set_aside", Kind::Gauge, "Requests that wait because large replies are under way"),
-    ("mesh_stuck_batches", Kind::Gauge, "Batches for shards whose inbox is full"),
-    ("log_records_total", Kind::Counter, "Records written"),
-    ("log_blocks_total", Kind::Counter, "Blocks written"),
-    ("log_written_bytes_total", Kind::Counter, "Bytes of blocks written"),
-    ("log_syncs_total", Kind::Counter, "Syncs of segments started"),
-    ("log_cold_reads_total", Kind::Counter, "Records read back from the disk"),
-    ("log_segment_failures_total", Kind::Counter, "Failed attempts to get room for a segment"),
-    ("log_segments", Kind::Gauge, "Segments of the log in use"),
-    ("log_spare_files", Kind::Gauge, "Files set aside for further segments"),
-    ("log_live_bytes", Kind::Gauge, "Bytes of the log that are still needed"),
-    ("log_dead_bytes", Kind::Gauge, "Bytes of segments in use that are not needed any more"),
-    ("log_reclaimed_segments_total", Kind::Counter, "Segments given up"),
-    ("log_reclaimed_bytes_total", Kind::Counter, "Bytes of segments given up"),
-    ("log_rewritten_bytes_total", Kind::Counter, "Bytes written again, so that segments could go"),
-    (
-        "unknown_job_records",
-        Kind::Gauge,
-        "Records that the start found about jobs that the log does not have",
-    ),
-    ("log_full", Kind::Gauge, "Shards whose log got no more room when it asked last"),
-    ("log_lacks_files", Kind::Gauge, "Of those, shards that lacked descriptors, not space"),
-    ("data_gone", Kind::Gauge, "1 while the data directory or a part of it is not where it was"),
-    ("data_looks_total", Kind::Counter, "Times it was looked whether the data directory is there"),
-    ("pushes_refused_total", Kind::Counter, "Jobs refused because the log has no room"),
-    (
-        "history_yielded_total",
-        Kind::Counter,
-        "Completed jobs forgotten early because the disk is full",
-    ),
-    (
-        "log_strained",
-        Kind::Gauge,
-        "Shards where commands wait for room that reclaiming brings back",
-    ),
-    ("mail_put_off_batches", Kind::Gauge, "Batches from other shards that wait for it as well"),
-    ("log_disk_bytes", Kind::Gauge, "Size of the log on disk"),
-    ("log_unwritten_bytes", Kind::Gauge, "Bytes that wait to be written"),
-    ("log_memory_bytes", Kind::Gauge, "Memory of the newest blocks"),
-    (
-        "connections_sharing",
-        Kind::Gauge,
-        "Connections that have sent more than their share of a turn",
-    ),
-];
-
-/// How far the clock is ahead.
-const CLOCK_AHEAD: &str = "clock_ahead_seconds";
-
-/// The families that are histograms: name and help.
-const HISTOGRAMS: &[(&str, &str)] = &[
-    ("push_duration_ms", "Time that the answer to a pushed job waited for the log"),
-    ("pull_duration_ms", "Time that the delivery of a job waited for the log"),
-    ("ack_duration_ms", "Time that the answer to a completed job waited for the log"),
-    ("job_waiting_ms", "Time from when a job was due to its delivery"),
-    ("job_processing_ms", "Time from the delivery of a job to its completion"),
-    ("turn_duration_ms", "Length of turns that were followed by another at once"),
-];
-
-/// The labelled families of each queue: name, help, state.
-const QUEUE_FAMILIES: &[(&str, &str, State)] = &[
-    ("queue_jobs_waiting", "Jobs of the queue that can be pulled", State::Waiting),
-    ("queue_jobs_active", "Jobs of the queue that a worker has", State::Active),
-    ("queue_jobs_delayed", "Jobs of the queue whose time has not come", State::Delayed),
-    (
-        "queue_jobs_waiting_children",
-        "Jobs of the queue whose dependencies are unmet",
-        State::WaitingChildren,
-    ),
-    ("queue_jobs_completed", "Completed jobs of the queue that are kept", State::Completed),
-    ("queue_jobs_dlq", "Jobs in the dead-letter queue of the queue", State::Failed),
-];
 
 /// What the loop of a shard times: see the module.
 #[derive(Debug, Default)]
@@ -318,19 +68,6 @@ struct TurnRow {
     work: Work,
     longest: Longest,
 }
-
-/// The families of each of these: name, help, value.
-type TurnFamily = (&'static str, &'static str, fn(&Longest) -> String);
-const TURN_FAMILIES: &[TurnFamily] = &[
-    (
-        "longest_turn_seconds",
-        "Longest turn since the start of those that this work took most of",
-        |longest| format!("{}.{:06}", longest.length_us / 1_000_000, longest.length_us % 1_000_000),
-    ),
-    ("turn_steps_max", "Most steps of this work in one turn since the start", |longest| {
-        longest.steps.to_string()
-    }),
-];
 
 /// The metrics of one shard, or of all together.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@
 //! letters  dead letters, and the rules of queues
 //! list     pages of jobs  show   jobs in full     change   one job, in any state     counts   of each priority
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
-//! names    custom ids     crons    schedules
+//! names    custom ids     crons    schedules     interval   how often they may run
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
 //! needs    what jobs of a push depend on     family  what parents learn of their children
@@ -21,7 +21,7 @@
 //! room     how much room what must leave     strain  what waits while there is too little
 //! ground, vigil   whether the files of the log are still there     descriptors  who may have how many files open
 //! warnings what settings and files let others do
-//! workers  who works here     metrics   numbers for people and Prometheus     meter  how long turns are, and why
+//! workers  who works here     metrics, metric_families   numbers for people and Prometheus     meter  how long turns are, and why
 //! backup   where the logs of all shards can be cut at once
 //! aside    requests that wait because their answers may be large
 //! parked   commands that are answered later     partial  what requests take in memory before they are whole
@@ -65,6 +65,7 @@ mod here;
 mod hole;
 mod http;
 mod inbox;
+mod interval;
 mod job_map;
 mod kin;
 mod lane;
@@ -75,6 +76,7 @@ mod long;
 mod many;
 mod message;
 mod meter;
+mod metric_families;
 mod metrics;
 mod moving;
 mod names;

@@ -1,0 +1,41 @@
+//! How often schedules and repeated jobs may run (`CRON_MIN_INTERVAL_MS`), judged before a command is carried out.
+
+use super::core::Core;
+use super::message::Origin;
+use crate::api::limits::INTEGER_MAX;
+use crate::api::request::{Body, Cadence, Cron, Request};
+use corq_io::net::Connections;
+use corq_shards::new_job::NewJob;
+
+impl Core {
+    /// Refuses a command for a schedule or repeated jobs that would run more often than they may.
+    #[inline]
+    pub(super) fn runs_too_often(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        request: &Request<'_>,
+    ) -> bool {
+        let repeats = |job: &NewJob<'_>| job.repeat.map(|repeat| repeat.every_ms);
+        let least_ms = self.engine.shard.interval_min_ms();
+        let is_below = |every_ms: Option<u64>| every_ms.is_some_and(|every_ms| every_ms < least_ms);
+        let field = match &request.body {
+            Body::Push { job, .. } if is_below(repeats(job)) => "repeat.every".to_owned(),
+            Body::PushBatch { jobs, .. } => {
+                let Some(place) = jobs.iter().position(|job| is_below(repeats(job))) else {
+                    return false;
+                };
+                format!("jobs[{place}]: repeat.every")
+            }
+            Body::Cron(Cron { every: Cadence::Interval(every_ms), .. })
+                if is_below(Some(*every_ms)) =>
+            {
+                "repeatEvery".to_owned()
+            }
+            _ => return false,
+        };
+        let text = format!("{field} must be between {least_ms} and {INTEGER_MAX}");
+        self.refuse(conns, origin, request.req_id, &text);
+        true
+    }
+}
