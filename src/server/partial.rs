@@ -100,9 +100,9 @@ impl Core {
     pub(super) fn note_partial(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let incoming = match (session.speech, session.stream) {
-            (Speech::Frames | Speech::Http, _) => 0,
             (Speech::WebSocket, Some(key)) => self.streams.incoming_bytes(key),
-            _ => return,
+            // One that only listens from now on gives back what its head took.
+            _ => 0,
         };
         let bytes = session.pending.capacity() + incoming;
         let held = Held { bytes, by_stranger: bytes > 0 && !session.is_known() };

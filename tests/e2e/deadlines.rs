@@ -1,7 +1,7 @@
 //! Clients that begin and do not end: a connection without a token, half a frame, half a message, half a head. The fear:
 //! strangers keep the seats of others for ever, and what they have sent takes memory that nobody counts.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -151,6 +151,26 @@ fn what_strangers_have_begun_is_counted_bounded_and_in_nobodys_way() {
         let left = figure(&server, "strangers_bytes") + figure(&server, "frames_bytes");
         (left == 0).then_some(())
     });
+}
+
+#[test]
+fn a_head_in_pieces_is_counted_until_it_is_whole_whatever_it_opens() {
+    let server = Server::start_default();
+    for (path, opens) in [("/events", ""), ("/ws", UPGRADE)] {
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n{opens}\r\n",
+            "x".repeat(4000)
+        );
+        let web: Http = server.web();
+        let mut socket = &web.socket;
+        socket.write_all(&head.as_bytes()[..3000]).unwrap();
+        until("it is counted", || (figure(&server, "frames_bytes") >= 3000).then_some(()));
+        socket.write_all(&head.as_bytes()[3000..]).unwrap();
+        let mut first = [0; 9];
+        socket.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 ");
+        assert_eq!(figure(&server, "frames_bytes"), 0, "while {path} is open");
+    }
 }
 
 #[test]
