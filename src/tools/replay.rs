@@ -42,6 +42,8 @@ pub struct Replay {
     pub refused: Vec<Refused>,
     /// Where ids are missing.
     jumps: Vec<Jump>,
+    /// The first record that brought one.
+    first_new: Option<Position>,
     /// The last record that brought one, and the number of that.
     last_new: Option<(Position, u32)>,
 }
@@ -56,6 +58,8 @@ struct Jump {
 
 /// Records that bring a job with a new id.
 const BRING_ONE: [&str; 2] = ["pushed", "repeated"];
+/// Records that bring jobs in no order of their ids.
+const BRING_OTHERS: [&str; 2] = ["kept-job", "staged"];
 /// More jumps than this are one loss told many times.
 const JUMPS_MAX: usize = 10_000;
 
@@ -80,7 +84,7 @@ impl Replay {
             token_key: SecretKey::of_seed(0),
         });
         let (kinds, refused, jumps) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { shard, kinds, refused, jumps, last_new: None }
+        Self { shard, kinds, refused, jumps, first_new: None, last_new: None }
     }
 
     /// The next record.
@@ -110,6 +114,7 @@ impl Replay {
             _ => return,
         };
         let now = (position, id.sequence());
+        self.first_new.get_or_insert(position);
         let Some((after, sequence)) = self.last_new.replace(now) else { return };
         let step = id.sequence().wrapping_sub(sequence);
         // More than half of all numbers is a step back.
@@ -126,6 +131,14 @@ impl Replay {
             stretches.iter().any(|lost| jump.after < lost.start && jump.before >= lost.end)
         };
         self.jumps.iter().filter(spans).map(|jump| jump.missing).sum()
+    }
+
+    /// Whether no more jobs came with records that lay in these stretches than [`Replay::missed_between`] says: there are jobs
+    /// with numbers before and behind each of them, and no other record of the log brings jobs.
+    pub fn bounds(&self, stretches: &[Range<Position>]) -> bool {
+        let Some((first, (last, _))) = self.first_new.zip(self.last_new) else { return false };
+        let is_numbered = !BRING_OTHERS.iter().any(|kind| self.kinds.contains_key(*kind));
+        is_numbered && stretches.iter().all(|lost| first < lost.start && last >= lost.end)
     }
 
     /// All jobs there are. Costs a step per job.

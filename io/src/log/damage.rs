@@ -48,6 +48,11 @@ impl Damage {
         matches!(self.kind, Kind::Misnamed { .. })
     }
 
+    /// Whether all that was written is there still: a file needs no more than its name or its header again.
+    pub fn loses_nothing(&self) -> bool {
+        matches!(self.kind, Kind::Misnamed { .. } | Kind::Header { salt: Some(_), .. })
+    }
+
     /// Whether something is not there, rather than wrong.
     pub fn is_missing(&self) -> bool {
         matches!(self.kind, Kind::Missing { .. } | Kind::End { .. } | Kind::Nothing)

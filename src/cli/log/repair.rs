@@ -64,6 +64,8 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
     context.out.flush()?;
     let deed = if lost.iter().all(|lost| lost.only_names) {
         "rename the files to what they belong to; no job is lost, and what is there now is kept"
+    } else if lost.iter().all(|lost| lost.nothing) {
+        "put this in place; no job is lost, and what is there now is kept"
     } else {
         "put this in place, and what the lost records told stays lost: jobs can be missing, and finished ones can \
          come again; what is there now is kept"
@@ -106,6 +108,23 @@ struct Lost {
     end: bool,
     /// Nothing at all: files had the names of others.
     only_names: bool,
+    /// Nothing at all: files had lost their names or their headers.
+    nothing: bool,
+}
+
+impl Lost {
+    /// Whether the jobs around what is lost say how many were there at most. Of a lost end nothing does.
+    fn is_bounded(&self, looked: &Looked) -> bool {
+        let between: Vec<_> =
+            self.stretches.iter().filter(|it| it.end.0 != u64::MAX).cloned().collect();
+        // Where older segments were given up, jobs of theirs may have been written again in what is lost.
+        let is_from_the_start = looked.inspection.first_segment() == 0;
+        if between.is_empty() {
+            self.nothing || self.end
+        } else {
+            is_from_the_start && looked.replay.bounds(&between)
+        }
+    }
 }
 
 /// Mends copies until nothing is wrong with them, and says what was done.
@@ -117,7 +136,8 @@ fn prepare(
     let (mut mended, mut lost): (Vec<Looked>, Vec<Lost>) = (Vec::new(), Vec::new());
     for looked in first.iter().filter(|it| !it.inspection.damages.is_empty()) {
         let shard = looked.shard;
-        let mut of_shard = Lost { shard, stretches: Vec::new(), end: false, only_names: true };
+        let (stretches, end) = (Vec::new(), false);
+        let mut of_shard = Lost { shard, stretches, end, only_names: true, nothing: true };
         let mut again: Option<Looked> = None;
         for round in 0.. {
             let found = again.as_ref().unwrap_or(looked);
@@ -137,6 +157,7 @@ fn prepare(
             of_shard.stretches.extend(found.inspection.lost());
             of_shard.end |= found.inspection.damages.iter().any(Damage::is_end);
             of_shard.only_names &= found.inspection.damages.iter().all(Damage::is_misnamed);
+            of_shard.nothing &= found.inspection.damages.iter().all(Damage::loses_nothing);
             for done in preparing.mend(shard, &found.inspection)? {
                 context.out.line(&format!("  mended in a copy: {}", told(shard, &done)))?;
             }
@@ -239,8 +260,23 @@ fn tell_lost(
             ends.join(" and ")
         ));
     }
-    if lines.is_empty() {
+    let unbounded: Vec<String> = mended
+        .iter()
+        .zip(lost)
+        .filter(|(looked, lost)| !lost.is_bounded(looked))
+        .map(|(looked, _)| format!("shard-{:04}", looked.shard))
+        .collect();
+    if !unbounded.is_empty() {
+        let more = if missed + cut > 0 { " more" } else { "" };
+        lines.push(format!(
+            "how many{more} jobs are lost cannot be told: nothing in {} says how many there were in what is lost",
+            unbounded.join(" and ")
+        ));
+    }
+    if lost.iter().all(|lost| lost.nothing) {
         lines.push("no job is lost".to_owned());
+    } else if lines.is_empty() {
+        lines.push("no job is missing between those around what is lost".to_owned());
     }
     for line in lines {
         context.out.pieces(&[Cell::styled(line, Style::Warn)])?;

@@ -227,3 +227,62 @@ fn what_a_killed_repair_leaves_goes_with_the_next_start() {
     server.start();
     assert!(!draft.exists());
 }
+
+/// A byte of a file gets another value.
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x20;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_repair_says_that_no_job_is_lost_only_where_that_is_known() {
+    let (server, _) = several_files();
+    let data = server.data.clone();
+    let case = |name: &str, change: &dyn Fn(), back: &dyn Fn()| {
+        change();
+        let out = tool().ok(&words(&["log", "repair", "--dry-run"], &data));
+        back();
+        assert!(out.contains("mended, these come back: "), "{name}: {out}");
+        out
+    };
+    let cannot_tell = |name: &str, change: &dyn Fn(), back: &dyn Fn()| {
+        let out = case(name, change, back);
+        assert!(
+            out.contains("jobs are lost cannot be told") && !out.contains("no job is lost"),
+            "{name}: {out}"
+        );
+    };
+    let (first, second) = (segment(&data, 0), segment(&data, 1));
+    let flipped = |at: usize| move |path: &Path| flip(path, at);
+    // Nothing is before what is lost, or nothing at all is left.
+    let begin = flipped(4096 + 100);
+    cannot_tell("the first block", &|| begin(&first), &|| begin(&first));
+    let aside = data.join("aside");
+    let (take, put) = (|| fs::rename(&first, &aside), || fs::rename(&aside, &first));
+    cannot_tell("the first file", &|| take().unwrap(), &|| put().unwrap());
+    let shard = data.join("shard-0000");
+    let (take, put) = (|| fs::rename(&shard, &aside), || fs::rename(&aside, &shard));
+    cannot_tell("all", &|| take().unwrap(), &|| put().unwrap());
+    // A header tells of no job.
+    let header = flipped(20);
+    let out = case("a header", &|| header(&second), &|| header(&second));
+    assert!(out.contains("400 jobs (400 waiting)\nno job is lost\n"), "{out}");
+    // Between jobs that came one after another their numbers tell.
+    let middle = flipped(3_000_000);
+    let out = case("the middle", &|| middle(&second), &|| middle(&second));
+    assert!(out.contains("lost: up to ") && !out.contains("cannot be told"), "{out}");
+
+    // Jobs that were written again tell nothing of those beside them.
+    let mut other = one_shard().env("SHARDS", 2).start_at(&data);
+    assert_eq!(counted(&mut other.client()), 400);
+    assert!(other.terminate().success());
+    let segments = |shard: &str| {
+        let path = data.join(shard);
+        let paths = names(&path).into_iter().map(|name| path.join(name));
+        paths.filter(|path| path.extension().is_some_and(|it| it == "seg")).collect::<Vec<_>>()
+    };
+    let all = ["shard-0000", "shard-0001"].map(segments).concat();
+    let path = all.iter().find(|path| fs::read(path).unwrap()[3_000_000] != 0).unwrap();
+    cannot_tell("kept jobs", &|| middle(path), &|| middle(path));
+}
