@@ -265,6 +265,7 @@ impl Core {
         let was = self.saturated;
         self.saturated = self.is_strained() || self.is_disk_behind();
         if was && !self.saturated {
+            self.forgive_strangers();
             let blocked = self.sessions.iter().filter(|session| session.blocked);
             self.unblocked.extend(blocked.map(|session| session.conn));
         }

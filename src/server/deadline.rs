@@ -59,9 +59,26 @@ impl Core {
         }
     }
 
+    /// The server reads on. A stranger whose token it may have had in hand all along has the whole time from here:
+    /// what it said has its turn only after all that others have said.
+    pub(super) fn forgive_strangers(&mut self) {
+        let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
+        for session in self.sessions.iter_mut().filter(|session| session.says_what_is_not_read()) {
+            // The alarm that is set rings before, and is set again then.
+            session.dialogue.patience.known_by_ms = known_by_ms;
+        }
+    }
+
     /// A connection of frames or messages has been waited for long enough.
     pub(super) fn give_up_frames(&mut self, conns: &mut Connections, conn: ConnId) {
+        let (now_ms, busy) = (self.now_ms, self.is_busy());
         let Some(session) = self.sessions.get(conn) else { return };
+        let (_, due_ms) = session.dialogue.patience.what();
+        if busy && session.says_what_is_not_read() && due_ms > now_ms {
+            session.dialogue.patience.known_by_ms = now_ms + self.http.settings.auth_timeout_ms;
+            self.set_alarm(conn);
+            return;
+        }
         let is_stranger = !session.trusted;
         let Deadlines { tokens, frames } = &mut self.deadlines;
         let (count, text, closing) = if is_stranger {

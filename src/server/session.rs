@@ -161,6 +161,11 @@ impl Session {
         self.trusted && (self.speech != Speech::Http || self.dialogue.has_shown)
     }
 
+    /// Whether it must show a token and has sent what the server, for reasons of its own, has not looked at.
+    pub fn says_what_is_not_read(&self) -> bool {
+        !self.trusted && self.blocked && !self.choked
+    }
+
     fn new(me: usize, conn: ConnId, speech: Speech, trusted: bool) -> Self {
         Self {
             conn,
@@ -259,6 +264,11 @@ impl Sessions {
     }
 
     /// The connections that are there.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.places.iter_mut().flatten()
+    }
+
+    /// The same, to look at.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.places.iter().flatten()
     }

@@ -1,7 +1,7 @@
 //! Clients that begin and do not end: a connection without a token, half a frame, half a message, half a head. The fear:
 //! strangers keep the seats of others for ever, and what they have sent takes memory that nobody counts.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -171,6 +171,37 @@ fn a_head_in_pieces_is_counted_until_it_is_whole_whatever_it_opens() {
         assert_eq!(&first, b"HTTP/1.1 ");
         assert_eq!(figure(&server, "frames_bytes"), 0, "while {path} is open");
     }
+}
+
+#[test]
+fn a_stranger_is_not_late_while_the_server_does_not_read() {
+    let start = Start::new().env("SHARDS", 1).env("AUTH_TOKENS", "secret");
+    let start = start.env("AUTH_TIMEOUT_MS", 5000).env("SHUTDOWN_TIMEOUT_MS", 60_000);
+    let mut server = start.start();
+    let mut known = server.client();
+    known.ok("Auth", json!({"token": "secret"}));
+    // A client with much to read holds up the end, and at the end no command is taken.
+    let id = known.push("q", "x".repeat(9 << 20));
+    known.take_little();
+    (0..4).for_each(|_| drop(known.send("GetJob", json!({"id": id})).unwrap()));
+    until("its reply is on its way", || {
+        (figure(&server, "sent_bytes_total") > 1 << 20).then_some(())
+    });
+    let (mut speaks, mut silent) = (server.client(), server.client());
+    let mut waits = server.client();
+    waits.ok("Auth", json!({"token": "secret"}));
+    waits.send("PULL", json!({"queue": "none", "timeout": 60_000})).unwrap();
+    waits.ok("Ping", json!({}));
+    server.signal(rustix::process::Signal::TERM);
+    // Its answer comes with the beginning of the end.
+    assert_eq!(waits.recv().unwrap()["job"], json!(null));
+    speaks.send("Auth", json!({"token": "secret"})).unwrap();
+    assert!(silent.is_closed_by_server(), "it has had its time");
+    speaks.socket().set_nonblocking(true).unwrap();
+    let said = speaks.socket().peek(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(said, Err(ErrorKind::WouldBlock), "it has neither an answer nor an end");
+    drop(known);
+    assert!(server.wait_for_end().success());
 }
 
 #[test]
