@@ -6,8 +6,11 @@ use crate::shard::SLICE;
 /// See the module. Each is counted down.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    /// Notices to the shards of other jobs.
+    /// Notices to the shards of other jobs of what jobs here wait for.
     pub(crate) news: u64,
+    /// Dependents that are told of the end of a job. Apart from those: jobs that come can keep them used up, and those
+    /// who have waited would never go on.
+    pub(crate) tells: u64,
     /// Jobs of connections that are gone, which go back.
     pub(crate) releases: u64,
     /// Groups that new views look at.
@@ -21,7 +24,7 @@ const LOOKS: u64 = 4 * SLICE;
 
 impl Default for Allowance {
     fn default() -> Self {
-        Self { news: SLICE, releases: SLICE, looks: LOOKS, deliveries: 2 * SLICE }
+        Self { news: SLICE, tells: SLICE, releases: SLICE, looks: LOOKS, deliveries: 2 * SLICE }
     }
 }
 

@@ -150,10 +150,10 @@ impl Shard {
     /// one command may be news to any number of jobs, and what those are told of may be news to others.
     pub(crate) fn give_notices(&mut self, effects: &mut Effects) {
         self.give_own_notices(effects);
-        while self.allowance.news > 0
+        while self.allowance.tells > 0
             && let Some((dependent, dependency, fate)) = self.watchers.next_told()
         {
-            self.allowance.news -= 1;
+            self.allowance.tells -= 1;
             self.steps += 1;
             let news = match fate {
                 Fate::Completed => News::Completed,
@@ -181,6 +181,13 @@ impl Shard {
             self.steps += 1;
             effects.notices.push(notice);
         }
+    }
+
+    /// Notices that jobs which have come or gone here are still to be the reason of. A command may leave any number of
+    /// them; while there are many, no other should be begun.
+    #[inline]
+    pub fn notices_waiting(&self) -> u64 {
+        self.notices.waiting()
     }
 
     /// Whether there is more to be handed out.
@@ -277,8 +284,9 @@ impl Shard {
         if self.recovering {
             return;
         }
-        if self.jobs.options_of(job).is_some_and(|has| !has.unmet.is_empty()) {
-            self.notices.watch_all(self.jobs.slab[job].id);
+        let unmet = self.jobs.options_of(job).map_or(0, |has| has.unmet.len());
+        if unmet > 0 {
+            self.notices.watch_all(self.jobs.slab[job].id, unmet);
         }
     }
 

@@ -28,31 +28,48 @@ enum Item {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Outbox(VecDeque<Item>);
+pub(crate) struct Outbox {
+    /// Each with the number of notices that it is expected to give yet.
+    items: VecDeque<(Item, u64)>,
+    /// The sum of these numbers.
+    waiting: u64,
+}
 
 impl Outbox {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.items.is_empty()
+    }
+
+    /// How many notices are still to be given, as far as that is known.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    fn add(&mut self, item: Item, notices: usize) {
+        self.waiting += notices as u64;
+        self.items.push_back((item, notices as u64));
     }
 
     /// Tells one.
     pub(crate) fn push(&mut self, notice: Notice) {
-        self.0.push_back(Item::One(notice));
+        self.add(Item::One(notice), 1);
     }
 
-    /// Tells all that a job waits for that it does.
-    pub(crate) fn watch_all(&mut self, dependent: JobId) {
-        self.0.push_back(Item::Watch { dependent, place: 0 });
+    /// Tells all that a job waits for, so many, that it does.
+    pub(crate) fn watch_all(&mut self, dependent: JobId, unmet: usize) {
+        self.add(Item::Watch { dependent, place: 0 }, unmet);
     }
 
     /// Tells all that a job has waited for that it does no longer.
     pub(crate) fn unwatch_all(&mut self, dependent: JobId, unmet: Unmets) {
-        self.0.push_back(Item::Unwatch { dependent, rest: unmet.into_rows() });
+        let left = unmet.len();
+        self.add(Item::Unwatch { dependent, rest: unmet.into_rows() }, left);
     }
 
     /// The same for some that are no children.
     pub(crate) fn unwatch_some(&mut self, dependent: JobId, some: Vec<JobId>) {
-        self.0.push_back(Item::UnwatchSome { dependent, rest: some.into_iter() });
+        let left = some.len();
+        self.add(Item::UnwatchSome { dependent, rest: some.into_iter() }, left);
     }
 
     /// The next notice. `waits_for` gives what a job waits for at a place or behind it, and that place.
@@ -61,35 +78,45 @@ impl Outbox {
         mut waits_for: impl FnMut(JobId, usize) -> Option<(usize, JobId, bool)>,
     ) -> Option<Notice> {
         loop {
-            match self.0.front_mut()? {
-                Item::One(notice) => {
-                    let notice = *notice;
-                    self.0.pop_front();
-                    return Some(notice);
-                }
-                Item::Watch { dependent, place } => {
-                    let dependent = *dependent;
-                    if let Some((found, dependency, child)) = waits_for(dependent, *place) {
-                        *place = found + 1;
-                        let news = if child { News::WatchChild } else { News::Watch };
-                        return Some(Notice { news, dependent, dependency });
-                    }
-                }
-                Item::Unwatch { dependent, rest } => {
-                    let dependent = *dependent;
-                    if let Some((one, _)) = rest.find(|(_, met)| !met) {
-                        let news = if one.child { News::UnwatchChild } else { News::Unwatch };
-                        return Some(Notice { news, dependent, dependency: one.id });
-                    }
-                }
-                Item::UnwatchSome { dependent, rest } => {
-                    let dependent = *dependent;
-                    if let Some(dependency) = rest.next() {
-                        return Some(Notice { news: News::Unwatch, dependent, dependency });
-                    }
-                }
+            let (item, left) = self.items.front_mut()?;
+            let notice = item.next(&mut waits_for);
+            let is_last = notice.is_none() || matches!(item, Item::One(_));
+            // What a job waits for may have become less since, or more.
+            let given = if is_last { *left } else { 1.min(*left) };
+            *left -= given;
+            self.waiting -= given;
+            if is_last {
+                self.items.pop_front();
             }
-            self.0.pop_front();
+            if notice.is_some() {
+                return notice;
+            }
+        }
+    }
+}
+
+impl Item {
+    fn next(
+        &mut self,
+        waits_for: &mut impl FnMut(JobId, usize) -> Option<(usize, JobId, bool)>,
+    ) -> Option<Notice> {
+        match self {
+            Self::One(notice) => Some(*notice),
+            Self::Watch { dependent, place } => {
+                let (found, dependency, child) = waits_for(*dependent, *place)?;
+                *place = found + 1;
+                let news = if child { News::WatchChild } else { News::Watch };
+                Some(Notice { news, dependent: *dependent, dependency })
+            }
+            Self::Unwatch { dependent, rest } => {
+                let (one, _) = rest.find(|(_, met)| !met)?;
+                let news = if one.child { News::UnwatchChild } else { News::Unwatch };
+                Some(Notice { news, dependent: *dependent, dependency: one.id })
+            }
+            Self::UnwatchSome { dependent, rest } => {
+                let dependency = rest.next()?;
+                Some(Notice { news: News::Unwatch, dependent: *dependent, dependency })
+            }
         }
     }
 }

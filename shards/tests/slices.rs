@@ -181,6 +181,37 @@ fn a_job_that_waits_for_many_says_so_and_takes_it_back_in_slices() {
 }
 
 #[test]
+fn dependents_of_a_job_are_told_of_its_end_though_jobs_come_that_wait_for_many() {
+    let mut bed = Bed::new();
+    let part = bed.data("part", b"1");
+    let on = unmet(&[part]);
+    let waits = NewJob { unmet: Unmet::new(&on), ..NewJob::default() };
+    bed.push_all("whole", &vec![waits; 100]);
+    carry(&mut bed);
+    let parts = push_many(&mut bed, "parts", 1000, &NewJob::default());
+    let on = unmet(&parts);
+    let waits = NewJob { unmet: Unmet::new(&on), ..NewJob::default() };
+    bed.push_all("others", &vec![waits.clone(); 10]);
+    let (id, token) = bed.pull(1, "part", 1)[0];
+    bed.ack(id, Some(token)).unwrap();
+    let told = |bed: &Bed| {
+        bed.effects.notices.iter().filter(|notice| notice.news == News::Completed).count()
+    };
+    let mut all = told(&bed);
+    for _ in 0..3 {
+        bed.push_all("others", &vec![waits.clone(); 10]);
+        all += told(&bed);
+        assert!(tick(&mut bed), "there is more to be told");
+        all += told(&bed);
+    }
+    assert_eq!(all, 100);
+    assert!(bed.shard.notices_waiting() > 30_000, "{}", bed.shard.notices_waiting());
+    carry(&mut bed);
+    assert_eq!(bed.shard.notices_waiting(), 0);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
 fn all_parents_of_a_child_have_its_value_though_they_are_told_in_slices_and_it_is_gone() {
     for (is_child, remove) in [(true, false), (true, true), (false, false), (false, true)] {
         let mut bed = Bed::new();

@@ -242,7 +242,7 @@ impl Core {
 
     /// Takes up what was set aside, as far as that goes in this turn.
     pub fn take_up_aside(&mut self, conns: &mut Connections) {
-        while !self.has_its_fill() && !self.is_strained() {
+        while !self.has_its_fill() && !self.must_pause() {
             let Some(Waiting { origin, lookup, frame, .. }) = self.aside.take() else { return };
             self.answered(origin);
             // It was decoded before it was set aside.

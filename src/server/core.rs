@@ -129,7 +129,7 @@ pub struct Core {
     pub(super) outputs: Outputs,
     pub(super) started_at_ms: u64,
     pub(super) stopping: bool,
-    /// Whether the disk is so far behind that no more commands are taken.
+    /// Whether the disk, or what other shards are to be told of, is so far behind that no more commands are taken.
     pub(super) saturated: bool,
     /// How far it may be: what a slow disk may cost in memory.
     unwritten_bytes_max: u64,
@@ -256,14 +256,14 @@ impl Core {
             || self.last_value.is_held()
     }
 
-    fn is_disk_behind(&self) -> bool {
+    pub(super) fn is_disk_behind(&self) -> bool {
         self.engine.book.0.unwritten_bytes() > self.unwritten_bytes_max
     }
 
-    /// Looks how far the disk is behind, and whether there is room. Once there is, everybody goes on.
+    /// Looks how far the disk and the notices are behind, and whether there is room. Once there is, everybody goes on.
     pub fn note_saturation(&mut self) {
         let was = self.saturated;
-        self.saturated = self.is_strained() || self.is_disk_behind();
+        self.saturated = self.must_pause() || self.is_disk_behind();
         if was && !self.saturated {
             self.forgive_strangers();
             let blocked = self.sessions.iter().filter(|session| session.blocked);

@@ -134,7 +134,7 @@ impl Core {
         let troubles = [
             (self.stopping, Trouble::Stopping),
             (self.ground.is_gone(), Trouble::Gone),
-            (self.saturated && !self.engine.book.1.strained, Trouble::DiskBehind),
+            (self.saturated && self.is_disk_behind(), Trouble::DiskBehind),
             (self.engine.book.is_full(&self.engine.shard.upkeep()), no_room),
         ];
         let trouble = troubles.into_iter().find_map(|(is, trouble)| is.then_some(trouble));

@@ -70,6 +70,11 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("flows_open", Kind::Gauge, "Flows that are committed and have yet to come on other shards"),
     ("crons", Kind::Gauge, "Schedules"),
     (
+        "notices_waiting",
+        Kind::Gauge,
+        "Notices to the jobs that jobs here depend on, in line; beyond 4,000 of a shard no other command is begun",
+    ),
+    (
         "scheduled_put_off_total",
         Kind::Counter,
         "Pushes of schedules and repeats that came later since too many were due",

@@ -285,6 +285,7 @@ impl Core {
             held.remains_dropped,
             self.open_flows.len() as u64,
             held.crons as u64,
+            shard.notices_waiting(),
             held.scheduled_put_off,
             held.attended as u64,
             self.workers.len() as u64,

@@ -1,6 +1,9 @@
 //! What waits while the disk is full and what ends jobs has used up its room: until the log has been
 //! walked through as far as needed, no command is begun, and mail that writes lies unread. So nothing is
 //! refused that only needs a little patience, and the walk never runs out of room.
+//!
+//! The same holds while other shards have much to learn of jobs that came or went here: a few commands can be news to
+//! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
 use super::core::Core;
 use super::engine::Engine;
@@ -14,6 +17,9 @@ use std::collections::VecDeque;
 
 /// Mail that waits, in order. No more than all connections may have unanswered.
 pub type PutOff = VecDeque<Batch>;
+
+/// Notices that may wait before no other command is begun; one command more may leave its own.
+const NOTICES_WAITING_MAX: u64 = 4000;
 
 /// Until a disk that was full and had room for a while counts as one that had not been full.
 const ROOM_LASTS_MS: u64 = 10_000;
@@ -51,13 +57,19 @@ pub(super) fn lacking(lack: Option<Lack>) -> &'static str {
 }
 
 impl Core {
-    /// Whether the next command has to wait: a look at a flag, unless the disk is full.
+    /// Whether the next command has to wait: a look at a flag and a number, unless the disk is full.
     #[inline]
     pub(super) fn is_busy(&mut self) -> bool {
-        if !self.saturated && self.is_strained() {
+        if !self.saturated && self.must_pause() {
             self.saturated = true;
         }
         self.stopping || self.saturated
+    }
+
+    /// Whether commands and mail have to wait for room in the log, or for the notices of those before them to be given.
+    #[inline]
+    pub(super) fn must_pause(&mut self) -> bool {
+        self.engine.shard.notices_waiting() > NOTICES_WAITING_MAX || self.is_strained()
     }
 
     #[inline]
@@ -141,13 +153,16 @@ impl Core {
                 // What is decided of a flow must not come behind the word that all has been said.
                 | Message::Flow(FlowMail::Stage { .. })
         );
-        writes && (others_wait || self.is_strained())
+        // What jobs are to learn, and clients that go, bring others no further behind.
+        let is_news =
+            matches!(message, Message::Notice(_) | Message::Report { .. } | Message::Leave { .. });
+        writes && (others_wait || if is_news { self.is_strained() } else { self.must_pause() })
     }
 
     /// Reads the mail that has waited, as far as there is room.
     pub fn read_put_off(&mut self, conns: &mut Connections) {
         let until = self.steps() + MAIL_STEPS_MAX;
-        while !self.put_off.is_empty() && !self.is_strained() && self.steps() < until {
+        while !self.put_off.is_empty() && !self.must_pause() && self.steps() < until {
             let Some(batch) = self.put_off.pop_front() else { return };
             if let Some(rest) = self.read_again(conns, batch, until) {
                 self.put_off.push_front(rest);

@@ -102,6 +102,27 @@ fn dependents_of_a_job_go_on_or_fail_in_slices() {
 }
 
 #[test]
+fn no_command_is_begun_while_much_is_to_be_told_of_those_before() {
+    let server = server();
+    let mut client = server.client();
+    let parts = push_many(&mut client, "part", 1000, &json!({"data": 1}));
+    push_many(&mut client, "whole", 100, &json!({"data": 1, "dependsOn": parts}));
+    let text = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
+    let mut lines = text.as_str().unwrap().lines();
+    let waiting = lines.find_map(|line| line.strip_prefix("corq_notices_waiting "));
+    let waiting: u64 = waiting.unwrap().parse().unwrap();
+    assert!(waiting <= 4000, "{waiting} of 100000");
+    assert_eq!(client.counted("whole", "waiting-children"), 100);
+    for _ in 0..1000 / 100 {
+        let ids = client.ok("PULLB", json!({"queue": "part", "count": 100}))["jobs"].clone();
+        let ids: Vec<&Value> = ids.as_array().unwrap().iter().map(|job| &job["id"]).collect();
+        client.ok("ACKB", json!({"ids": ids}));
+    }
+    let counted = |client: &mut Client| client.counted("whole", "waiting") == 100;
+    until("all dependents to go on", || counted(&mut client).then_some(()));
+}
+
+#[test]
 fn jobs_of_a_connection_that_goes_are_released_in_slices_of_a_turn() {
     let server = server();
     let mut client = server.client();
