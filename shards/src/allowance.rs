@@ -11,6 +11,8 @@ pub(crate) struct Allowance {
     /// Dependents that are told of the end of a job. Apart from those: jobs that come can keep them used up, and those
     /// who have waited would never go on.
     pub(crate) tells: u64,
+    /// Answers to those who wait for the end of a job.
+    pub(crate) ends: u64,
     /// Jobs of connections that are gone, which go back.
     pub(crate) releases: u64,
     /// Groups that new views look at.
@@ -24,7 +26,14 @@ const LOOKS: u64 = 4 * SLICE;
 
 impl Default for Allowance {
     fn default() -> Self {
-        Self { news: SLICE, tells: SLICE, releases: SLICE, looks: LOOKS, deliveries: 2 * SLICE }
+        Self {
+            news: SLICE,
+            tells: SLICE,
+            ends: SLICE,
+            releases: SLICE,
+            looks: LOOKS,
+            deliveries: 2 * SLICE,
+        }
     }
 }
 

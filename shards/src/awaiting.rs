@@ -3,6 +3,7 @@
 //! Any number of clients may wait for one job, so its end only puts them in line; they are answered a slice at a time, in
 //! the order in which they came.
 
+use crate::allowance;
 use crate::command::{ClientId, RequestId};
 use crate::effect::{Ending, Refusal, Reply};
 use crate::hash_key::HashKey;
@@ -186,16 +187,15 @@ impl Shard {
         }
     }
 
-    /// Answers those whose jobs have ended, at most a slice.
+    /// Answers those whose jobs have ended, as many as may be until the next step of time.
     pub(crate) fn answer_ended(&mut self, replies: &mut Vec<(RequestId, Reply)>) {
-        let mut left = SLICE;
-        while left > 0
-            && let Some(&group) = self.awaitings.ended.front()
+        while let Some(&group) = self.awaitings.ended.front()
+            && allowance::take(&mut self.allowance.ends)
         {
+            self.steps += 1;
             let Group { waits, ending, .. } = &self.awaitings.groups[group];
             if let (Some(first), Some(ending)) = (waits.front(), *ending) {
                 replies.push((self.stop_awaiting(first), Reply::Ended(ending)));
-                left -= 1;
             } else {
                 self.awaitings.groups.remove(group);
                 self.awaitings.ended.pop_front();
@@ -207,6 +207,7 @@ impl Shard {
     pub(crate) fn end_awaitings<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         for _ in 0..SLICE {
             let Some(index) = self.awaitings.timers.due(now_ms) else { return };
+            self.steps += 1;
             // The end may have come just before, and this one's turn to learn of it not yet.
             let ending = self.awaitings.groups[self.awaitings.slab[index].group].ending;
             let request = self.stop_awaiting(index);

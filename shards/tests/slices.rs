@@ -287,6 +287,53 @@ fn waits_that_end_together_end_in_slices() {
 }
 
 #[test]
+fn those_who_wait_for_jobs_are_answered_in_slices_however_many_commands_end_some() {
+    let mut bed = Bed::new();
+    let jobs = push_many(&mut bed, "a", MANY / 100, &NewJob::default());
+    for client in 0..MANY {
+        let job = jobs[client / 100];
+        bed.run(client as u64, &Command::AwaitEnd { job, timeout_ms: 100 });
+    }
+    let before = bed.shard.steps();
+    let mut most = 0;
+    for &job in &jobs {
+        most += bed.run(1, &Command::Change { job, change: Change::Cancel }).len() - 1;
+    }
+    assert!(bed.shard.steps() - before >= most as u64, "each answer is counted");
+    let (mut more, mut all) = (true, most);
+    while more {
+        let steps = steps(&mut bed, |bed| more = tick(bed));
+        let answered = bed.effects.replies.len();
+        assert!(steps >= answered as u64, "{answered} answered in {steps} steps");
+        most = most.max(answered);
+        all += answered;
+    }
+    assert_eq!(all, MANY);
+    assert!(most <= 500, "{most} in a turn");
+    bed.shard.audit().unwrap();
+}
+
+/// The same for those whose time is over.
+#[test]
+fn waits_for_jobs_whose_time_is_over_are_counted() {
+    let mut bed = Bed::new();
+    let job = bed.push("a", NewJob::default());
+    for client in 0..1000 {
+        bed.run(client, &Command::AwaitEnd { job, timeout_ms: 100 });
+    }
+    bed.now_ms += 100;
+    let (mut more, mut all) = (true, 0);
+    while more {
+        let steps = steps(&mut bed, |bed| more = tick(bed));
+        let answered = bed.effects.replies.len();
+        assert!(steps >= answered as u64, "{answered} answered in {steps} steps");
+        all += answered;
+    }
+    assert_eq!(all, 1000);
+    bed.shard.audit().unwrap();
+}
+
+#[test]
 fn long_commands_on_a_queue_take_a_slice_at_a_time() {
     let all = [State::Waiting, State::Delayed];
     let clean = Clean { queue: "a", grace_ms: 0, states: &all, limit: u64::MAX };
