@@ -497,13 +497,23 @@ impl Shard {
                 continue;
             };
             allowance::take(&mut self.allowance.releases);
-            let job = self.leases[lease].job;
-            let queue = self.jobs.slab[job].queue;
-            if self.leases[lease].token.is_some() {
-                out.journal.append(&Record::Released { id: self.jobs.slab[job].id });
-            }
-            self.release(job);
-            self.serve(now_ms, queue, out);
+            self.release_from_leaver(now_ms, lease, out);
         }
+    }
+
+    /// Gives back a job that a gone connection holds.
+    pub(crate) fn release_from_leaver<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        lease: u32,
+        out: &mut Out<'_, J>,
+    ) {
+        let job = self.leases[lease].job;
+        let queue = self.jobs.slab[job].queue;
+        if self.leases[lease].token.is_some() {
+            out.journal.append(&Record::Released { id: self.jobs.slab[job].id });
+        }
+        self.release(job);
+        self.serve(now_ms, queue, out);
     }
 }

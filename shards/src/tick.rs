@@ -37,8 +37,8 @@ impl Shard {
             self.trim_overfull(now_ms, out);
             self.work_on_chores(now_ms, out);
             self.end_delays_and_lives(now_ms, out);
-            self.end_leases(now_ms, out);
             self.release_of_leavers(now_ms, out);
+            self.end_leases(now_ms, out);
         }
         self.serve_unserved(now_ms, out);
         // Before waits end: a pull whose token came while nobody looked is not sent away empty.
@@ -119,6 +119,12 @@ impl Shard {
             if self.hold_ends_ms(lease).min(self.leases[lease].timeout_at_ms) > now_ms {
                 // The rule of its queue has changed since.
                 self.rearm_lease(lease);
+                continue;
+            }
+            let client = self.leases[lease].client.and_then(|client| self.clients.get(client));
+            if client.is_some_and(|held| held.gone) {
+                // It goes back in any case, and only its turn has not come yet: its job has not stalled.
+                self.release_from_leaver(now_ms, lease, out);
                 continue;
             }
             let lease = &self.leases[lease];

@@ -270,6 +270,21 @@ fn jobs_of_a_connection_that_goes_are_released_in_slices() {
 }
 
 #[test]
+fn locks_of_a_connection_that_is_gone_do_not_stall_though_their_jobs_wait_for_their_slice() {
+    let mut bed = Bed::new();
+    push_many(&mut bed, "a", MANY, &NewJob::default());
+    for _ in 0..MANY / 500 {
+        assert_eq!(bed.pull(7, "a", 500).len(), 500);
+    }
+    bed.run(7, &Command::Disconnect);
+    bed.now_ms += 60_000;
+    while tick(&mut bed) {}
+    let stalled = bed.shard.indices().filter(|&job| bed.shard.view(job).job.stalls > 0).count();
+    assert_eq!((stalled, count(&mut bed, "a", State::Waiting)), (0, MANY as u64));
+    bed.shard.audit().unwrap();
+}
+
+#[test]
 fn waits_that_end_together_end_in_slices() {
     let mut bed = Bed::new();
     for client in 0..MANY {
