@@ -43,7 +43,7 @@ pub const ASIDE_BYTES_MAX: usize = 16 << 20;
 pub enum Answer {
     /// Little, or what must not wait.
     Short,
-    /// A job, or what a pull gets.
+    /// A job or a value, or what a pull gets.
     Jobs,
     /// A list, up to a whole frame.
     List,
@@ -71,6 +71,7 @@ pub fn answer_of(body: &Body<'_>) -> Answer {
         | Body::GetJobByCustomId(_)
         | Body::GetResult(_)
         | Body::GetProgress(_)
+        | Body::CronGet(_)
         | Body::WaitJob { .. } => Answer::Jobs,
         _ => Answer::Short,
     }
@@ -121,7 +122,7 @@ impl Aside {
         self.begun_bytes
     }
 
-    /// A large answer has been written.
+    /// A large answer has been written, in so many bytes as they go out.
     pub fn note_written(&mut self, bytes: usize) {
         self.written_bytes += bytes;
     }
@@ -207,16 +208,22 @@ impl Core {
     }
 
     /// Whether a request has to wait, as others do or because of what is under way. Single jobs for a connection
-    /// here go into its output at once, and it has no other while that is too long; but what has to be read for
-    /// them first is not in any output yet.
+    /// here go into its output at once, and it has no other while that is too long; but all connections together
+    /// may ask for many in one turn, and what has to be read for them first is not in any output yet.
     #[inline]
     pub(super) fn has_to_wait(&self, origin: Origin, body: &Body<'_>) -> bool {
         let may_wait = match answer_of(body) {
-            Answer::Short => matches!(body, Body::Pull(_)) && self.reads_enough(),
-            Answer::Jobs => usize::from(origin.shard) != self.me || self.reads_enough(),
+            Answer::Short => matches!(body, Body::Pull(_)) && self.defers_jobs(),
+            Answer::Jobs => usize::from(origin.shard) != self.me || self.defers_jobs(),
             Answer::List => true,
         };
         may_wait && (!self.aside.is_empty() || self.has_its_fill())
+    }
+
+    /// Whether even single jobs wait, or others that do come first.
+    fn defers_jobs(&self) -> bool {
+        let Aside { jobs, written_bytes, .. } = &self.aside;
+        !jobs.is_empty() || *written_bytes >= TURN_BYTES_MAX || self.reads_enough()
     }
 
     /// Whether a frame has to wait that comes while a list is under way, because it asks for another: what the

@@ -48,7 +48,10 @@ impl Core {
         write(&self.engine, &mut Pen { out: &mut *out, holes: &mut holes });
         if holes.is_empty() {
             let frame = start..out.len();
-            let bytes = frame.len();
+            let mut bytes = frame.len();
+            // As text it may be several times as long.
+            let becomes_text = !matches!(speech, None | Some(Speech::Frames));
+            let before = if becomes_text { conns.appended(origin.conn) } else { 0 };
             match speech {
                 None => self.post.tell(dest).messages.push(Message::Reply { origin, frame }),
                 Some(Speech::Frames) => self.touch(origin.conn),
@@ -59,6 +62,9 @@ impl Core {
                 Some(Speech::WebSocket | Speech::Events) => {
                     self.send_as_messages(conns, origin.conn, scratch);
                 }
+            }
+            if becomes_text {
+                bytes = conns.appended(origin.conn).saturating_sub(before) as usize;
             }
             if bytes >= LARGE_BYTES {
                 self.note_large_answer(dest, bytes);

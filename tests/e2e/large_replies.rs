@@ -68,6 +68,43 @@ fn lists_that_nobody_reads_are_bounded_over_all_shards_and_none_is_lost() {
     await_quiet(&server);
 }
 
+/// Few bytes of a result may be many as JSON, and all who ask for it are heard in one turn.
+#[test]
+fn results_that_many_ask_for_at_once_are_written_as_they_go_out() {
+    const SOCKETS: usize = 40;
+    const BYTES: usize = 2 << 20;
+    let server = Start::new().env("SHARDS", 1).env("STREAM_KEEP_ALIVE_MS", 3_600_000).start();
+    let mut client = server.client();
+    let id = client.push("q", 1);
+    client.pull("q");
+    client.ok("ACK", json!({"id": id, "result": "\u{1}".repeat(BYTES)}));
+    let mut sockets: Vec<_> = (0..SOCKETS)
+        .map(|_| {
+            let socket = WebSocket::open(server.http, "/ws/queues/none");
+            socket2::SockRef::from(socket.socket.get_ref())
+                .set_recv_buffer_size(128 << 10)
+                .unwrap();
+            socket
+        })
+        .collect();
+    let before = peak_kb(&server);
+    server.freeze();
+    for socket in &mut sockets {
+        socket.send("GetResult", json!({"id": id}));
+    }
+    server.signal(rustix::process::Signal::CONT);
+    until("nobody is left to be answered", || {
+        let numbers = metrics(&mut client);
+        let crowded_out = numbers["corq_output_crowded_out_total"] > 0;
+        (crowded_out && numbers["corq_requests_set_aside"] == 0).then_some(())
+    });
+    // All that there may be of output, and an answer or two more while they are made.
+    let grown = peak_kb(&server).saturating_sub(before) >> 10;
+    assert!(grown <= 256 + 4 * (6 * BYTES as u64 >> 20), "{grown} MB more");
+    drop(sockets);
+    assert_eq!(client.ok("GetResult", json!({"id": id}))["result"].as_str().unwrap().len(), BYTES);
+}
+
 /// Long lists are written over several turns, and may have to read each slice from the disk.
 #[test]
 fn a_list_of_many_slices_is_whole_and_in_order() {
