@@ -112,6 +112,11 @@ pub enum LockError {
         /// The segment's file.
         path: PathBuf,
     },
+    /// Shards wait to take the place of others, and the manifest is not that of their change.
+    BrokenOff {
+        /// The data directory.
+        path: PathBuf,
+    },
     /// A change of its number of shards was broken off, and only a start of the server ends that.
     Unfinished {
         /// The data directory.
@@ -168,6 +173,12 @@ impl fmt::Display for LockError {
                  start on that",
                 path.display()
             ),
+            Self::BrokenOff { path } => write!(
+                f,
+                "{}: a change of the number of shards was broken off here, and the MANIFEST is not the one of that \
+                 change: put that back, or restore a backup. What lies in next-shards may be all there is of these jobs",
+                path.display()
+            ),
             Self::Unfinished { path } => write!(
                 f,
                 "data directory {} is in the middle of a change of its number of shards: start the server \
@@ -197,7 +208,7 @@ impl DataDir {
         }
         let claim = Claim::take(path)?;
         discard_drafts(path);
-        let (manifest, leftover) = match Manifest::read(path)? {
+        let (manifest, leftover) = match succession::manifest(path)? {
             None if !bearing::shards(path)?.is_empty() => {
                 return Err(LockError::NoManifest { path: path.into() });
             }
@@ -217,8 +228,8 @@ impl DataDir {
             }
             Some(manifest) => {
                 // Before anything goes: a manifest of another time may know nothing of what is under way.
+                succession::check_discard(path, manifest)?;
                 check_shards(path, manifest)?;
-                succession::check_discard(path, manifest.shards)?;
                 (manifest, succession::discard(path)?.then_some(Leftover::Discarded))
             }
         };
@@ -249,6 +260,8 @@ impl DataDir {
     /// agree, or the manifest is good. Takes nothing.
     pub fn found(path: &Path) -> Result<Option<About>, LockError> {
         match Manifest::read(path) {
+            // What waits to take its place is of the directory as well, and nobody can tell how much of it.
+            Ok(None) | Err(LockError::Manifest { .. }) if succession::is_begun(path)? => Ok(None),
             Ok(None) | Err(LockError::Manifest { .. }) if path.is_dir() => bearing::about(path),
             Ok(_) => Ok(None),
             Err(error) => Err(error),
@@ -258,6 +271,9 @@ impl DataDir {
     /// Gives a directory that nobody uses the manifest that [`DataDir::found`] has told of.
     pub fn describe(path: &Path, about: About) -> Result<(), LockError> {
         let _claim = Claim::take(path)?;
+        if succession::is_begun(path)? {
+            return Err(LockError::BrokenOff { path: path.into() });
+        }
         let About { shards, id, is_begun } = about;
         Manifest::of(shards, id, is_begun).write(path)
     }
@@ -320,13 +336,14 @@ impl DataDir {
 
 /// The manifest of a directory whose shards are in their places.
 fn settled(path: &Path) -> Result<Manifest, LockError> {
-    match Manifest::read(path)? {
+    match succession::manifest(path)? {
         None if path.is_dir() && !bearing::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })
         }
         None => Err(LockError::Missing { path: path.into() }),
         Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
         Some(manifest) => {
+            succession::check_discard(path, manifest)?;
             no_surplus(path, manifest.shards)?;
             Ok(manifest)
         }

@@ -35,17 +35,34 @@ impl Next {
     }
 }
 
-/// Whether what lies there is an attempt that came to nothing. While a log is copied, the directories of all shards
-/// are there; where one is missing, the shards may be on their way.
-pub(super) fn check_discard(directory: &Path, shards: u16) -> Result<(), LockError> {
+/// Whether shards lie there, which may be all there is of what they hold.
+pub(super) fn is_begun(directory: &Path) -> Result<bool, LockError> {
     let next = directory.join(NEXT);
-    if !next.is_dir() || bearing::shards(&next)?.is_empty() {
+    Ok(next.is_dir() && !bearing::shards(&next)?.is_empty())
+}
+
+/// Whether what lies there is an attempt that came to nothing. While a log is copied, all shards are there, with what
+/// the manifest is of; where that is not so, the new ones may be on their way.
+pub(super) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
+    if !is_begun(directory)? {
         return Ok(());
     }
-    let mut places = (0..shards).map(|shard| DataDir::shard_path(directory, shard));
-    match places.find(|place| !place.is_dir()) {
-        None => Ok(()),
-        Some(path) => Err(LockError::Lost { path, what: "the directory is missing" }),
+    for shard in 0..manifest.shards {
+        let bears = bearing::bears(&DataDir::shard_path(directory, shard))?;
+        if bears.is_none_or(|(id, _)| id != manifest.id) {
+            return Err(LockError::BrokenOff { path: directory.into() });
+        }
+    }
+    Ok(())
+}
+
+/// The manifest of a directory. Without one nobody can tell whether new shards have begun to take their places.
+pub(super) fn manifest(directory: &Path) -> Result<Option<Manifest>, LockError> {
+    match Manifest::read(directory) {
+        Ok(None) | Err(LockError::Manifest { .. }) if is_begun(directory)? => {
+            Err(LockError::BrokenOff { path: directory.into() })
+        }
+        read => read,
     }
 }
 
@@ -298,13 +315,51 @@ mod tests {
                 }
             }
             fs::remove_file(&file).unwrap();
-            assert!(matches!(is_refused(path, 4), LockError::NoManifest { .. }));
+            is_refused(path, 4);
             fs::write(&file, &said).unwrap();
             let data = DataDir::open(path, 2).unwrap();
             assert_eq!(
                 (data.leftover(), words(path)),
                 (Some(Leftover::Moved), vec!["new".into(); 2])
             );
+        }
+    }
+
+    /// Nor is it what a repair may write anew from the shards in their places, or may make shards for.
+    #[test]
+    fn what_a_move_has_not_placed_yet_is_kept_from_repairs() {
+        for (before, after, steps) in [(1, 2, 2), (2, 1, 1), (4, 2, 3)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path();
+            let id = broken_off(path, before, after, steps);
+            let file = path.join("MANIFEST");
+            let said = fs::read(&file).unwrap();
+            let is_kept = |what: &str| {
+                let files = all(path);
+                for error in [DataDir::open(path, after).err(), DataDir::take(path).err()] {
+                    let error = error.map(|it| it.to_string()).unwrap_or_default();
+                    assert!(error.contains("change of the number of shards"), "{what}: {error}");
+                }
+                assert_eq!(DataDir::found(path).unwrap(), None, "{what}");
+                assert!(all(path) == files, "{what}");
+            };
+            fs::remove_file(&file).unwrap();
+            is_kept("lost");
+            fs::write(&file, "version = 1\nshards").unwrap();
+            is_kept("cut");
+            Manifest::of(before, id, true).write(path).unwrap();
+            is_kept("of before");
+            // A shard that was made anew says nothing.
+            let place = DataDir::shard_path(path, 0);
+            if !place.is_dir() {
+                fs::create_dir(&place).unwrap();
+                Manifest::of(before, id, false).write(path).unwrap();
+                is_kept("empty");
+                fs::remove_dir(&place).unwrap();
+            }
+            fs::write(&file, &said).unwrap();
+            drop(DataDir::open(path, after).unwrap());
+            assert_eq!(words(path), vec!["new"; usize::from(after)]);
         }
     }
 
