@@ -430,6 +430,7 @@ impl Shard {
             self.waiters[waiter].queue = new;
             self.waiters[waiter].at = at;
             self.hang(waiter);
+            self.note_ready(new);
         }
     }
 

@@ -7,8 +7,8 @@ use crate::grouping::waiters_at;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease_record::{Entries, Leased};
 use crate::record::{Journal, Record};
-use crate::rotation::{Rotation, View};
-use crate::shard::{Caller, Client, Out, Shard};
+use crate::rotation::Rotation;
+use crate::shard::{Caller, Client, Out, SLICE, Shard};
 use crate::slab::NONE;
 use crate::waiter::Waiter;
 
@@ -156,9 +156,7 @@ impl Shard {
         if let Some(queue) = unseen {
             // Whether there is a job for it is known once all groups have been looked at: that long it waits in any
             // case.
-            if !self.seeing.contains(&queue) {
-                self.seeing.push_back(queue);
-            }
+            self.see_on(queue);
             self.wait(now_ms + pull.timeout_ms, queue, &terms);
             return;
         }
@@ -181,19 +179,21 @@ impl Shard {
             && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
     }
 
+    /// Goes on looking at the groups of a queue with the next step of time.
+    fn see_on(&mut self, queue: u32) {
+        if !self.seeing.contains(&queue) {
+            self.seeing.push_back(queue);
+        }
+    }
+
     /// Looks at more groups for the pulls that wait until all are seen.
     pub(crate) fn see_groups<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
-        let Some(queue) = self.seeing.pop_front() else { return };
-        let before = self.allowance.looks;
-        self.serve(now_ms, queue, out);
-        self.steps += before - self.allowance.looks;
-        let waits = |view: &View| !view.waiters.is_empty() && view.is_unseen();
-        let rotation = self.queues[queue].groups.as_deref();
-        // If there were looks left, something else is in the way, such as a pause.
-        if self.allowance.looks == 0
-            && rotation.is_some_and(|rotation| rotation.views.iter().any(waits))
-        {
-            self.seeing.push_back(queue);
+        for _ in 0..self.seeing.len().min(SLICE as usize) {
+            let before = self.allowance.looks;
+            let Some(queue) = self.seeing.pop_front_if(|_| before > 0) else { return };
+            // If there are looks left after that, something else is in the way, such as a pause.
+            self.serve(now_ms, queue, out);
+            self.steps += 1 + before - self.allowance.looks;
         }
     }
 
@@ -203,7 +203,7 @@ impl Shard {
         let rotation = self.queues[queue].groups.as_deref();
         at.group == NONE
             && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
-            && self.seeing.contains(&queue)
+            && (self.seeing.contains(&queue) || self.unserved.contains(&queue))
     }
 
     /// What time has brought to a queue with groups is for those who wait there already, in whatever view.
@@ -301,6 +301,9 @@ impl Shard {
             if self.deliver(now_ms, queue, &terms, out) {
                 self.stop_waiting(waiter);
             } else {
+                if self.lacks_looks(queue, terms.at) {
+                    self.see_on(queue);
+                }
                 tried |= 1 << terms.at.view;
             }
         }

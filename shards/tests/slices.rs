@@ -481,3 +481,32 @@ fn a_pull_with_new_limits_does_not_wait_for_groups_where_something_else_is_in_th
     assert!(!tick(&mut bed), "nothing is left to be done");
     bed.shard.audit().unwrap();
 }
+
+#[test]
+fn a_pull_that_came_while_something_was_in_the_way_waits_for_groups_once_it_is_gone() {
+    let mut bed = Bed::new();
+    let names: Vec<String> = (0..5000).map(|n| format!("g{n}")).collect();
+    for some in names.chunks(500) {
+        let job = |n: usize| NewJob { group_id: Some(&some[n]), ..NewJob::default() };
+        let jobs: Vec<NewJob<'_>> = (0..some.len()).map(job).collect();
+        bed.push_all("a", &jobs);
+        bed.push_all("a", &jobs);
+    }
+    // A limit of one leaves only the last 500 groups.
+    for _ in 0..9 {
+        assert_eq!(bed.pull(1, "a", 500).len(), 500);
+    }
+    bed.run(1, &Command::Pause { queue: "a", paused: true });
+    let group = GroupPull { active_max: Some(1), ..GroupPull::default() };
+    let pull = Pull { group: Some(&group), timeout_ms: 60_000, ..support::locked("a") };
+    assert_eq!(bed.ask(2, &Command::Pull(pull)), None);
+    assert!(!tick(&mut bed));
+    bed.run(1, &Command::Pause { queue: "a", paused: false });
+    bed.shard.audit().unwrap();
+    let mut more = true;
+    while more && bed.effects.deliveries.is_empty() {
+        more = tick(&mut bed);
+        bed.shard.audit().unwrap();
+    }
+    assert_eq!(bed.effects.deliveries.len(), 1);
+}
