@@ -295,25 +295,30 @@ impl Shard {
         self.bring_back_crons(now_ms, out);
         for _ in 0..SLICE {
             let Some(index) = self.crons.timers.due(now_ms) else { return };
-            if self.puts_off(now_ms, index) {
-                continue;
-            }
-            let waited = std::mem::take(&mut self.crons.slab[index].put_off);
+            self.steps += 1;
             let cron = &self.crons.slab[index];
+            let waited = cron.put_off;
             let due_ms = cron.next_run_ms;
             let in_time = due_ms >= started_at_ms && (waited || due_ms + LATE_MS_MAX >= now_ms);
             let made_up = due_ms < started_at_ms && cron.makes_up();
-            let wanted = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
+            let attended = !cron.rules.skip_if_no_worker || self.is_attended(&cron.queue);
+            let wanted = (in_time || made_up) && attended;
             // One run is enough to make up for any number of them.
             let after_ms = if made_up || waited { now_ms } else { due_ms };
             let texts = (cron.name.len() + cron.queue.len() + cron.data.len()) as u64;
             let bytes = texts + cron.job().bytes() + JOB_BYTES;
-            if (in_time || made_up)
-                && wanted
+            if wanted && !waited && self.puts_off(now_ms, index) {
+                continue;
+            }
+            self.crons.slab[index].put_off = false;
+            if wanted
                 && out.journal.takes_more(bytes, || self.upkeep())
                 && self.run_cron(now_ms, index, after_ms, out)
             {
                 continue;
+            }
+            if wanted && !waited {
+                self.scheduled.untake();
             }
             let cron = &self.crons.slab[index];
             match cron.next_after(due_ms, now_ms, self.config.interval_min_ms) {
@@ -329,10 +334,6 @@ impl Shard {
     /// Whether a schedule that is due has to wait because too many are: it runs at the next time that is free, or in
     /// the next slice after that.
     fn puts_off(&mut self, now_ms: u64, index: u32) -> bool {
-        self.steps += 1;
-        if self.crons.slab[index].put_off {
-            return false;
-        }
         let free_ms = self.scheduled.take(now_ms);
         let later = free_ms > now_ms;
         if later {

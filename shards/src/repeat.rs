@@ -234,7 +234,9 @@ impl Shard {
         let about = &self.jobs.slab[job];
         let given = self.jobs.options_of(job)?;
         let series = given.series.as_deref()?;
-        let run_at_ms = series.next_due_ms(free_ms, self.config.interval_min_ms);
+        // Where too many come it is only late: the next one is due on the cadence all the same.
+        let due_ms = series.next_due_ms(now_ms, self.config.interval_min_ms);
+        let run_at_ms = due_ms.max(free_ms);
         let Series { every_ms, limit, ttl_ms, durable, .. } = *series;
         let count = series.count.saturating_add(1);
         let extras = given.extras.as_deref();
@@ -266,7 +268,7 @@ impl Shard {
             rare: Some(Rare {
                 expires_at_ms,
                 notes: None,
-                run: Some((run_at_ms, false)),
+                run: Some((due_ms, false)),
                 redelivered: None,
                 kin: None,
             }),

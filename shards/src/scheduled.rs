@@ -30,6 +30,11 @@ impl Scheduled {
         if later { free_ns.div_ceil(MS_NS) } else { now_ms }
     }
 
+    /// Takes the time back that was taken last, for a push that has not been made.
+    pub(crate) fn untake(&mut self) {
+        self.next_ns = self.next_ns.saturating_sub(self.gap_ns);
+    }
+
     /// Those that came later than they were due because of that.
     pub(crate) fn put_off(&self) -> u64 {
         self.put_off

@@ -4,6 +4,7 @@
 
 mod support;
 
+use corq_shards::Config;
 use corq_shards::command::{Command, GroupPull, Only, Pull, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
@@ -235,6 +236,32 @@ fn a_schedule_that_wants_workers_runs_while_there_is_one() {
     bed.run(1, &Command::Pull(Pull { timeout_ms: 5000, ..locked("q") }));
     bed.pass(1000);
     assert_eq!(runs(&bed), before + 1);
+}
+
+#[test]
+fn runs_that_are_passed_over_take_nothing_of_what_may_be_pushed_in_a_second() {
+    for rules in
+        [CronRules { skip_if_no_worker: true, ..NONE }, CronRules { prevent_overlap: true, ..NONE }]
+    {
+        let mut bed = Bed::with(Config { scheduled_per_second: 1, ..support::config(1) });
+        bed.run(1, &Command::StartCrons);
+        let names = ["s0", "s1", "s2", "s3"];
+        for name in names {
+            set(&mut bed, &SetCron { name, queue: name, ..every(rules, None) });
+            if rules.prevent_overlap {
+                let key = format!("cron:{name}");
+                bed.push(name, NewJob { unique_key: Some(&key), ..NewJob::default() });
+            }
+        }
+        set(&mut bed, &every(NONE, None));
+        for second in 1..=5 {
+            bed.pass(1000);
+            assert_eq!(runs(&bed), second, "{rules:?}");
+        }
+        assert_eq!(bed.shard.holdings().scheduled_put_off, 0);
+        assert_eq!(bed.shard.cron("s3").unwrap().executions, 0);
+        bed.shard.audit().unwrap();
+    }
 }
 
 #[test]

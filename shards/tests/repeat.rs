@@ -3,11 +3,12 @@
 
 mod support;
 
+use corq_shards::Config;
 use corq_shards::command::Command;
 use corq_shards::id::JobId;
 use corq_shards::job::{State, flags};
 use corq_shards::new_job::{NewJob, Repeat};
-use support::Bed;
+use support::{Bed, START_MS};
 
 const EVERY: Repeat = Repeat { every_ms: 1000, limit: None, count: 0 };
 
@@ -59,6 +60,31 @@ fn runs_are_due_on_cadence_and_missed_slots_are_skipped() {
     bed.pass(1);
     let third = finish(&mut bed, "q");
     assert_eq!(due(&bed, third), 4500);
+}
+
+#[test]
+fn a_run_for_which_too_many_come_is_late_and_the_next_is_on_cadence() {
+    let config = Config { scheduled_per_second: 1, ..support::config(1) };
+    let mut bed = Bed::with(config);
+    let repeat = Some(Repeat { every_ms: 1500, limit: None, count: 0 });
+    bed.push_all("q", &vec![NewJob { repeat, ..NewJob::default() }; 4]);
+    let due = |bed: &Bed, id| bed.shard.view(bed.shard.find(id).unwrap()).job.run_at_ms - START_MS;
+    for (job, token) in bed.pull(1, "q", 4) {
+        bed.ack(job, Some(token)).unwrap();
+    }
+    // Two are free at once, and one in each second from then on.
+    bed.pass(1500);
+    assert_eq!(bed.pull(1, "q", 4).len(), 3);
+    bed.pass(500);
+    let (late, token) = bed.pull(1, "q", 4)[0];
+    assert_eq!(due(&bed, late), 2000);
+    let replayed = bed.replayed();
+    assert_eq!(replayed.facts(), bed.shard.facts());
+    bed.ack(late, Some(token)).unwrap();
+    bed.pass(1000);
+    let (next, _) = bed.pull(1, "q", 1)[0];
+    assert_eq!(due(&bed, next), 3000);
+    bed.shard.audit().unwrap();
 }
 
 #[test]
