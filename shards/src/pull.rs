@@ -81,7 +81,7 @@ impl Shard {
         let known = self.queues.find(pull.queue);
         self.serve_earlier(now_ms, known, out);
         if let Some(queue) = known
-            && (self.queues[queue].waiters.is_empty() || self.may_overtake(queue, pull))
+            && self.is_next(queue, Place::default(), pull)
             && self.deliver(now_ms, queue, &terms, out)
         {
             return;
@@ -96,9 +96,13 @@ impl Shard {
         self.serve(now_ms, queue, out);
     }
 
-    /// Whether a pull that cannot wait gets a job beside those who can: there are more than they can be given at once.
-    fn may_overtake(&self, queue: u32, pull: &Pull<'_>) -> bool {
-        pull.timeout_ms == 0 && self.unserved.contains(&queue)
+    /// Whether it is a new pull's turn. Where others are put off, one that can wait does so behind them, whatever it
+    /// wants, and one that cannot gets a job beside them: there are more than they can be given at once.
+    fn is_next(&mut self, queue: u32, at: Place, pull: &Pull<'_>) -> bool {
+        if self.unserved.contains(&queue) {
+            return pull.timeout_ms == 0;
+        }
+        waiters_at(&mut self.queues, &mut self.groups, queue, at).is_empty()
     }
 
     /// Serves those for whom there was no room in the last step of time.
@@ -139,7 +143,7 @@ impl Shard {
             Ok(Some(at)) => {
                 terms.at = at;
                 if let Some(queue) = self.queues.find(pull.queue)
-                    && waiters_at(&mut self.queues, &mut self.groups, queue, at).is_empty()
+                    && self.is_next(queue, at, pull)
                     && self.deliver(now_ms, queue, &terms, out)
                 {
                     return;

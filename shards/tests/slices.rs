@@ -5,7 +5,7 @@
 mod support;
 
 use corq_shards::change::Change;
-use corq_shards::command::{Ack, Clean, Command, GroupPull, Pull, Token};
+use corq_shards::command::{Ack, Clean, Command, GroupPull, Only, Pull, Token};
 use corq_shards::dependency::{News, Unmet};
 use corq_shards::effect::Reply;
 use corq_shards::id::JobId;
@@ -509,4 +509,57 @@ fn a_pull_that_came_while_something_was_in_the_way_waits_for_groups_once_it_is_g
         bed.shard.audit().unwrap();
     }
     assert_eq!(bed.effects.deliveries.len(), 1);
+}
+
+/// A queue with jobs of groups, at which more pulls waited than one step of time serves, as it goes on.
+fn unserved(bed: &mut Bed) -> usize {
+    bed.run(1, &Command::Pause { queue: "a", paused: true });
+    for group in ["g", "h", "i"] {
+        let job = NewJob { group_id: Some(group), ..NewJob::default() };
+        push_many(bed, "a", MANY / 4, &job);
+    }
+    let group = GroupPull { active_max: Some(100_000), ..GroupPull::default() };
+    for client in 0..100 {
+        let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked("a") };
+        bed.run(client, &Command::Pull(Pull { group: Some(&group), ..pull }));
+    }
+    bed.run(1, &Command::Pause { queue: "a", paused: false }).len() - 1
+}
+
+#[test]
+fn a_pull_that_cannot_wait_gets_a_job_beside_those_who_are_put_off_whatever_it_says_of_groups() {
+    let same = GroupPull { active_max: Some(100_000), ..GroupPull::default() };
+    let other = GroupPull { active_max: Some(99_999), ..GroupPull::default() };
+    let one = GroupPull { only: Only::Group("h"), ..GroupPull::default() };
+    let mut bed = Bed::new();
+    assert!(unserved(&mut bed) < 100);
+    for group in [None, Some(&same), Some(&other), Some(&one)] {
+        let reply = bed.ask(200, &Command::Pull(Pull { group, ..support::locked("a") }));
+        assert_eq!(reply, Some(Reply::Pulled(0..1)), "{group:?}");
+    }
+    bed.shard.audit().unwrap();
+}
+
+#[test]
+fn a_pull_that_can_wait_comes_behind_those_who_are_put_off_whatever_it_says_of_groups() {
+    let same = GroupPull { active_max: Some(100_000), ..GroupPull::default() };
+    let other = GroupPull { active_max: Some(99_999), ..GroupPull::default() };
+    for group in [None, Some(&same), Some(&other)] {
+        let mut bed = Bed::new();
+        let mut served = unserved(&mut bed);
+        let pull = Pull { group, timeout_ms: 5000, ..support::locked("a") };
+        assert_eq!(bed.ask(200, &Command::Pull(pull)), None, "{group:?}");
+        let own = bed.request;
+        loop {
+            let more = tick(&mut bed);
+            let place = bed.effects.replies.iter().position(|(request, _)| request.0 == own);
+            served += place.unwrap_or(bed.effects.replies.len());
+            if place.is_some() {
+                break;
+            }
+            assert!(more, "{group:?}: it is served");
+        }
+        assert_eq!(served, 100, "{group:?}");
+        bed.shard.audit().unwrap();
+    }
 }
