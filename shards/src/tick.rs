@@ -29,6 +29,9 @@ impl Shard {
             return self.next_deadline_ms();
         }
         let delivered = out.effects.deliveries.len();
+        // Half of it for those who were put off: what comes before them could use up all each time.
+        let kept = self.allowance.deliveries / 2;
+        self.allowance.deliveries -= kept;
         // Before anything is delivered: a job that leaves must still be there when its delivery is written.
         // What ends jobs waits while there is no room for a slice of it.
         let bytes = (self.config.chore_slice + 2 * SLICE) * SLICE_END_BYTES;
@@ -40,6 +43,7 @@ impl Shard {
             self.release_of_leavers(now_ms, out);
             self.end_leases(now_ms, out);
         }
+        self.allowance.deliveries += kept;
         self.serve_unserved(now_ms, out);
         // Before waits end: a pull whose token came while nobody looked is not sent away empty.
         self.bring_tokens(now_ms, out);

@@ -563,3 +563,30 @@ fn a_pull_that_can_wait_comes_behind_those_who_are_put_off_whatever_it_says_of_g
         bed.shard.audit().unwrap();
     }
 }
+
+#[test]
+fn pulls_that_are_put_off_are_served_however_much_time_brings_to_other_queues() {
+    let mut bed = Bed::new();
+    for queue in ["a", "b"] {
+        bed.run(1, &Command::Pause { queue, paused: true });
+        push_many(&mut bed, queue, MANY, &NewJob::default());
+        for client in 0..200 {
+            let pull = Pull { timeout_ms: 5000, count: 100, ..support::locked(queue) };
+            bed.run(client, &Command::Pull(pull));
+        }
+    }
+    for delay_ms in 1..=20 {
+        bed.push("b", NewJob { delay_ms, ..NewJob::default() });
+    }
+    for queue in ["b", "a"] {
+        bed.run(1, &Command::Pause { queue, paused: false });
+    }
+    for _ in 0..10 {
+        bed.now_ms += 1;
+        let of_tick = steps(&mut bed, |bed| assert!(tick(bed)));
+        assert!(of_tick <= STEPS_MAX && bed.effects.deliveries.len() < 2000);
+        bed.shard.audit().unwrap();
+    }
+    let active = ["a", "b"].map(|queue| count(&mut bed, queue, State::Active));
+    assert!(active.iter().all(|&active| active >= 2000), "{active:?}");
+}
