@@ -6,7 +6,8 @@
 //!
 //! Knows names, one small file and directories; not what is put together.
 
-use super::lock::new_id;
+use super::claim;
+use super::lock::{LockError, new_id};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -167,10 +168,19 @@ pub fn standing(path: &Path) -> Standing {
     }
 }
 
-/// Removes a draft whose process has gone; false if there is none.
+/// Nothing but what made it may use a draft, under whatever path: it is removed once that has gone.
+pub(super) fn must_not_be(path: &Path) -> Result<(), LockError> {
+    match fs::canonicalize(path).map(|real| marker(&real)) {
+        Ok(Some(_)) => Err(LockError::Draft { path: path.into() }),
+        // What is not there is none; what else is wrong with it is said by those who use it.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+/// Removes a draft whose process has gone, and which no server has; false if there is none.
 pub fn discard(path: &Path) -> io::Result<bool> {
     let Some((marker, _)) = marker(path) else { return Ok(false) };
-    if marker.try_lock().is_err() {
+    if marker.try_lock().is_err() || !matches!(claim::is_taken(path), Ok(false)) {
         return Ok(false);
     }
     remove(path)?;
@@ -267,6 +277,7 @@ fn sync(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::lock::{About, DataDir, LockError};
     use super::*;
     use std::os::unix::ffi::OsStrExt;
 
@@ -330,6 +341,41 @@ mod tests {
         assert_eq!((standing(&own), discard(&own).unwrap()), (Standing::Unmarked, false));
         assert!(discard(&path).unwrap());
         assert_eq!((path.exists(), names(&own)), (false, vec!["cat".into()]));
+    }
+
+    /// It would be removed below its server.
+    #[test]
+    fn a_draft_is_not_served_nor_made_a_data_directory() {
+        let home = tempfile::tempdir().unwrap();
+        let draft = Draft::begin(home.path(), &label("monday")).unwrap();
+        let kept = dead(&draft, home.path());
+        let path = draft.path().to_path_buf();
+        drop(draft);
+        fs::rename(kept, &path).unwrap();
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let about = About { shards: 1, id: 1, is_begun: true };
+        for at in [&path, &link] {
+            DataDir::describe_copy(&path, about).unwrap();
+            for error in [
+                DataDir::open(at, 1).err(),
+                DataDir::take(at).err(),
+                DataDir::describe(at, about).err(),
+            ] {
+                assert!(matches!(error, Some(LockError::Draft { .. })), "{error:?}");
+            }
+        }
+        // A server of another build may have it all the same.
+        let lock = File::create(path.join("LOCK")).unwrap();
+        lock.lock().unwrap();
+        assert!(!discard(&path).unwrap() && path.join("shard-0000").exists());
+        drop(lock);
+        assert!(discard(&path).unwrap());
+        // What has got its place is no draft, although the power went before its marker did.
+        let draft = Draft::begin(home.path(), &label("monday")).unwrap();
+        let to = home.path().join("monday");
+        fs::rename(draft.path(), &to).unwrap();
+        DataDir::open(&to, 1).unwrap();
     }
 
     #[test]

@@ -90,6 +90,11 @@ pub enum LockError {
         /// What of it.
         what: &'static str,
     },
+    /// It is a draft, which is removed once its process has gone.
+    Draft {
+        /// The directory.
+        path: PathBuf,
+    },
     /// It is a backup.
     Backup {
         /// The directory.
@@ -167,6 +172,12 @@ impl fmt::Display for LockError {
                 "{} was made for another data directory: it was copied here, or the MANIFEST is not that of this log",
                 path.display()
             ),
+            Self::Draft { path } => write!(
+                f,
+                "{} is a copy that was not completed, and is removed by the next one beside it: restore a backup that is \
+                 complete",
+                path.display()
+            ),
             Self::Backup { path } => write!(
                 f,
                 "{} is a backup, which a server would change: make a data directory of it with 'corq restore', and \
@@ -203,6 +214,7 @@ impl DataDir {
     /// another number keeps that number: see [`DataDir::shards`] and [`DataDir::begin_next`].
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
         make_directory(path).map_err(|source| io_error(path, source))?;
+        draft::must_not_be(path)?;
         if path.join(BACKUP_MARKER).exists() {
             return Err(LockError::Backup { path: path.into() });
         }
@@ -238,6 +250,7 @@ impl DataDir {
 
     /// Takes a directory that is there, of however many shards.
     pub fn take(path: &Path) -> Result<Self, LockError> {
+        draft::must_not_be(path)?;
         settled(path)?;
         let claim = Claim::take(path)?;
         let manifest = settled(path)?;
@@ -270,6 +283,7 @@ impl DataDir {
 
     /// Gives a directory that nobody uses the manifest that [`DataDir::found`] has told of.
     pub fn describe(path: &Path, about: About) -> Result<(), LockError> {
+        draft::must_not_be(path)?;
         let _claim = Claim::take(path)?;
         if succession::is_begun(path)? {
             return Err(LockError::BrokenOff { path: path.into() });
