@@ -26,6 +26,7 @@ use corq_io::log::{
 
 use super::leftovers;
 use super::place::{Fault, Place, at, sync};
+use super::restore::read_marker;
 use super::target::Target;
 
 /// The file that makes a directory a backup: what is in it, written last.
@@ -98,6 +99,9 @@ impl<'a> Making<'a> {
     pub fn begin(place: &'a Place, to: &Path, copies: bool) -> Result<Self, Fault> {
         let target = Target::of(to)?;
         target.is_apart_from(&place.path, "a backup in the data directory would be no backup")?;
+        if place.path.join(MARKER).exists() {
+            read_marker(&place.path, place.shards)?;
+        }
         leftovers::clear(&place.path);
         let draft = target.begin("backup", Some(&place.path))?;
         let device = |path: &Path| fs::metadata(path).map(|about| about.dev()).map_err(at(path));
@@ -181,15 +185,18 @@ impl<'a> Making<'a> {
             env!("CARGO_PKG_VERSION"),
             self.place.shards
         );
+        let mut is_begun = true;
         for shard in 0..self.place.shards {
             let cut = cuts.map(|cuts| cuts[usize::from(shard)]);
             let (inspection, needed) = self.look(shard, cut, progress)?;
             self.take(shard, &inspection, &needed, &mut summary)?;
             let end = if needed.is_empty() { Position(0) } else { inspection.end };
+            // What has an end must be there.
+            is_begun &= end != Position(0);
             // Writing to a string cannot fail.
             let _ = writeln!(marker, "end-{shard} = {:016x}", end.0);
         }
-        let Place { shards, id, is_begun, .. } = *self.place;
+        let Place { shards, id, .. } = *self.place;
         let draft = self.draft.path();
         DataDir::describe_copy(draft, About { shards, id, is_begun }).map_err(Fault::from)?;
         write_file(&draft.join(MARKER), marker.as_bytes())?;

@@ -12,12 +12,13 @@ use super::replay::Replay;
 use super::target::Target;
 
 /// What a backup says of itself.
-struct Marker {
+pub(super) struct Marker {
     /// Where the log of each shard ends; 0 if it is empty.
     ends: Vec<u64>,
 }
 
-fn read_marker(from: &Path, shards: u16) -> Result<Marker, Fault> {
+/// Reads it, and compares it with the shards that there are by the manifest, which may have been written anew since.
+pub(super) fn read_marker(from: &Path, shards: u16) -> Result<Marker, Fault> {
     let path = from.join(MARKER);
     let text = fs::read_to_string(&path).map_err(|error| {
         Fault(format!("{}: {error}: this is no complete backup", path.display()))
@@ -33,6 +34,13 @@ fn read_marker(from: &Path, shards: u16) -> Result<Marker, Fault> {
             return Err(wrong(&format!("version {found}; this release reads up to {VERSION}")));
         }
         None => return Err(wrong("no usable `version`")),
+    }
+    match value("shards").and_then(|text| text.parse::<u16>().ok()) {
+        Some(said) if said == shards => {}
+        Some(said) => {
+            return Err(wrong(&format!("it is of {said} shards, and the MANIFEST of {shards}")));
+        }
+        None => return Err(wrong("no usable `shards`")),
     }
     let end = |shard: u16| {
         let text = value(&format!("end-{shard}"));
@@ -86,7 +94,8 @@ fn fill(
         sync(&to)?;
         check(&copy, shard, Position(end), progress)?;
     }
-    let about = About { shards: source.shards, id, is_begun: source.is_begun };
+    let about =
+        About { shards: source.shards, id, is_begun: marker.ends.iter().all(|&end| end != 0) };
     DataDir::describe_copy(draft, about).map_err(Fault::from)?;
     Ok(summary)
 }

@@ -263,10 +263,10 @@ impl DataDir {
         Ok(About { shards, id, is_begun })
     }
 
-    /// Gives `path` the manifest of a copy, of which a shard may be empty.
+    /// Gives `path` the manifest of a copy. A shard of it may be empty, unless all are said to have begun their logs.
     pub fn describe_copy(path: &Path, about: About) -> Result<(), LockError> {
-        let About { shards, id, .. } = about;
-        Manifest::of(shards, id, false).write(path)
+        let About { shards, id, is_begun } = about;
+        Manifest::of(shards, id, is_begun).write(path)
     }
 
     /// What the segments say about a directory whose manifest is lost, or is not what was written; none if they do not

@@ -483,6 +483,53 @@ fn what_would_make_a_bad_data_directory_is_refused() {
     Tool::at(1).ok(&words);
 }
 
+/// A backup of two shards with jobs on both.
+fn of_two_shards(home: &Path) -> PathBuf {
+    let server = small().start();
+    let mut client = server.client();
+    for n in 0..16 {
+        client.push(&format!("q-{n}"), n);
+    }
+    let to = home.join("backup");
+    back_up(&server, &to);
+    let text = fs::read_to_string(to.join("BACKUP")).unwrap();
+    assert!(text.contains("shards = 2\n") && !text.contains(" = 0000000000000000\n"), "{text}");
+    to
+}
+
+/// The `MANIFEST` can be written anew from the shards that lie there; what the backup says of itself cannot.
+#[test]
+fn a_backup_that_has_lost_a_shard_is_not_restored_nor_backed_up() {
+    let home = tempfile::tempdir().unwrap();
+    let from = of_two_shards(home.path());
+    fs::remove_dir_all(from.join("shard-0001")).unwrap();
+    fs::remove_file(from.join("MANIFEST")).unwrap();
+    let from = from.to_str().unwrap();
+    Tool::at(1).ok(&["log", "repair", "--yes", from]);
+    let to = home.path().join("restored");
+    let copy = Tool::at(1).env("DATA_PATH", from);
+    for command in [&["restore", from][..], &["backup"]] {
+        let line = copy.fails(1, &[command, &[to.to_str().unwrap()]].concat());
+        assert!(line.contains("BACKUP") && line.contains("of 2 shards"), "{line}");
+        assert!(!to.exists());
+    }
+}
+
+#[test]
+fn a_restored_directory_misses_a_shard_from_its_first_start() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("restored");
+    restore(&of_two_shards(home.path()), &data);
+    fs::rename(data.join("shard-0001"), home.path().join("aside")).unwrap();
+    let (status, said) = small().run_to_its_end(&data);
+    assert!(!status.success() && said.contains("shard-0001"), "{said}");
+    fs::rename(home.path().join("aside"), data.join("shard-0001")).unwrap();
+    let server = small().start_at(&data);
+    let mut client = server.client();
+    let waiting: u64 = (0..16).map(|n| client.counted(&format!("q-{n}"), "waiting")).sum();
+    assert_eq!(waiting, 16);
+}
+
 #[test]
 fn a_server_without_a_disk_has_no_backup_point() {
     let server = Start::new().memory().start();
