@@ -48,6 +48,38 @@ fn output_is_not_sent_before_it_is_allowed() {
 }
 
 #[test]
+fn of_too_much_output_those_go_first_of_whom_nothing_has_been_taken_for_longest() {
+    const BYTES: usize = 64 << 20;
+    let mut rig = Rig::new(Config::default());
+    let (mut reader, reads) = rig.connect();
+    let (_silent, reads_not) = rig.connect();
+    let (_waiting, held) = rig.connect();
+    // Written, and not to be sent yet.
+    rig.reactor.conns.output(held).unwrap().extend_from_slice(&vec![1; BYTES]);
+    rig.reactor.conns.allow(held, 0);
+    for conn in [reads, reads_not] {
+        rig.send(conn, &vec![1; BYTES]);
+        let stuck = |rig: &mut Rig| rig.reactor.conns.unsent(conn) < BYTES;
+        rig.until("the kernel has as much as it takes", stuck);
+    }
+    // It takes something now and then, though never all of it.
+    let mut buffer = vec![0; 1 << 20];
+    reader.set_nonblocking(true).unwrap();
+    rig.until("the other to be the first to go", |rig| {
+        let _ = reader.read(&mut buffer);
+        let conns = &rig.reactor.conns;
+        assert!(conns.unsent(reads) > 0);
+        conns.overdue(conns.output_bytes() - 1) == [reads_not]
+    });
+    let conns = &mut rig.reactor.conns;
+    assert_eq!(conns.overdue(conns.output_bytes()), []);
+    assert_eq!(conns.overdue(0), [reads_not, reads], "nobody for what may not be sent");
+    conns.allow(held, BYTES as u64);
+    rig.until("some of it is taken", |rig| rig.reactor.conns.unsent(held) < BYTES);
+    assert!(rig.reactor.conns.overdue(0).contains(&held));
+}
+
+#[test]
 fn a_half_closed_client_still_gets_its_replies() {
     let mut rig = Rig::new(Config::default());
     let (mut client, conn) = rig.connect();

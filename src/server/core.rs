@@ -250,10 +250,15 @@ impl Core {
             || !self.unblocked.is_empty()
             || self.shares.waiting() > 0
             || !self.deaf.is_empty()
-            || self.saturated && !self.is_disk_behind() && !self.engine.book.1.strained
+            || self.saturated && !self.waits_for_disk() && !self.engine.book.1.strained
             || !self.put_off.is_empty() && !self.engine.book.1.strained
             || self.has_aside()
             || self.last_value.is_held()
+    }
+
+    /// Whether there is enough that waits for the disk, to be written or to be sent.
+    fn waits_for_disk(&self) -> bool {
+        self.is_disk_behind() || self.outputs.is_held_up()
     }
 
     pub(super) fn is_disk_behind(&self) -> bool {
@@ -263,7 +268,7 @@ impl Core {
     /// Looks how far the disk and the notices are behind, and whether there is room. Once there is, everybody goes on.
     pub fn note_saturation(&mut self) {
         let was = self.saturated;
-        self.saturated = self.must_pause() || self.is_disk_behind();
+        self.saturated = self.must_pause() || self.waits_for_disk();
         if was && !self.saturated {
             self.forgive_strangers();
             let blocked = self.sessions.iter().filter(|session| session.blocked);

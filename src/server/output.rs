@@ -1,7 +1,8 @@
 //! The memory of what connections have yet to take, for all of a shard together. Each has bounds of its own; a
 //! thousand that are each within theirs must not add up to gigabytes. Beyond half of what there may be, a connection
-//! that has something to read is served no further; beyond all of it, those that have had something to read for the
-//! longest are ended: who reads is never among them. When there was much and is no more, the allocator gives back what it keeps.
+//! that has something to read is served no further; beyond all of it, those are ended from which the kernel has taken
+//! nothing for the longest, and it is asked first: who reads comes last. What waits for the log is nobody's fault: while that
+//! alone is too much, no more commands are taken. When there was much and is no more, the allocator gives back what it keeps.
 
 use super::core::Core;
 use corq_io::memory;
@@ -21,6 +22,8 @@ const KEPT_MS: u64 = 10_000;
 pub struct Outputs {
     /// Connections that were ended for the sake of the others.
     crowded_out: u64,
+    /// Whether what waits for the log alone is too much.
+    held_up: bool,
     /// When there was much last, if its memory has not been given back.
     large_at_ms: Option<u64>,
 }
@@ -30,6 +33,11 @@ impl Outputs {
     pub fn crowded_out(&self) -> u64 {
         self.crowded_out
     }
+
+    /// Whether what waits for the log alone is too much: no command may make more.
+    pub fn is_held_up(&self) -> bool {
+        self.held_up
+    }
 }
 
 /// Whether there is so much that nobody gets more who has not taken what he has.
@@ -38,13 +46,23 @@ pub fn is_tight(conns: &Connections) -> bool {
 }
 
 impl Core {
-    /// Has those ended that do not read if there is too much of all.
-    pub(super) fn make_room_for_output(&mut self, conns: &Connections) {
+    /// Has those ended that do not read if there is too much of all. The kernel has been offered what there is: this
+    /// is asked at the beginning of a turn.
+    pub fn make_room_for_output(&mut self, conns: &Connections) {
         if conns.output_bytes() > OUTPUT_BYTES_MAX {
             let overdue = conns.overdue(OUTPUT_BYTES_MAX);
             self.outputs.crowded_out += overdue.len() as u64;
             self.deaf.extend(overdue);
         }
+    }
+
+    /// Looks, at the end of a turn, whether there is too much. True if some of it can be sent, or has to go: the next
+    /// turn says which. If the log is waited for instead, it is the log that begins the next turn.
+    pub fn note_output(&mut self, conns: &Connections, gated: bool) -> bool {
+        let too_much = conns.output_bytes() > OUTPUT_BYTES_MAX;
+        let goes_on = too_much && !conns.overdue(OUTPUT_BYTES_MAX).is_empty();
+        self.outputs.held_up = too_much && gated && !goes_on;
+        goes_on
     }
 
     /// Gives back what much output has left, once it has been gone for a while. Returns when to come again.

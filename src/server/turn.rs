@@ -213,6 +213,7 @@ impl Turn {
         self.core.net = self.reactor.counters;
         self.core.note_rates();
         self.core.note_ground(&mut self.reactor.conns);
+        self.core.make_room_for_output(&self.reactor.conns);
         self.take_events()?;
         self.core.give_shares();
         self.core.note_saturation();
@@ -246,12 +247,12 @@ impl Turn {
         self.core.note_exhaustion();
         self.hold_back();
         self.release();
-        self.core.make_room_for_output(&self.reactor.conns);
+        let crowded = self.core.note_output(&self.reactor.conns, !self.held.is_empty());
         let stuck = self.core.post.flush();
         self.core.end_turn(self.clock.since_reading_us());
         // What the disk has brought may have been a slice of a list.
         let goes_on = !self.core.showings.is_empty();
-        if stuck || mail_left == 0 || goes_on || self.core.has_left() {
+        if stuck || crowded || mail_left == 0 || goes_on || self.core.has_left() {
             return Ok(self.core.now_ms);
         }
         let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);

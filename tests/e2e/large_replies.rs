@@ -100,7 +100,7 @@ fn results_that_many_ask_for_at_once_are_written_as_they_go_out() {
     });
     // All that there may be of output, and an answer or two more while they are made.
     let grown = peak_kb(&server).saturating_sub(before) >> 10;
-    assert!(grown <= 256 + 4 * (6 * BYTES as u64 >> 20), "{grown} MB more");
+    assert!(grown <= 256 + 4 * ((6 * BYTES as u64) >> 20), "{grown} MB more");
     drop(sockets);
     assert_eq!(client.ok("GetResult", json!({"id": id}))["result"].as_str().unwrap().len(), BYTES);
 }

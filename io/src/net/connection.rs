@@ -66,8 +66,9 @@ pub(super) struct Connection {
     pub(super) output: Output,
     /// Memory that its output held when it was counted last.
     pub(super) own_bytes: usize,
-    /// Which of all that began to have output it was, while it has some; otherwise 0.
-    pub(super) unsent_since: u64,
+    /// Since when the kernel has taken nothing of its output, while it has some: which of all that began to have output,
+    /// or of which some was taken, it was. Otherwise 0.
+    pub(super) untaken_since: u64,
     /// TLS, where it is spoken.
     pub(super) secure: Option<Box<Secure>>,
     /// Behind the descriptor: given back once that is closed.
@@ -92,7 +93,7 @@ impl Connection {
             prompt_send: false,
             output: Output::default(),
             own_bytes: 0,
-            unsent_since: 0,
+            untaken_since: 0,
             secure: None,
             permit,
         }
@@ -186,10 +187,10 @@ impl Connection {
     #[inline]
     pub(super) fn recount(&mut self, sum: &mut usize, begun: &mut u64) {
         if self.unsent() == 0 {
-            self.unsent_since = 0;
-        } else if self.unsent_since == 0 {
+            self.untaken_since = 0;
+        } else if self.untaken_since == 0 {
             *begun += 1;
-            self.unsent_since = *begun;
+            self.untaken_since = *begun;
         }
         let secure = self.secure.as_ref().map_or(0, |secure| secure.unsent());
         let held = if self.life == Life::Over { 0 } else { self.output.own_bytes() + secure };

@@ -55,7 +55,7 @@ pub struct Connections {
     /// Memory that outputs hold each for itself.
     own_bytes: usize,
     shared: Tally,
-    /// How often one has begun to have output.
+    /// How often one has begun to have output, or some of it has been taken.
     begun: u64,
 }
 
@@ -151,18 +151,20 @@ impl Connections {
     }
 
     /// The connections that have to go if there is more output than `bytes_max` of all: of those that have more than
-    /// few, the ones that have had some for the longest without taking all of it once. Whoever reads is not among
-    /// them, however much it is. Shared bytes count in full with each, so they may be too few.
+    /// few, the ones from which the kernel has taken nothing for the longest. Whoever reads comes last among
+    /// them, however much it is, and what may not be sent yet is nobody's fault. Shared bytes count in full with each, so
+    /// they may be too few.
     pub fn overdue(&self, bytes_max: usize) -> Vec<ConnId> {
         let mut excess = self.output_bytes().saturating_sub(bytes_max);
         if excess == 0 {
             return Vec::new();
         }
         let full = self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let conn = slot.conn.as_ref().filter(|conn| conn.life != Life::Over)?;
+            let waits = |conn: &&Connection| conn.life != Life::Over && !conn.is_drained();
+            let conn = slot.conn.as_ref().filter(waits)?;
             let bytes = conn.unsent().max(conn.own_bytes);
             let id = ConnId { index: index as u32, generation: slot.generation };
-            (bytes > 0).then_some((conn.unsent_since, bytes, id))
+            (bytes > 0).then_some((conn.untaken_since, bytes, id))
         });
         let mut full: Vec<_> = full.collect();
         let average = full.iter().map(|&(_, bytes, _)| bytes).sum::<usize>() / full.len().max(1);

@@ -489,6 +489,10 @@ impl Reactor {
         conn.prompt_send = false;
         conn.complete(result.max(0) as usize, pool);
         conn.full = conn.unsent() > 0 && !conn.is_drained();
+        if result > 0 {
+            // Counted anew below.
+            conn.untaken_since = 0;
+        }
         self.counters.sent_bytes += result.max(0) as u64;
         let again = [libc::EINTR, libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM].contains(&-result);
         if result < 0 && !again && !conn.broken {
