@@ -40,6 +40,7 @@ use super::task::Tasks;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
 use super::workers::{SEEN_TOLD_MS, Workers};
+use crate::protocol::begun::BEGINNING_BYTES_MAX;
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use corq_io::log::Lack;
@@ -435,7 +436,9 @@ impl Core {
             return true;
         }
         let origin = self.origin(conn);
-        self.refuse(conns, origin, find_req_id(frame), TOO_OFTEN);
+        // No further than where a command has to be named.
+        let beginning = &frame[..frame.len().min(BEGINNING_BYTES_MAX)];
+        self.refuse(conns, origin, find_req_id(beginning), TOO_OFTEN);
         false
     }
 

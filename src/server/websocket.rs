@@ -6,12 +6,13 @@ use super::execute::TOO_LARGE;
 use super::output::is_tight;
 use super::session::{IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
-use crate::protocol::begun::{Face, LONG_BYTES, judge};
+use crate::protocol::begun::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::protocol::json::{self, Fault, TEXT_BYTES_MAX, Unshown};
 use crate::protocol::reply;
 use crate::protocol::websocket::{self, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
+use crate::protocol::write::Writer;
 use corq_io::net::{ConnId, Connections};
 
 /// Memory that is kept for the next message.
@@ -164,15 +165,13 @@ impl Core {
             }
         }
         let rule = self.http.settings.message_rule;
-        let admitted = self.counts_frame(conn, rule);
+        if !self.counts_frame(conn, rule) {
+            self.refuse_message(conns, conn, bytes);
+            return;
+        }
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
         match json::to_msgpack_within(bytes, &mut value, most) {
-            parsed if !admitted => {
-                let req_id = if parsed.is_ok() { find_req_id(&value) } else { None };
-                let origin = self.origin(conn);
-                self.refuse(conns, origin, req_id, TOO_OFTEN);
-            }
             Ok(()) => self.begin(conns, conn, &value),
             Err(error) if error.fault == Fault::NotUtf8 => {
                 self.close_websocket(conns, conn, Some(Closing::NOT_UTF8));
@@ -185,6 +184,27 @@ impl Core {
             }
         }
         value.shrink_to(KEPT_BYTES_MAX);
+        self.scratch.value = value;
+    }
+
+    /// Refuses a message that comes too often, to its `reqId`: looked for no further than where a command has to be named.
+    fn refuse_message(&mut self, conns: &mut Connections, conn: ConnId, bytes: &[u8]) {
+        let mut value = std::mem::take(&mut self.scratch.value);
+        value.clear();
+        if let Some(beginning) = bytes.get(..BEGINNING_BYTES_MAX) {
+            let text =
+                json::text_of(beginning, "reqId").and_then(|it| std::str::from_utf8(it).ok());
+            let mut writer = Writer::new(&mut value);
+            writer.map(usize::from(text.is_some()));
+            if let Some(text) = text {
+                writer.str("reqId");
+                writer.str(text);
+            }
+        } else if json::to_msgpack(bytes, &mut value).is_err() {
+            value.clear();
+        }
+        let origin = self.origin(conn);
+        self.refuse(conns, origin, find_req_id(&value), TOO_OFTEN);
         self.scratch.value = value;
     }
 

@@ -230,6 +230,14 @@ fn a_websocket_has_no_more_commands_than_the_limits_of_both_faces() {
         websocket.send_text("no JSON");
         let refused = json!({"ok": false, "error": "Rate limit exceeded"});
         assert_eq!(websocket.recv(), refused);
+        // A long one is not read to find out to whom it is refused: what is wrong with the end of it is not seen.
+        let data = "x".repeat(100_000);
+        websocket.send_text(&format!(r#"{{"cmd":"PUSH","reqId":"7","queue":"q","data":"{data}"#));
+        let refused = json!({"ok": false, "reqId": "7", "error": "Rate limit exceeded"});
+        assert_eq!(websocket.recv(), refused);
+        websocket
+            .send_text(&format!(r#"{{"cmd":"PUSH","queue":"q","data":"{data}","reqId":"7"}}"#));
+        assert_eq!(websocket.recv().get("reqId"), None);
         assert_eq!(server.client().ok("Count", json!({"queue": "q"}))["count"], 0);
     }
 }
