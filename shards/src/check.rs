@@ -6,7 +6,7 @@ use crate::id::fnv1a;
 use crate::job::{Options, State, flags};
 use crate::job_names::NameRef;
 use crate::limits::Limits;
-use crate::rotation::{Rotation, View};
+use crate::rotation::Rotation;
 use crate::shard::Shard;
 use crate::slab::NONE;
 use std::fmt::Write;
@@ -186,8 +186,7 @@ impl Shard {
             if (awaited || choosy) && !held_back && !self.unserved.contains(&queue) {
                 return Err(format!("queue {queue}: pulls wait beside ready jobs"));
             }
-            let unseen = |view: &View| view.is_unseen() && !view.waiters.is_empty();
-            let unseen = about.groups.as_deref().is_some_and(|it| it.views.iter().any(unseen));
+            let unseen = about.groups.as_deref().is_some_and(Rotation::waits_unseen);
             let goes_on = self.seeing.contains(&queue) || self.unserved.contains(&queue);
             if unseen && !held_back && !goes_on {
                 return Err(format!("queue {queue}: pulls wait, and groups are not looked at"));

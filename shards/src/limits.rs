@@ -10,6 +10,7 @@ use crate::effect::Reply;
 use crate::job::Stored;
 use crate::queue::Queues;
 use crate::record::{Journal, Record};
+use crate::rotation::Rotation;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use crate::slab::NONE;
 use crate::timers::Timed;
@@ -259,7 +260,8 @@ impl Shard {
         let about = &self.queues[queue];
         let Some(limits) = about.limits.as_deref() else { return };
         let Some(rate) = limits.rate.filter(|rate| rate.level < rate.token()) else { return };
-        if !about.is_paused() && about.has_deliverable(&self.jobs) {
+        let unseen = about.groups.as_deref().is_some_and(Rotation::waits_unseen);
+        if !about.is_paused() && (unseen || about.has_deliverable(&self.jobs)) {
             self.await_limits(queue, rate.tokens_ms(1));
         }
     }

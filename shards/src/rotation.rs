@@ -168,6 +168,11 @@ impl Rotation {
         self.views.get(usize::from(view)).is_some_and(|view| view.unseen != NONE)
     }
 
+    /// Whether pulls wait in a view that has not looked at all groups, any of which could serve them.
+    pub(crate) fn waits_unseen(&self) -> bool {
+        self.views.iter().any(|view| view.is_unseen() && !view.waiters.is_empty())
+    }
+
     /// Whether a pull could get a job of some group.
     pub(crate) fn any_runnable(&self) -> bool {
         self.views.iter().any(|view| view.runnable.len() > 0)
