@@ -2,13 +2,13 @@
 //! find again, and everything says that all is well.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 
 use crate::space::metrics;
 use crate::support::tool::Tool;
-use crate::support::{Client, Http, Server, Start, until};
+use crate::support::{Client, Http, Server, Start, segments, until};
 
 const GONE: &str = "The data directory is gone";
 
@@ -48,14 +48,6 @@ fn is_noticed(server: &Server, client: &mut Client, web: &mut Http, named: &str)
     let said = server.output();
     assert_eq!(said.matches("nothing is taken").count(), 1, "{said}");
     assert!(said.contains(named), "{named}: {said}");
-}
-
-fn segments(data: &Path, shard: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(data.join(shard)).unwrap().map(|entry| entry.unwrap().path());
-    let mut found: Vec<_> =
-        entries.filter(|path| path.extension() == Some("seg".as_ref())).collect();
-    found.sort();
-    found
 }
 
 #[test]

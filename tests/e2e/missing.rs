@@ -1,21 +1,12 @@
 //! The fear: a part of the data directory is gone, and the server starts as if it had never been.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 
 use crate::support::tool::Tool;
-use crate::support::{Server, Start, until};
-
-/// The segments of a shard, oldest first.
-fn segments(data: &Path, shard: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(data.join(shard)).unwrap().map(|entry| entry.unwrap().path());
-    let mut found: Vec<_> =
-        entries.filter(|path| path.extension() == Some("seg".as_ref())).collect();
-    found.sort();
-    found
-}
+use crate::support::{Server, Start, segments, until};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();

@@ -19,7 +19,7 @@ pub(crate) use client::{Client, decode, encode, frame};
 pub(crate) use http::{Answer, Http};
 pub(crate) use mount::Mount;
 pub(crate) use receiver::{Habit, Post, Receiver};
-pub(crate) use server::{Server, Start, free_port, get};
+pub(crate) use server::{Server, Start, free_port, get, segments};
 
 /// How long a condition may take. Generous, because a loaded machine is not a broken server.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(5);

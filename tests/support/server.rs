@@ -360,3 +360,12 @@ pub(crate) fn free_port() -> u16 {
         TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
     })
 }
+
+/// The segments of a shard, oldest first.
+pub(crate) fn segments(data: &Path, shard: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(data.join(shard)).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> =
+        entries.filter(|path| path.extension() == Some("seg".as_ref())).collect();
+    found.sort();
+    found
+}

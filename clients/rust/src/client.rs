@@ -51,7 +51,7 @@ pub struct ClientBuilder {
 }
 
 impl fmt::Debug for ClientBuilder {
-    /// Whoever prints it need not be trusted with the token.
+    /// Without the token: what is printed ends in logs.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ClientBuilder")

@@ -6,28 +6,14 @@ mod fake;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corq_client::{BatcherOptions, Client, PullOptions};
 use fake::wire::{Fault, Way, Wire, broken_off};
-use fake::{Asked, Fake, Peer, start};
+use fake::{Asked, DEADLINE, Fake, Peer, map, start, until};
 use rmpv::Value;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-
-const DEADLINE: Duration = Duration::from_mins(2);
-
-async fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !met() {
-        assert!(begun.elapsed() < DEADLINE, "waited in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-fn map(fields: &[(&str, Value)]) -> Value {
-    Value::Map(fields.iter().map(|(key, value)| (Value::from(*key), value.clone())).collect())
-}
 
 /// A server with a queue: jobs that wait, or are held under a token.
 #[derive(Debug, Default)]

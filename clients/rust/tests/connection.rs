@@ -9,22 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use corq_client::{Client, Error, JobOptions};
-use fake::start;
+use fake::{start, until};
 use rmpv::Value;
 use tokio::task::JoinSet;
 
-const DEADLINE: Duration = Duration::from_mins(2);
-
 /// Commands of callers that may be under way on a connection: fifty, but for one that asks for a sign of life.
 const ROOM: usize = 49;
-
-async fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !met() {
-        assert!(begun.elapsed() < DEADLINE, "waited in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
 
 #[tokio::test]
 async fn answers_find_their_questions_in_whatever_order_they_come() {

@@ -6,26 +6,12 @@ mod fake;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corq_client::{ActiveJob, Client, Failure, Worker, WorkerBuilder, WorkerEvent};
-use fake::{Asked, Peer, start};
+use fake::{Asked, DEADLINE, Peer, map, start, until};
 use rmpv::Value;
 use tokio::net::TcpStream;
-
-const DEADLINE: Duration = Duration::from_mins(2);
-
-async fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !met() {
-        assert!(begun.elapsed() < DEADLINE, "waited in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-fn map(fields: &[(&str, Value)]) -> Value {
-    Value::Map(fields.iter().map(|(key, value)| (Value::from(*key), value.clone())).collect())
-}
 
 /// Jobs named `a`, `b` and so on, with the tokens `token-a`, `token-b`.
 fn jobs(names: &[&str]) -> [(&'static str, Value); 2] {
@@ -409,7 +395,7 @@ async fn a_worker_goes_on_although_the_program_panics_when_it_is_told_something(
         .poll(Duration::from_millis(20))
         .on_event(|event| panic!("told of {event}"))
         .start(async |job: ActiveJob| match &*job.id {
-            "a" => Err(Failure::new("so that it is told of something more")),
+            "a" => Err(Failure::new("so that one more event comes")),
             _ => Ok(()),
         })
         .unwrap();

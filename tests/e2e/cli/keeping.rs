@@ -9,6 +9,7 @@ use std::process::{Child, Output};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use super::names;
 use crate::support::tool::{Ran, Tool, line_of};
 use crate::support::{Server, Start, until};
 
@@ -45,14 +46,6 @@ fn content(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     }
     found.sort();
     found
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let entries = fs::read_dir(path).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 /// What is left of a copy that was not ended, and only that.

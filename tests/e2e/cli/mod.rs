@@ -23,6 +23,9 @@ mod terminal;
 mod webhook;
 mod work;
 
+use std::fs;
+use std::path::Path;
+
 use crate::shared;
 use crate::support::tool::Tool;
 
@@ -34,4 +37,13 @@ fn tool() -> Tool {
 /// Pushes one job with the program; answers its id.
 fn push(tool: &Tool, queue: &str, data: &str) -> String {
     tool.ok(&["push", queue, data]).trim().to_owned()
+}
+
+/// The names of what lies in a directory, in order.
+fn names(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::names;
 use crate::support::tool::Tool;
 use crate::support::{Client, Server, Start};
 
@@ -31,14 +32,6 @@ fn files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     }
     found.sort();
     found
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let entries = fs::read_dir(path).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 fn one_shard() -> Start {

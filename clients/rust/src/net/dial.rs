@@ -47,7 +47,7 @@ record! {
     }
 }
 
-/// Opens a connection. `events` gets what is told without being asked for, `returner` jobs that nobody takes.
+/// Opens a connection. `events` gets what the server sends unasked, `returner` the jobs of calls that are gone.
 pub(crate) async fn dial(
     settings: &Settings,
     events: Option<mpsc::Sender<Reply>>,

@@ -26,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) repeats: bool,
     /// For how long the server may keep the answer back.
     pub(crate) waits: Duration,
-    /// Whether the answer brings jobs, and how long their locks last: they go back if nobody is left to take them.
+    /// Whether the answer brings jobs, and how long their locks last: they go back if the call is gone.
     pub(crate) brings: Option<Duration>,
     /// Which of several connections it prefers.
     pub(crate) lane: u64,

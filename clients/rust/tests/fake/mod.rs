@@ -5,10 +5,26 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rmpv::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+/// How long a condition may take. Long, because a loaded machine is not a broken client.
+pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
+
+pub(crate) async fn until(what: &str, mut met: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !met() {
+        assert!(begun.elapsed() < DEADLINE, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+pub(crate) fn map(fields: &[(&str, Value)]) -> Value {
+    Value::Map(fields.iter().map(|(key, value)| (Value::from(*key), value.clone())).collect())
+}
 
 /// One request, with the means to answer it.
 #[derive(Debug)]
