@@ -190,8 +190,8 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             door.leave().map_err(|error| other("the door of HTTP_PORT", error))?;
             ending.open.store(true, Ordering::Release);
             wakers.iter().for_each(Waker::wake);
-            announce(&common, &shown);
             shares.announce(host.nofile, shards, most.0);
+            announce(&common, &shown);
             // An error here would mean that the set of signals is not one.
             let look = || {
                 if let Some(vigil) = &mut vigil

@@ -14,6 +14,9 @@ use tempfile::TempDir;
 
 use super::{Client, DEADLINE, Http, until};
 
+/// In the line that ends a start.
+const SERVES: &str = " serves tcp ";
+
 /// How a server is to be started.
 #[derive(Clone)]
 pub(crate) struct Start {
@@ -91,7 +94,7 @@ impl Start {
     fn start_on(self, dir: TempDir, data: PathBuf) -> Server {
         let (tcp, http) = (free_port(), free_port());
         let mut server =
-            Server { start: self, tcp, http, data, dir, child: None, watchdog: None, launches: 0 };
+            Server { start: self, tcp, http, data, dir, child: None, watchdog: None, said_before: 0 };
         server.start();
         server
     }
@@ -161,7 +164,8 @@ pub(crate) struct Server {
     dir: TempDir,
     child: Option<Child>,
     watchdog: Option<Child>,
-    launches: usize,
+    /// How long its output was when it was launched, in bytes.
+    said_before: usize,
 }
 
 impl Server {
@@ -192,10 +196,10 @@ impl Server {
     /// Starts the program again, and does not wait until it serves.
     pub(crate) fn launch(&mut self) {
         assert!(self.child.is_none(), "the server is running");
+        self.said_before = self.output().len();
         let log = self.log();
         let child = self.start.spawn(self.tcp, self.http, &self.data, &log);
         self.watchdog = Some(watchdog(child.id(), self.dir.path()));
-        self.launches += 1;
         self.child = Some(child);
     }
 
@@ -278,16 +282,11 @@ impl Server {
         self.dir.path().join("server.log")
     }
 
+    /// That it has said so, which is the last line of a start, and answers. It is not ready on a
+    /// full disk, and yet it serves.
     pub(crate) fn serves(&self) -> bool {
-        // It is not ready on a full disk, either, and yet it serves.
-        get(self.http, "/ready").is_some_and(|answer| {
-            // Over TLS it is its own word that counts.
-            let speaks_tls = answer.contains("This port speaks TLS");
-            let says_so = || self.output().matches(" serves tcp ").count() == self.launches;
-            answer.starts_with("HTTP/1.1")
-                && !answer.contains("recovering")
-                && (!speaks_tls || says_so())
-        })
+        let says_so = self.output().get(self.said_before..).is_some_and(|it| it.contains(SERVES));
+        says_so && get(self.http, "/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1"))
     }
 
     fn call_off_watchdog(&mut self) {
