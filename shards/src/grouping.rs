@@ -3,7 +3,7 @@
 
 use crate::command::{GroupPull, Only};
 use crate::effect::Refusal;
-use crate::group::Groups;
+use crate::group::{Groups, OfQueue};
 use crate::job::State;
 use crate::pull::Place;
 use crate::query::JobView;
@@ -486,9 +486,29 @@ impl Shard {
                 return Err(format!("queue {queue} keeps groups it does not have"));
             }
             self.groups.audit(rotation)?;
+            self.audit_waiting(queue, rotation)?;
         }
         if with_settings != self.groups.with_settings {
             return Err(format!("{with_settings} groups have settings"));
+        }
+        Ok(())
+    }
+    /// Recounts the pulls that wait in each view of a queue.
+    fn audit_waiting(&self, queue: u32, rotation: &Rotation) -> Result<(), String> {
+        let count = |list: List<AtQueue>| {
+            std::iter::successors(list.front(), |&at| List::<AtQueue>::after(&self.waiters, at))
+                .count()
+        };
+        for (place, view) in rotation.views.iter().enumerate() {
+            let groups = std::iter::successors(rotation.groups.front(), |&group| {
+                List::<OfQueue>::after(&self.groups.slab, group)
+            });
+            let seats = groups.map(|at| self.groups.slab[at].seat(place));
+            let found = count(view.waiters) + seats.map(|seat| count(seat.waiters)).sum::<usize>();
+            if found != view.waiting as usize {
+                let kept = view.waiting;
+                return Err(format!("queue {queue}: {found} pulls wait in a view, not {kept}"));
+            }
         }
         Ok(())
     }

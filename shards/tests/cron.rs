@@ -82,6 +82,19 @@ fn a_run_is_one_record_and_its_job_carries_data_and_priority() {
 }
 
 #[test]
+fn a_run_asks_for_the_room_that_its_record_takes() {
+    let mut bed = open();
+    let (name, queue, data) =
+        ("n".repeat(200), "q".repeat(200), [vec![0xd9, 200], vec![b'x'; 200]]);
+    set(&mut bed, &SetCron { name: &name, queue: &queue, data: &data.concat(), ..every("", 1000) });
+    let before = bed.journal.records.len();
+    bed.pass(1000);
+    let takes: usize = bed.journal.records[before..].iter().map(Vec::len).sum();
+    let asked = bed.journal.asked;
+    assert!((takes as u64..takes as u64 + 1024).contains(&asked), "{asked} for {takes}");
+}
+
+#[test]
 fn after_a_crash_no_run_is_doubled_and_missed_ones_are_skipped() {
     let mut bed = open();
     set(&mut bed, &every("c", 1000));
@@ -200,6 +213,7 @@ fn a_schedule_does_not_wait_for_a_time_that_a_wrong_clock_has_shown() {
     const YEARS_MS: u64 = 65 * 365 * 86_400_000;
     let mut bed = open();
     set(&mut bed, &every("interval", 60_000));
+    set(&mut bed, &SetCron { queue: "often", ..every("often", 4000) });
     let plan = Plan::at("*/5 * * * *", None).unwrap();
     let schedule = Some("*/5 * * * *");
     set(&mut bed, &SetCron { schedule, repeat_every_ms: None, plan, ..every("expression", 1) });
@@ -225,6 +239,7 @@ fn a_schedule_does_not_wait_for_a_time_that_a_wrong_clock_has_shown() {
     bed.pass(0);
     let next = |bed: &Bed, name: &str| bed.shard.cron(name).unwrap().next_run_ms - bed.now_ms;
     assert!(next(&bed, "interval") <= 60_000, "{}", next(&bed, "interval"));
+    assert!(next(&bed, "often") <= 4000, "{}", next(&bed, "often"));
     assert!(next(&bed, "expression") <= 300_000, "{}", next(&bed, "expression"));
     assert!(next(&bed, "seldom") <= 86_400_000, "{}", next(&bed, "seldom"));
     assert_eq!(bed.replayed().facts(), bed.shard.facts());

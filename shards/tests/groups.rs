@@ -268,6 +268,7 @@ fn a_wait_for_a_group_that_ends_leaves_nothing_behind() {
     }
     assert_eq!(bed.shard.holdings().groups, 1);
     bed.run(1, &Command::Disconnect);
+    bed.shard.audit().unwrap();
     bed.pass(60_000);
     assert_eq!(bed.shard.holdings().groups, 0);
     bed.shard.audit().unwrap();

@@ -93,8 +93,16 @@ impl Start {
 
     fn start_on(self, dir: TempDir, data: PathBuf) -> Server {
         let (tcp, http) = (free_port(), free_port());
-        let mut server =
-            Server { start: self, tcp, http, data, dir, child: None, watchdog: None, said_before: 0 };
+        let mut server = Server {
+            start: self,
+            tcp,
+            http,
+            data,
+            dir,
+            child: None,
+            watchdog: None,
+            said_before: 0,
+        };
         server.start();
         server
     }

@@ -32,6 +32,8 @@ pub struct Memory {
     pub gone: usize,
     /// Records that have been handed over to be kept.
     pub kept: usize,
+    /// How many bytes were asked for last, for what comes.
+    pub asked: u64,
     /// Room is refused to what comes, and to what ends.
     pub full: (bool, bool),
     /// Room is refused to what lasts and is no job.
@@ -53,6 +55,7 @@ impl Journal for Memory {
         self.syncs += 1;
     }
     fn takes_more(&mut self, bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
+        self.asked = bytes;
         !self.full.0 || bytes == 0
     }
     fn takes_asides(&mut self, _bytes: u64, _upkeep: impl Fn() -> Upkeep) -> bool {
