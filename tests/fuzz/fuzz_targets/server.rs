@@ -209,6 +209,10 @@ fn facts(client: &mut Client, job: &Json) -> Option<Json> {
     if ["waiting", "delayed", "active"].contains(&about["state"].as_str()?) {
         about.insert("state".into(), "pending".into());
         about.remove("startedAt");
+        // Nothing is written down of an attempt without a lock.
+        if let Some(timeline) = about.get_mut("timeline").and_then(Json::as_array_mut) {
+            timeline.retain(|entry| entry["state"] != "active");
+        }
     }
     let mut more: Vec<Json> = ["GetResult", "GetProgress", "GetLogs"]
         .map(|command| client.call(command, id.clone()))
