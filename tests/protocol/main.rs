@@ -6,6 +6,7 @@
 
 mod bytes;
 mod commands;
+mod dependencies;
 mod docs;
 mod fields;
 mod hostile;
