@@ -42,7 +42,7 @@ for round in $(seq "$rounds"); do
     take ended "$(((ended - pushed) / jobs))"
 done
 
-printf '%s, %s CPUs, %s rounds; an empty server on the same kind of ring with 4 connections; a file that was written before, where it is not called new.\n' \
+printf '%s, %s CPUs, %s rounds; an empty server on the same kind of io_uring with 4 connections; files were written before unless the row says new.\n' \
     "$(uname -sr)" "$(nproc)" "$rounds"
 printf 'Median (least–most).\n\n'
 printf '| floor | |\n|---|---|\n'

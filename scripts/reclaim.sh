@@ -46,7 +46,7 @@ for round in $(seq "$rounds"); do
     run with goes
 done
 
-printf '%s, %s CPUs, one shard on one of them, %s rounds of %s s; %s jobs/s of 1000 bytes beside %s that wait.\n' \
+printf '%s, %s CPUs, one shard on one of them, %s rounds of %s s; %s jobs/s of 1000 bytes beside %s waiting jobs.\n' \
     "$(uname -sr)" "$(nproc)" "$rounds" "$seconds" "$rate" "$jobs"
 printf 'Median (least–most); times in microseconds.\n\n'
 printf '| reclaim | push p50 | push p99 | server CPU us/job | MB written again meanwhile | p99 / without |\n|---|---|---|---|---|---|\n'

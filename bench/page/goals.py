@@ -1,4 +1,4 @@
-"""What corq is to reach, what it reaches, and what nothing could go below here. Knows tables, draws nothing."""
+"""Goals of corq, measured values and the floor. Reads tables, draws nothing."""
 
 import re
 

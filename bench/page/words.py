@@ -1,4 +1,4 @@
-"""The text of the page around tables and plots. What the numbers say is computed, never typed."""
+"""The text of the page around tables and plots. Statements about numbers are computed, never typed."""
 
 import goals
 from side_by_side import contestants, table, workloads
@@ -6,23 +6,23 @@ from side_by_side import contestants, table, workloads
 HEAD = """\
 # Benchmarks
 
-This page is written by `make page` on the machine that it names; do not edit it. `make page ROUNDS=3` repeats all of it: it installs the
-rivals by name from their registries, measures everything in turns, and takes about an hour of a machine that does nothing else.
+`make page` generates this page on the machine that it names; do not edit it. `make page ROUNDS=3` repeats everything: it installs the
+other job queues from their registries, interleaves all measurements, and takes about an hour on an otherwise idle machine.
 
-Every figure is a median with the least and the most of its rounds. **CPU per job is the figure that holds**: on a machine that the
-server shares with its load generator, jobs per second say as much about the generator and the neighbours. Compare rows of one
-durability class: a server that answers before it has written anything does less. How each rival is configured, and why that is its best, stands
-in [bench/rivals](../bench/rivals/README.md); [performance](performance.md) says what corq's time goes to.
+Every figure is a median with the minimum and the maximum of its rounds. **CPU per job is the most reliable figure**: on a machine that the
+server shares with its load generator, jobs per second depend as much on the generator and on other load. Compare rows of one
+durability class: a server that replies before it has written anything does less. [bench/rivals](../bench/rivals/README.md) says how each
+contestant is configured and why; [performance](performance.md) says where corq's time goes.
 """
 
 GOALS = """\
 ### Goals, floors and the distance
 
-The floor of a job is what its requests cost an empty server on the same kind of ring and with as many shards, and what its bytes in the log
-cost somebody who does nothing but write them into a file that was written before; with `written` and requests in flight both together, by an
-empty server that writes what it is sent before it answers and syncs every 10 ms. One thread drives it, as the load generator does. With
-`synced` one sync is counted for all that the connections of a shard have in flight, where each shard has as many: with a log of its own it
-cannot be shared more.
+The floor is the least that a job can cost here. It is the sum of two parts: the job's requests, answered by an empty server with the same
+kind of io_uring and as many shards; and the job's bytes in the log, written by a program that only writes them into a previously written file.
+With `written` and single requests in flight both parts are measured together, by an empty server that writes what it receives before it answers
+and syncs every 10 ms. One thread drives the empty server, like the load generator. With `synced` the floor has one sync for all jobs that the
+connections of a shard have in flight, with the connections spread evenly over the shards: shards have separate logs, so they cannot share a sync.
 """
 
 
@@ -46,15 +46,15 @@ def page(figures):
         GOALS,
         figures.floors.text,
         goals.table(figures.bench, figures.floors),
-        "### However many others wait\n\n![CPU per job over the backlog](benchmarks/flat.svg)",
+        "### Cost by backlog\n\n![CPU per job over the backlog](benchmarks/flat.svg)",
         figures.flat.text,
         "### By number of shards\n\n![Jobs per second and CPU per job by shards](benchmarks/shards.svg)",
         figures.shards.text,
-        "### A start over a backlog",
+        "### Recovery of a backlog",
         figures.recovery.text,
-        "### While the log is reclaimed",
+        "### During compaction",
         figures.reclaim.text,
-        "### Beside a client that takes all it can get",
+        "### Beside a flooding client",
         figures.fair.text,
         "### Ten thousand connections",
         figures.many.text,
@@ -71,8 +71,8 @@ def same_class(figures, ours):
 
 
 def glance(figures):
-    """Of each class: how many times corq's CPU the others need."""
-    lines = ["How many times the CPU per job of corq in the same class the others need:", ""]
+    """For each class: the CPU of the others as a multiple of corq's."""
+    lines = ["CPU per job of the others, as a multiple of corq in the same durability class:", ""]
     for ours in (server for server in figures.servers if server.ours):
         columns = [workload for workload in workloads.ALL if figures.cpu(ours, workload.key)]
         lines += [
@@ -90,7 +90,7 @@ def glance(figures):
 
 
 def worse(figures):
-    """Everything in which a server of the same or a stronger class beats corq."""
+    """Everything in which a server of the same class beats corq."""
     lines = []
     for ours in (server for server in figures.servers if server.ours):
         for other in same_class(figures, ours):
@@ -104,7 +104,7 @@ def worse(figures):
             if mine and theirs and theirs.middle < mine.middle:
                 lines.append(
                     f"- Memory per waiting job, {ours.kind}: {other.title} {theirs.middle:,.0f} bytes, corq {mine.middle:,.0f} "
-                    "(its payload cached; about 90 once that has left the cache)."
+                    "(with its payload in the cache; about 90 without)."
                 )
             for rate in figures.rates:
                 for percentile in ("p50", "p99"):
@@ -115,7 +115,7 @@ def worse(figures):
                             f"- Latency {percentile} at {rate:,} jobs/s, {ours.kind}: {other.title} {theirs.middle:,.0f} us, corq {own}."
                         )
     lines.append(
-        "- What the others have and corq has not: replication over several machines (NATS, RabbitMQ, PostgreSQL), transactions with "
+        "- Features of others that corq lacks: replication over several machines (NATS, RabbitMQ, PostgreSQL), transactions with "
         "the application's own data (PostgreSQL), clients in every language (all of them)."
     )
     return "\n".join(lines)

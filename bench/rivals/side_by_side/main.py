@@ -192,7 +192,7 @@ def describe(ready, options):
         f"{time.strftime('%Y-%m-%d')}; {options.rounds} rounds, interleaved, a fresh server for each.",
         "",
         f"{workloads.CONNECTIONS} connections with a queue each, {workloads.PAYLOAD_BYTES}-byte payloads; batches 1 in "
-        f"flight; latency at {', '.join(map(str, options.rates))} jobs/s. Median (least–most). Every job was counted on its way back.",
+        f"flight; latency at {', '.join(map(str, options.rates))} jobs/s. Median (least–most). The client counted every job that it received.",
         "",
         "Versions: " + "; ".join(versions) + ".",
     ]

@@ -47,14 +47,14 @@ def render(contestants, records, failures, conditions):
     )
     table(
         "Jobs per second",
-        "What server and client reached together on the cores that they share.",
+        "Throughput of server and client together, on the cores that they share.",
         columns,
         _of("jobs_per_second"),
         0,
     )
     table(
         "Client CPU per job, microseconds",
-        "Of the load client. BullMQ does part of a queue's work in its client library, so there it belongs to the price.",
+        "CPU of the load client. BullMQ does part of a queue's work in its client library, so there it is part of the cost.",
         columns,
         _of("client_us"),
         2,
@@ -71,13 +71,13 @@ def render(contestants, records, failures, conditions):
         )
     table(
         "Memory per waiting job, bytes",
-        "What a waiting job of 100 bytes adds to the process tree.",
+        "Memory that a waiting job of 100 bytes adds to the process tree.",
         [("bytes", "memory")],
         lambda record, _: record.get("memory_bytes"),
         0,
     )
     if failures:
-        lines = ["### Not measured, or not to be believed", ""]
+        lines = ["### Not measured, or unreliable", ""]
         lines += [f"- {name}: {reason}" for name, reasons in failures.items() for reason in reasons]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
