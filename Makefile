@@ -9,7 +9,7 @@ run: ## Build and run the server (settings are environment variables, see README
 	@scripts/setup.sh
 	cargo run --release --bin corq -- serve
 
-test: ## Run every test: unit, protocol, end to end, crash, other people's clients
+test: ## Run every test: unit, protocol, end to end, crash, official clients
 	@scripts/setup.sh
 	cargo test --workspace
 
@@ -27,14 +27,14 @@ man: ## Write the manual pages into target/man
 fmt: ## Format the code
 	cargo fmt --all
 
-ci: lint docs test ## All that a change must pass
+ci: lint docs test ## Everything that a change must pass
 
-flat: ## Measure whether a job costs the same beside a million others
+flat: ## Measure whether the cost of a job depends on the backlog
 	@scripts/setup.sh
 	cargo build --release --workspace
 	scripts/flat.sh
 
-http: ## Measure what a push over HTTP costs beside one over TCP
+http: ## Compare the cost of a push over HTTP and over TCP
 	scripts/http.sh
 
 backlog: ## Measure a backlog larger than memory (JOBS, default 20000000, of PAYLOAD_BYTES, default 1000)
@@ -42,7 +42,7 @@ backlog: ## Measure a backlog larger than memory (JOBS, default 20000000, of PAY
 	cargo build --release --workspace
 	scripts/backlog.sh $${JOBS:-20000000} $${PAYLOAD_BYTES:-1000}
 
-reclaim: ## Measure whether reclaim delays those who push
+reclaim: ## Measure whether compaction delays pushes
 	@scripts/setup.sh
 	scripts/reclaim.sh
 
@@ -50,22 +50,22 @@ recovery: ## Measure a start over JOBS waiting jobs (default 10000000)
 	@scripts/setup.sh
 	scripts/recovery.sh 3 $${JOBS:-10000000}
 
-many: ## Measure 10,000 connections, half of them waiting: memory of each, and how fast the right one wakes
+many: ## Measure 10,000 connections, half of them waiting: memory per connection, wake-up latency
 	@scripts/setup.sh
 	scripts/many.sh
 
-floors: ## Measure what nothing can be cheaper than here: an empty server, bare writes
+floors: ## Measure the floor of this machine: an empty server, bare writes
 	@scripts/setup.sh
 	scripts/floors.sh
 
-fair: ## Measure whether a flood, a hot queue or jobs of 10 MB delay the others
+fair: ## Measure whether a flood, a hot queue or jobs of 10 MB delay other clients
 	@scripts/setup.sh
 	scripts/fair.sh
 
-fanout: ## Measure whether listeners to events delay those who push
+fanout: ## Measure whether event subscribers delay pushes
 	scripts/fanout.sh
 
-release: ## Build the binaries with all optimisations into target/release, and the server by how it is used: target/pgo/corq
+release: ## Build optimised binaries in target/release, and the server with profile-guided optimisation: target/pgo/corq
 	@scripts/setup.sh
 	cargo build --release --workspace
 	scripts/pgo.sh
@@ -73,30 +73,30 @@ release: ## Build the binaries with all optimisations into target/release, and t
 bench: ## Measure the standing figures on this machine (quiet, about ten minutes)
 	scripts/bench.sh
 
-rivals: ## Measure corq and its rivals side by side (ROUNDS, default 3; they go below target/)
+rivals: ## Measure corq and other job queues side by side (ROUNDS, default 3; installed below target/)
 	@scripts/setup.sh
 	cargo test --quiet --manifest-path bench/rivals/client/Cargo.toml --target-dir target/rivals/build
 	python3 -m unittest discover -q -s bench/rivals
 	bench/rivals/run --rounds $${ROUNDS:-3} --json target/rivals/last.json
 
-page: ## Measure all of docs/benchmarks.md and write it (ROUNDS, default 3; a quiet hour)
+page: ## Measure everything and write docs/benchmarks.md (ROUNDS, default 3; an hour on a quiet machine)
 	@scripts/setup.sh
 	scripts/page.sh $${ROUNDS:-3}
 
 crash: ## Kill the server 20 times per setting under load and reconcile every job
 	CORQ_CRASH_ROUNDS=20 cargo test --profile quick --test crash
 
-soak: ## An hour (SOAK_SECONDS) of load, kills, stops and full disks, and a million connections; every job reconciled
+soak: ## An hour (SOAK_SECONDS) of load, kills, stops, full disks and a million connections; reconcile every job
 	CORQ_SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --profile quick --test crash faults_of_every_kind -- --nocapture
 	CORQ_CONNECTIONS=1000000 cargo test --profile quick --test hostile come_and_go -- --nocapture
 
-hang: ## Load two shards for five minutes without a single late answer
+hang: ## Load two shards for five minutes; fails on a single late reply
 	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
 
-hostile: ## Attack the HTTP port with 10,000 slow and mean clients and measure what it costs the others (a quiet machine)
+hostile: ## Attack the HTTP port with 10,000 slow and malicious clients, measure the cost for others (a quiet machine)
 	CORQ_HOSTILE_CONNECTIONS=10000 CORQ_HOSTILE_SPEED=1 cargo test --profile quick --test hostile -- --nocapture
 
-sim: ## Simulate SEEDS schedules with crashes (default 20000), or print all that happens in one (SEED=42)
+sim: ## Simulate SEEDS schedules with crashes (default 20000), or replay one with its trace (SEED=42)
 ifdef SEED
 	@scripts/setup.sh
 	CORQ_SIM_SEED=$(SEED) cargo test -p corq-sim --test sim every_seed -- --nocapture
@@ -104,18 +104,18 @@ else
 	CORQ_SIM_SEEDS=$${SEEDS:-20000} cargo test --profile quick -p corq-sim --test sim
 endif
 
-torture: ## Random valid commands of every kind with kills and restarts, an hour (TORTURE_SECONDS), everything worked off and compared
+torture: ## Random valid commands of every kind with kills and restarts, an hour (TORTURE_SECONDS), all results compared
 	scripts/torture.sh
 
-mutants: ## Break the engine in small ways and see whether its tests notice (FILES="hold.rs pull.rs", MUTANTS_SHARD=k/n)
+mutants: ## Mutation tests of the engine (FILES="hold.rs pull.rs", MUTANTS_SHARD=k/n)
 	scripts/mutants.sh $${FILES:-}
 
 fuzz: ## Fuzz every decoder for a minute (FUZZ_SECONDS)
 	scripts/fuzz.sh
 
-judges: ## Run the official clients on 1 and 2 shards, others' WebSocket and SSE clients, schemathesis and a browser
+judges: ## Run the official clients on 1 and 2 shards, WebSocket and SSE clients, schemathesis and a browser
 	CORQ_TEST_SHARDS=1 cargo test --test clients
 	CORQ_TEST_SHARDS=2 CORQ_JUDGE_EXAMPLES=100 CORQ_TEST_BROWSER=on cargo test --test clients
 
-reference: ## Run the judges' scripts against the reference server of npm; what fails there is in docs/compatibility.md
+reference: ## Run the same client scripts against the reference server of npm; docs/compatibility.md lists its failures
 	scripts/reference.sh
