@@ -50,7 +50,7 @@ printf '%s, %s CPUs, one shard on one of them, %s rounds of %s s; %s jobs/s of 1
     "$(uname -sr)" "$(nproc)" "$rounds" "$seconds" "$rate"
 printf 'Median (least–most); times in microseconds.\n\n'
 printf '| beside | its jobs/s | push p50 | push p99 | push to receipt p99 | p99 / alone |\n|---|---|---|---|---|---|\n'
-for row in "alone|nobody" "flood|a connection that floods" "hot|a hot queue, 8 connections" "large|jobs of 10 MB"; do
+for row in "alone|nothing" "flood|a connection that floods" "hot|a hot queue, 8 connections" "large|jobs of 10 MB"; do
     who=${row%%|*}
     paste "$work/$who.p99" "$work/alone.p99" | awk '{ print $1 / $2 }' >"$work/ratio"
     printf '| %s | %s | %s | %s | %s | %s |\n' "${row#*|}" "$(spread "$who.rate" %.0f)" "$(spread "$who.p50" %.0f)" \
