@@ -18,6 +18,7 @@ mod replies;
 mod rows;
 mod settings;
 mod tidy;
+mod words;
 mod work;
 
 use corq::api::request::{Body, Refused, Request};

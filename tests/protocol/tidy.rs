@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub(super) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Where code, scripts and documents are. What is built or fetched lies elsewhere.
 const PLACES: [&str; 8] = ["src", "shards", "io", "tests", "clients", "bench", "scripts", "docs"];
 const SUFFIXES: [&str; 5] = ["rs", "sh", "py", "toml", "md"];
 
-fn gather(dir: &Path, files: &mut Vec<PathBuf>) {
+pub(super) fn gather(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -22,7 +22,7 @@ fn gather(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn all_files() -> Vec<PathBuf> {
+pub(super) fn all_files() -> Vec<PathBuf> {
     let root = Path::new(ROOT);
     let mut files =
         vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("CHANGELOG.md")];
