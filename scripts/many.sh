@@ -20,7 +20,7 @@ run() { # what it is called, connections
     local before
     start SHARDS=1
     apart
-    # What a server takes for the first jobs, whoever brings them, is not theirs.
+    # Memory that a server takes for its first jobs does not count for the connections.
     bench open --rate "$rate" --seconds 1 --connections "$few" --queues $((few / 2)) --payload-bytes 100
     before=$(memory_kb)
     # A poll ends after the run: none is renewed while it is measured. All wait before the first push comes.

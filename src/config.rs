@@ -241,7 +241,7 @@ impl Config {
         self.gather_us.unwrap_or(default)
     }
 
-    /// The address to listen on: open to the network only if somebody asked or tokens guard it.
+    /// The address to listen on: open to the network only if `HOST` says so or tokens are set.
     pub fn listen_host(&self) -> IpAddr {
         let closed = IpAddr::from([127, 0, 0, 1]);
         let open = IpAddr::from([0, 0, 0, 0]);

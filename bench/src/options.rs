@@ -105,7 +105,7 @@ pub(crate) struct Options {
     /// Token, where the server asks for one.
     #[arg(long, env = "CORQ_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// Connections.
+    /// Number of connections.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) connections: u32,
     /// Queues. A connection keeps to its share of them unless --spread is given.

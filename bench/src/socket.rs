@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::options::{Options, Privacy};
 
-/// See the module.
+/// A connection to the server: TCP, a unix socket, or TLS over one of them.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -28,7 +28,7 @@ pub(crate) struct Secure {
     socket: TcpStream,
 }
 
-/// Ends a socket that somebody else reads.
+/// Ends a socket that another thread reads.
 pub(crate) enum Ender {
     Tcp(TcpStream),
     Unix(UnixStream),

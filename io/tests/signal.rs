@@ -1,4 +1,4 @@
-//! Guards that a signal reaches whoever waits for it, and nobody else. A program of its
+//! Guards that a signal reaches the thread that waits for it, and no other. A program of its
 //! own, since the mask must be set before there is a second thread.
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(unsafe_code)] // Raising a signal is a system call.

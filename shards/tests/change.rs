@@ -341,7 +341,7 @@ fn any_number_of_clients_learn_of_one_end_a_slice_at_a_time_and_in_order() {
     assert_eq!(told.len(), SLICE as usize, "no more with the command itself");
     bed.shard.audit().unwrap();
     assert!(bed.state(job).is_none(), "the job is gone meanwhile");
-    // Its place is another job's, which somebody waits for as well.
+    // Another job has its place, and a client waits for that one as well.
     let next = bed.data("q", b"\x03");
     told.extend(of_waits(bed.effects.replies.clone()));
     assert_eq!(wait(&mut bed, next, 60_000).1, None);

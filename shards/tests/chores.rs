@@ -394,7 +394,7 @@ fn more_chores_than_there_may_be_are_refused_and_change_nothing() {
     assert_eq!(bed.pass(0).len(), CHORES_MAX, "all others are answered");
 }
 
-/// Found by looking at what the simulator may do: whoever renders the delivery looks the job up.
+/// Found by looking at what the simulator may do: the code that renders the delivery looks the job up.
 #[test]
 fn a_job_is_not_removed_in_the_call_that_delivers_it() {
     let mut bed = Bed::with(Config { chore_slice: 1, ..config(1) });

@@ -1,4 +1,4 @@
-//! Deduplication keys: what a push is told that meets a holder in its own batch, and keys that any number of
+//! Deduplication keys: the reply to a push that meets a holder in its own batch, and keys that any number of
 //! jobs hold.
 #![allow(clippy::unwrap_used)]
 

@@ -249,7 +249,7 @@ fn a_crash_at_any_moment_loses_and_doubles_no_release() {
         bed.shard.restart(bed.now_ms);
         bed.effects.notices = bed.shard.watches_to_renew().collect();
         bed.carry_notices();
-        // Whoever was active when it happened is delivered again; the rest goes on.
+        // A job that was active when it happened is delivered again; the others continue.
         bed.pass(31_000);
         while let Some(&(id, token)) = bed.pull(1, "part", 1).first() {
             assert_eq!(bed.state(whole), Some(State::WaitingChildren), "crash {crash}");
@@ -384,7 +384,7 @@ fn an_obliterated_queue_takes_its_dependents_with_it() {
     assert_eq!(bed.replayed().facts(), bed.shard.facts());
 }
 
-/// Found by the simulator: whether a job counted as completed hung on whether somebody waited for it.
+/// Found by the simulator: whether a job counted as completed depended on whether a job waited for it.
 #[test]
 fn a_completed_job_that_is_discarded_counts_no_longer_even_if_it_is_not_kept() {
     for remove_on_fail in [false, true] {

@@ -45,7 +45,7 @@ fn told(bed: &Bed, event: &Event) -> String {
     }
 }
 
-/// The events of the last call, as names with what is told.
+/// The events of the last call, as names with their fields.
 fn heard(bed: &Bed) -> Vec<String> {
     bed.effects.events.iter().map(|event| told(bed, event)).collect()
 }

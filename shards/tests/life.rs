@@ -274,7 +274,7 @@ fn a_job_is_not_delivered_by_the_tick_that_finds_its_life_over() {
 fn a_job_that_goes_when_it_fails_is_never_found_in_the_dead_letter_queue() {
     let mut bed = Bed::new();
     let job = bed.push("q", NewJob { remove_on_fail: true, ..NewJob::default() });
-    // Somebody wants to know why it failed, so that a record says it.
+    // A client asks why it failed, so a record must say it.
     bed.run(1, &Command::AwaitEnd { job, timeout_ms: 1000 });
     bed.run(1, &Command::Change { job, change: Change::Discard { token: None } });
     assert_eq!(bed.state(job), None);

@@ -130,7 +130,7 @@ fn what_was_forgotten_stays_forgotten_when_what_displaced_it_goes() {
     let displacing: Vec<JobId> = (0..20).map(|_| bed.data("q", b"2")).collect();
     pause(&mut bed);
     let (_, token) = bed.pull(1, "q", 1)[0];
-    // The one to be forgotten is told again, behind those that will displace it.
+    // The job to be removed is written again, behind those that will displace it.
     while bed.journal.gone == 0 {
         bed.reclaim(SPAN);
     }

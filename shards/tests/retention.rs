@@ -172,7 +172,7 @@ fn records_of_jobs_from_before_the_beginning_are_not_counted_and_later_ones_are(
         assert_eq!(bed.replayed().unknown_job_records(), 0);
     }
     assert!(bed.journal.gone > 0);
-    // A job is lost whose beginning was reclaimed: what is told of it from now on is of nobody known.
+    // A job is lost whose beginning was compacted: records about it are from now on about an unknown job.
     let (id, token) = bed.pull(1, "q", 1)[0];
     bed.ack(id, Some(token)).unwrap();
     let mut shard = Shard::new(bed.config);

@@ -156,7 +156,7 @@ fn dead_letters_are_tried_anew_in_time_as_often_as_the_rule_says() {
     assert_eq!(bed.state(id), Some(State::Failed), "it was tried often enough");
     let before = bed.shard.view(bed.shard.find(id).unwrap()).options.unwrap().redelivered.unwrap();
     assert_eq!((before.times, before.last_at_ms), (2, START_MS + 2000));
-    // Whoever takes it out himself lets it begin anew.
+    // A retry by a client resets the count.
     bed.run(1, &Command::RetryFailed { queue: "q", job: Some(id), count: 1 });
     fail_next(&mut bed, 1);
     bed.pass(1000);

@@ -97,8 +97,8 @@ fn unmet(on: &[JobId]) -> Vec<u8> {
     bytes
 }
 
-/// Carries notices and reports as a shard does that reads some of its mail in each turn, and counts what is told in
-/// one of these, in all, and the most steps of one.
+/// Carries notices and reports as a shard does that reads some of its mail in each turn, and counts the
+/// notices of one turn, of all turns, and the most steps of one.
 fn carry(bed: &mut Bed) -> (usize, usize, u64) {
     let (mut most, mut all, mut most_steps) = (0, 0, 0);
     let mut notices = std::mem::take(&mut bed.effects.notices);

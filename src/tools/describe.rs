@@ -39,8 +39,8 @@ pub struct Whereabouts<'a> {
     pub offset: u64,
 }
 
-/// Writes a record as one `MessagePack` map behind what `out` holds. One that cannot be read is told with the
-/// reason instead of what it says.
+/// Writes a record as one `MessagePack` map behind what `out` holds. One that cannot be decoded is written with
+/// the reason instead of its content.
 pub fn describe(place: Whereabouts<'_>, bytes: &[u8], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     let map = writer.open_map();

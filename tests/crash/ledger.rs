@@ -224,7 +224,7 @@ fn judge_absent(number: usize, job: &mut Job) -> Option<Fault> {
             None
         }
         (_, Done::Answered(_)) => Some(Fault::Forgotten(number)),
-        // Whoever has seen a job has seen that its push arrived.
+        // A job that was seen proves that its push arrived.
         (Push::Answered, _) | (Push::Sent, Done::Sent(_)) => Some(Fault::Lost(number)),
     }
 }

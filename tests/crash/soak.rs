@@ -27,7 +27,7 @@ const ANSWERS_MAX: u64 = 6000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    /// SIGKILL.
+    /// It ends by SIGKILL.
     Kill,
     /// SIGSTOP, longer than some locks live, and SIGCONT.
     Stop,
@@ -35,7 +35,7 @@ enum Fault {
     Full,
     /// As before, with a kill while nothing is left.
     FullAndKill,
-    /// SIGTERM.
+    /// It ends by SIGTERM.
     Restart,
 }
 

@@ -1,11 +1,12 @@
-//! Documents use the words of the field: a list of words that a newcomer stumbles over is refused. Documents have none of
-//! them; comments of code have as many as [`LEFT`] says, a figure that may only fall.
+//! Documents use the terms of the field; words that stop a newcomer are refused. Documents have none of them. Comments of
+//! code have none, but for the folders in [`LEFT`], with figures that may only fall.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::tidy::{ROOT, all_files, gather};
+use super::tidy::{ROOT, all_files};
 
-/// Refused in documents. A word counts alone, whatever its case; words of a phrase may stand on two lines.
+/// Refused in documents, in any case. Words of a phrase may be on two lines; a name such as `nobody_is_asked` is one word.
 const IN_DOCUMENTS: &[&str] = &[
     "whoever",
     "whomever",
@@ -23,9 +24,20 @@ const IN_DOCUMENTS: &[&str] = &[
 /// Refused in comments.
 const IN_COMMENTS: &[&str] = &["whoever", "nobody is", "somebody", "is told", "see the module"];
 
-/// Comments that still have such words, by folder, and doc comments of one word. Lower a figure when it has fallen; a
-/// folder that is not named here has none.
-const LEFT: &[(&str, usize, usize)] = &[];
+/// Folders whose comments still have such words: how many of them, and how many doc comments of one word. A file belongs to
+/// the longest name that fits, and to none where none does: then it has no such comment. Figures may only fall.
+const LEFT: &[(&str, usize, usize)] = &[
+    ("clients/rust/src", 23, 10),
+    ("io/src", 71, 12),
+    ("shards/src", 85, 37),
+    ("src/api", 0, 14),
+    ("src/cli", 7, 2),
+    ("src/protocol", 6, 4),
+    ("src/server", 87, 31),
+    ("src/tools", 5, 0),
+    ("tests/e2e", 33, 0),
+    ("tests/sim", 64, 2),
+];
 
 /// Words of a text with their lines, without what is around them.
 fn words<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
@@ -55,7 +67,8 @@ fn comments<'a>(suffix: &str, text: &'a str) -> Vec<(usize, &'a str)> {
     let marks: &[&str] = if suffix == "rs" { &["//"] } else { &["#", "\"\"\""] };
     let comment = |line: &'a str| {
         let starts = marks.iter().find_map(|mark| line.trim_start().strip_prefix(mark));
-        let behind = || marks.iter().find_map(|mark| Some(line.split_once(&format!(" {mark} "))?.1));
+        let behind =
+            || marks.iter().find_map(|mark| Some(line.split_once(&format!(" {mark} "))?.1));
         starts.or_else(behind)
     };
     (1..).zip(text.lines()).filter_map(|(at, line)| Some((at, comment(line)?))).collect()
@@ -85,9 +98,7 @@ fn documents_have_none_of_the_refused_words() {
     let mut files = all_files();
     files.push(root.join("docs/openapi.yaml"));
     files.push(root.join("Makefile"));
-    files.retain(|path| {
-        matches!(suffix(path), "md" | "yaml" | "") && path.file_name().is_some()
-    });
+    files.retain(|path| matches!(suffix(path), "md" | "yaml" | ""));
     assert!(files.len() > 50, "{} documents", files.len());
     let mut found = Vec::new();
     for path in files {
@@ -97,31 +108,44 @@ fn documents_have_none_of_the_refused_words() {
         let places = refused(&words, IN_DOCUMENTS).into_iter();
         found.extend(places.map(|(line, phrase)| format!("{at}:{line}: '{phrase}'")));
     }
-    assert!(found.is_empty(), "say it in plain words:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "name who or what acts, in the active voice:\n{}", found.join("\n"));
+}
+
+/// The folder of [`LEFT`] that a file belongs to, and what it may have.
+fn allowed(path: &str) -> (&'static str, usize, usize) {
+    let fits = |&&(folder, ..): &&(&str, usize, usize)| {
+        path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let longest = LEFT.iter().filter(fits).max_by_key(|(folder, ..)| folder.len());
+    longest.copied().unwrap_or(("any other folder", 0, 0))
 }
 
 #[test]
 fn comments_have_ever_fewer_of_the_refused_words() {
     let root = Path::new(ROOT);
-    let mut wrong = Vec::new();
-    for folder in ["src", "shards", "io", "tests", "clients", "bench", "scripts"] {
-        let mut files = Vec::new();
-        gather(&root.join(folder), &mut files);
-        let (mut phrases, mut docs) = (Vec::new(), Vec::new());
-        for path in files.iter().filter(|path| matches!(suffix(path), "rs" | "py" | "sh" | "toml")) {
-            let text = std::fs::read_to_string(path).unwrap();
-            let at = path.strip_prefix(root).unwrap().display().to_string();
-            let words = words(comments(suffix(path), &text));
-            let places = refused(&words, IN_COMMENTS).into_iter();
-            phrases.extend(places.map(|(line, phrase)| format!("{at}:{line}: '{phrase}'")));
-            docs.extend(short_docs(&text).into_iter().map(|line| format!("{at}:{line}: one word")));
+    let mut found: BTreeMap<&str, [Vec<String>; 2]> =
+        LEFT.iter().map(|(folder, ..)| (*folder, Default::default())).collect();
+    for path in all_files().iter().filter(|path| !path.ends_with("protocol/words.rs")) {
+        let at = path.strip_prefix(root).unwrap().display().to_string();
+        if !["rs", "py", "sh", "toml"].contains(&suffix(path)) {
+            continue;
         }
-        let left = LEFT.iter().find(|(name, ..)| *name == folder);
-        let (_, phrases_max, docs_max) = left.unwrap_or(&("", 0, 0));
-        for (places, most) in [(phrases, *phrases_max), (docs, *docs_max)] {
+        let text = std::fs::read_to_string(path).unwrap();
+        let [phrases, docs] = found.entry(allowed(&at).0).or_default();
+        let places = refused(&words(comments(suffix(path), &text)), IN_COMMENTS).into_iter();
+        phrases.extend(places.map(|(line, phrase)| format!("{at}:{line}: '{phrase}'")));
+        let short = if suffix(path) == "rs" { short_docs(&text) } else { Vec::new() };
+        docs.extend(
+            short.into_iter().map(|line| format!("{at}:{line}: a doc comment of one word")),
+        );
+    }
+    let mut wrong = Vec::new();
+    for (folder, [phrases, docs]) in &found {
+        let (_, phrases_max, docs_max) = allowed(&format!("{folder}/"));
+        for (places, most) in [(phrases, phrases_max), (docs, docs_max)] {
             if places.len() > most {
                 let list = places.join("\n");
-                wrong.push(format!("{folder} has {}, {most} are allowed:\n{list}", places.len()));
+                wrong.push(format!("{folder} may have {most}, and has {}:\n{list}", places.len()));
             } else if places.len() < most {
                 eprintln!("{folder} has {} of {most}: lower the figure", places.len());
             }

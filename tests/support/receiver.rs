@@ -51,7 +51,7 @@ impl Post {
 
 type Answers = Arc<dyn Fn(usize, &Post) -> Habit + Send + Sync>;
 
-/// See the module. It ends with the process.
+/// A receiver of webhooks on a thread. It ends with the process.
 pub(crate) struct Receiver {
     address: SocketAddr,
     posts: Arc<Mutex<Vec<Post>>>,

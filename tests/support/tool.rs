@@ -121,7 +121,7 @@ pub(crate) fn pair<'a>(pairs: &'a str, name: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {name} in {pairs}")).trim()
 }
 
-/// Whether a time is told as just past, on a machine of any speed.
+/// Whether a time is shown as just past, on a machine of any speed.
 pub(crate) fn is_recent(time: &str) -> bool {
     time == "now" || time.strip_suffix("s ago").is_some_and(|it| it.parse::<u32>().is_ok())
 }

@@ -44,7 +44,7 @@ struct Entry {
     is_completed: bool,
 }
 
-/// See the module.
+/// What each job may be, and why it may be gone.
 #[derive(Default)]
 pub(crate) struct Book {
     entries: HashMap<String, Entry>,

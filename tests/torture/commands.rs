@@ -529,7 +529,7 @@ impl Maker<'_> {
                 "delay" | "backoff" | "maxDelay" | "gracePeriod" | "stallInterval"
                 | "autoRetryInterval" | "grace" | "maxAge",
             ) => self.pick(&[0, 0, 1, 30, 200, 1000]),
-            // Whoever works at the end must be able to keep within them, on a slow machine as well.
+            // The worker at the end must be able to keep within them, on a slow machine as well.
             (_, "timeout" | "stallTimeout") => self.pick(&[0, 0, 150, 1000]),
             (_, "ttl" | "debounceTtl") => self.pick(&[0, 1, 50, 500, 2000]),
             ("RateLimit" | "SetConcurrency", "limit") => self.pick(&[1, 2, 20]),

@@ -69,7 +69,7 @@ pub(crate) enum Fault {
     Rest,
 }
 
-/// See the module.
+/// A server and what it has gone through.
 pub(crate) struct Life {
     pub(crate) plan: Plan,
     pub(crate) server: Server,

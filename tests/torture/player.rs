@@ -61,7 +61,7 @@ impl Shared {
 /// Several times what may wait for a client that does not read.
 const PINGS_BYTES: usize = 300 << 20;
 
-/// See the module.
+/// A client that sends random commands.
 pub(crate) struct Player<'a> {
     pub(crate) name: String,
     pub(crate) kind: Kind,
@@ -204,7 +204,7 @@ impl Player<'_> {
         shared.known.lock().unwrap().learn(reply);
     }
 
-    /// A stranger is told nothing, where there are tokens.
+    /// Without a token a client gets no answer, where there are tokens.
     fn knock_wrongly(&self) -> Result<()> {
         let mut stranger = Client::try_connect(self.door.tcp)?;
         let reply = stranger.try_call("Auth", json!({"token": "wrong"}))?;

@@ -1,4 +1,4 @@
-//! The last commands of all clients with their answers, for whoever looks into a finding.
+//! The last commands of all clients with their answers, to look into a finding.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ const LINES_MAX: usize = 4000;
 /// What is kept of one.
 const CHARS_MAX: usize = 600;
 
-/// See the module.
+/// A ring of the last commands.
 pub(crate) struct Trace {
     start: Instant,
     lines: Mutex<VecDeque<String>>,

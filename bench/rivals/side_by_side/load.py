@@ -32,7 +32,7 @@ class Figures:
 
 
 class Lines:
-    """A client that is told by lines of JSON what to do, for as long as its server runs."""
+    """A client driven by lines of JSON, for as long as its server runs."""
 
     def __init__(self, words, work, server, env=None):
         self.server = server

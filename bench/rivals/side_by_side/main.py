@@ -21,7 +21,7 @@ from .process import Failed
 
 def main():
     options = arguments()
-    # Whoever ends this ends the servers with it.
+    # A signal that ends this program ends the servers with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     everyone = contestants.everyone()
     if options.list:

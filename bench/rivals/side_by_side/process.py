@@ -113,7 +113,7 @@ class Process:
     def __init__(self, name, words, work, env=None):
         self.name = name
         self.log = Path(work) / f"{name}.log"
-        # Only what a server needs: the settings of whoever runs this must not reach it.
+        # Only what a server needs: the settings of the calling user must not reach it.
         clean = {"PATH": os.environ["PATH"], "HOME": str(work), "LANG": "C.UTF-8", "TMPDIR": str(work)}
         with open(self.log, "wb") as log:
             self.popen = subprocess.Popen(

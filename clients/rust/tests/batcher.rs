@@ -1,5 +1,5 @@
-//! The batcher against a server that answers when it is told to. The fear: a producer that outruns the server until
-//! memory ends, a job that is forgotten, a failure that nobody hears of.
+//! The batcher against a server that answers on demand. The fear: a producer that outruns the server until
+//! memory ends, a job that is forgotten, a failure that is not reported.
 #![allow(clippy::unwrap_used)]
 
 mod fake;

@@ -1,5 +1,5 @@
 //! One client, one connection or several, against a server that misbehaves on demand. The fear: an answer goes to the
-//! wrong question, a caller waits for ever, or is told something false about what became of its command.
+//! wrong question, a caller waits for ever, or gets a wrong answer about the outcome of its command.
 #![allow(clippy::unwrap_used)]
 
 mod fake;

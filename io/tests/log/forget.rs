@@ -4,7 +4,7 @@
 use super::*;
 use corq_io::log::{ReadError, Scan};
 
-/// Every third record is needed for ever; it is told by its first byte.
+/// Every third record is live for ever; its first byte says so.
 fn is_needed(body: &[u8]) -> bool {
     body.first().is_some_and(|byte| byte.is_multiple_of(3))
 }

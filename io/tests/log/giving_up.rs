@@ -68,7 +68,7 @@ fn what_the_next_start_has_written_again_stays_for_all_starts_after_it() {
     }
 }
 
-/// Only one of two syncs of a file is told that a page of it could not be written.
+/// Of two syncs of a file only one reports that a page of it could not be written.
 #[test]
 fn no_two_syncs_of_one_file_are_under_way_at_once() {
     let mut tried = 0;

@@ -13,7 +13,7 @@ use corq_io::mesh::{Endpoint, Mesh, Waker};
 use corq_io::net::{Config, ConnId, Counters, Event, Reactor, Wait, listen};
 use corq_io::runtime::{Shards, spawn_shards};
 
-/// Nothing here takes this long; whoever waits longer has failed.
+/// No step of a test takes this long; a wait beyond it has failed.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A future that must be ready at once, as a wait in the ring is.

@@ -20,7 +20,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                // Nobody is there while the server is down.
+                // No server listens while it is down.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
                 let copies = [client.try_clone().unwrap(), server.try_clone().unwrap()];
                 connections.lock().unwrap().extend(copies);

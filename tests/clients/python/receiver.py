@@ -1,4 +1,4 @@
-"""A receiver of webhooks as somebody would write it in Python: the standard library and nothing else.
+"""A receiver of webhooks as a user would write it in Python: the standard library and nothing else.
 
 usage: receiver.py SECRET [CERTIFICATE KEY]
 

@@ -191,7 +191,7 @@ fn number(
     Ok(number.into())
 }
 
-/// A value that most fields do not take. No number: it could be a time that ends while somebody looks.
+/// A value that most fields do not take. No number: it could be a time that ends between two looks.
 fn strange(u: &mut Unstructured<'_>) -> Result<Value> {
     Ok(match u.int_in_range(0..=5)? {
         0 => Value::Nil,

@@ -1,6 +1,6 @@
 //! A load client for servers that do not speak corq's protocol, driven by lines of JSON: a command
 //! comes in, `{"ready":true}` goes out, and at the line `go` the work begins; its outcome is one
-//! line. Whoever drives it reads the server's CPU time around the work.
+//! line. The driver reads the server's CPU time before and after the work.
 //!
 //! ```text
 //! {"do":"push","jobs":1000,"window":50,"batch":1}
@@ -100,7 +100,7 @@ fn serve(protocol: &str, port: &str, payload_bytes: &str) -> Result<(), String> 
 
 fn say(value: &Value) {
     let mut out = std::io::stdout().lock();
-    // Whoever started the client is gone if this fails; the end of its input follows.
+    // If this fails, the driver is gone; the end of its input follows.
     let _ = writeln!(out, "{value}").and_then(|()| out.flush());
 }
 
