@@ -1,5 +1,5 @@
-//! How long things take: histograms that cost a few instructions per sample, and the fixed buckets in
-//! which shards hand them out. Durations are given, never measured here.
+//! How long things take: histograms that cost a few instructions per sample and add up over shards, the
+//! quantiles of them, and the fixed buckets that Prometheus is given. Durations are given, never measured here.
 
 use hdrhistogram::Histogram;
 
@@ -34,6 +34,22 @@ impl Timing {
         self.sum_us = self.sum_us.saturating_add(length_us.saturating_mul(times));
     }
 
+    /// The value, in microseconds, that a `share` of the samples do not exceed, within two significant
+    /// digits; `None` without samples.
+    pub fn quantile_us(&self, share: f64) -> Option<u64> {
+        self.histogram.as_ref().map(|histogram| histogram.value_at_quantile(share))
+    }
+
+    /// How many samples there are.
+    pub fn count(&self) -> u64 {
+        self.histogram.as_ref().map_or(0, |histogram| histogram.len())
+    }
+
+    /// Their mean in milliseconds; 0 if there is none.
+    pub fn mean_ms(&self) -> f64 {
+        self.sum_us as f64 / 1000.0 / self.count().max(1) as f64
+    }
+
     /// The samples so far, by bucket.
     pub fn buckets(&self) -> Buckets {
         let mut buckets = Buckets { sum_us: self.sum_us, ..Buckets::default() };
@@ -50,34 +66,25 @@ impl Timing {
     }
 }
 
-/// Samples by bucket: what is added up over shards.
+impl std::ops::AddAssign<&Self> for Timing {
+    fn add_assign(&mut self, other: &Self) {
+        match (&mut self.histogram, &other.histogram) {
+            // All have the same bounds, without which histograms cannot be added.
+            (Some(sum), Some(histogram)) => **sum += &**histogram,
+            (sum @ None, Some(histogram)) => *sum = Some(histogram.clone()),
+            (_, None) => {}
+        }
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
+    }
+}
+
+/// Samples by bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
     /// Samples in each bucket, not cumulated; the last is without an upper edge.
     pub counts: [u64; EDGES_US.len() + 1],
     /// All samples together.
     pub sum_us: u64,
-}
-
-impl Buckets {
-    /// How many samples there are.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Their mean in milliseconds; 0 if there is none.
-    pub fn mean_ms(&self) -> f64 {
-        self.sum_us as f64 / 1000.0 / self.count().max(1) as f64
-    }
-}
-
-impl std::ops::AddAssign for Buckets {
-    fn add_assign(&mut self, other: Self) {
-        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
-            *sum += count;
-        }
-        self.sum_us = self.sum_us.saturating_add(other.sum_us);
-    }
 }
 
 /// What the engine of a shard times.
@@ -110,13 +117,34 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_and_the_mean_is_that_of_all_samples() {
+    fn quantiles_are_those_of_the_samples_and_not_of_the_buckets() {
+        let mut timing = Timing::default();
+        assert_eq!(timing.quantile_us(0.5), None);
+        // All but a few lie between the same two edges, 2,500 and 5,000.
+        timing.record(3_100, 980);
+        timing.record(4_200, 15);
+        timing.record(40_000_000, 5);
+        let near = |share: f64, expected: u64| {
+            let quantile = timing.quantile_us(share).unwrap_or_default();
+            assert!(quantile.abs_diff(expected) <= expected / 100, "{share}: {quantile}");
+        };
+        near(0.5, 3_100);
+        near(0.99, 4_200);
+        near(0.999, 40_000_000);
+    }
+
+    #[test]
+    fn shares_add_up_and_quantiles_and_mean_are_those_of_all_samples() {
         let (mut one, mut other) = (Timing::default(), Timing::default());
         one.record(2_000, 3);
-        other.record(6_000, 1);
-        let mut sum = one.buckets();
-        sum += other.buckets();
-        assert_eq!(sum.count(), 4);
-        assert!((sum.mean_ms() - 3.0).abs() < f64::EPSILON);
+        other.record(6_000, 97);
+        let mut sum = Timing::default();
+        for share in [&Timing::default(), &one, &other] {
+            sum += share;
+        }
+        assert_eq!((sum.count(), sum.buckets().sum_us), (100, 588_000));
+        assert!((sum.mean_ms() - 5.88).abs() < f64::EPSILON);
+        assert!(sum.quantile_us(0.03).is_some_and(|us| us < 2_100));
+        assert!(sum.quantile_us(0.04).is_some_and(|us| us > 5_900));
     }
 }

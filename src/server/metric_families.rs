@@ -237,15 +237,43 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
 /// How far the clock is ahead.
 pub(super) const CLOCK_AHEAD: &str = "clock_ahead_seconds";
 
-/// The families that are histograms: name and help.
-pub(super) const HISTOGRAMS: &[(&str, &str)] = &[
-    ("push_duration_ms", "Time that the answer to a pushed job waited for the log"),
-    ("pull_duration_ms", "Time that the delivery of a job waited for the log"),
-    ("ack_duration_ms", "Time that the answer to a completed job waited for the log"),
-    ("job_waiting_ms", "Time from when a job was due to its delivery"),
-    ("job_processing_ms", "Time from the delivery of a job to its completion"),
-    ("turn_duration_ms", "Length of turns that were followed by another at once"),
+/// A kind of duration: a histogram and a summary of quantiles for Prometheus, and a field of `Metrics`.
+pub(super) struct Timed {
+    /// The histogram.
+    pub(super) family: &'static str,
+    /// Its entry in `durations`.
+    pub(super) field: &'static str,
+    pub(super) help: &'static str,
+}
+
+impl Timed {
+    /// The family of its quantiles.
+    pub(super) fn summary(&self) -> String {
+        self.family.replace("_ms", "_quantiles_ms")
+    }
+}
+
+const fn timed(family: &'static str, field: &'static str, help: &'static str) -> Timed {
+    Timed { family, field, help }
+}
+
+/// All that is timed.
+pub(super) const HISTOGRAMS: &[Timed] = &[
+    timed("push_duration_ms", "push", "Time that the answer to a pushed job waited for the log"),
+    timed("pull_duration_ms", "pull", "Time that the delivery of a job waited for the log"),
+    timed("ack_duration_ms", "ack", "Time that the answer to a completed job waited for the log"),
+    timed("job_waiting_ms", "jobWaiting", "Time from when a job was due to its delivery"),
+    timed(
+        "job_processing_ms",
+        "jobProcessing",
+        "Time from the delivery of a job to its completion",
+    ),
+    timed("turn_duration_ms", "turn", "Length of turns that were followed by another at once"),
 ];
+
+/// The quantiles that are shown: label, share, field of `Metrics`.
+pub(super) const QUANTILES: [(&str, f64, &str); 3] =
+    [("0.5", 0.5, "p50Ms"), ("0.99", 0.99, "p99Ms"), ("0.999", 0.999, "p999Ms")];
 
 /// The labelled families of each queue: name, help, state.
 pub(super) const QUEUE_FAMILIES: &[(&str, &str, State)] = &[

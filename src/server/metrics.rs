@@ -10,14 +10,15 @@ use super::http::Limiter;
 use super::message::Share;
 use super::meter::{Longest, Work};
 use super::metric_families::{
-    CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUEUE_FAMILIES, TURN_FAMILIES,
+    CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUANTILES, QUEUE_FAMILIES,
+    TURN_FAMILIES,
 };
 use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;
 use corq_io::tls::Standing;
-use corq_shards::latency::{Buckets, EDGES_US, Timing};
+use corq_shards::latency::{EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
 use std::fmt::Write;
 
@@ -74,14 +75,14 @@ struct TurnRow {
 pub struct Metrics {
     turns: Vec<TurnRow>,
     numbers: [u64; FAMILIES.len()],
-    histograms: [Buckets; HISTOGRAMS.len()],
+    timings: [Timing; HISTOGRAMS.len()],
     queues: Vec<QueueRow>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        let (numbers, histograms) = ([0; FAMILIES.len()], Default::default());
-        Self { turns: Vec::new(), numbers, histograms, queues: Vec::new() }
+        let (numbers, timings) = ([0; FAMILIES.len()], Default::default());
+        Self { turns: Vec::new(), numbers, timings, queues: Vec::new() }
     }
 }
 
@@ -91,8 +92,8 @@ impl Metrics {
         for (sum, number) in self.numbers.iter_mut().zip(other.numbers) {
             *sum += number;
         }
-        for (sum, buckets) in self.histograms.iter_mut().zip(other.histograms) {
-            *sum += buckets;
+        for (sum, timing) in self.timings.iter_mut().zip(&other.timings) {
+            *sum += timing;
         }
         self.turns.extend_from_slice(&other.turns);
         let room = QUEUES_SHOWN_MAX - self.queues.len().min(QUEUES_SHOWN_MAX);
@@ -105,8 +106,8 @@ impl Metrics {
     }
 
     fn mean_ms(&self, name: &str) -> f64 {
-        let place = HISTOGRAMS.iter().position(|(family, _)| *family == name);
-        place.map_or(0.0, |place| self.histograms[place].mean_ms())
+        let place = HISTOGRAMS.iter().position(|row| row.family == name);
+        place.map_or(0.0, |place| self.timings[place].mean_ms())
     }
 
     /// Writes `metrics` of `Metrics`.
@@ -127,7 +128,7 @@ impl Metrics {
         ];
         let longest = self.turns.iter().max_by_key(|row| row.longest.length_us);
         let longest_ms = longest.map_or(0.0, |row| row.longest.length_us as f64 / 1000.0);
-        writer.map(counts.len() + measures.len() + 2);
+        writer.map(counts.len() + measures.len() + 3);
         writer.str("longestTurnMs");
         writer.number(longest_ms);
         writer.str("longestTurnCommand");
@@ -140,6 +141,23 @@ impl Metrics {
             writer.str(name);
             // Two decimals are all that anybody reads.
             writer.number((measure * 100.0).round() / 100.0);
+        }
+        writer.str("durations");
+        self.write_durations(writer);
+    }
+
+    /// Quantiles of all that is timed, by what it is; of what has not happened yet there are none.
+    fn write_durations(&self, writer: &mut Writer<'_>) {
+        writer.map(HISTOGRAMS.len());
+        for (row, timing) in HISTOGRAMS.iter().zip(&self.timings) {
+            writer.str(row.field);
+            let quantiles =
+                QUANTILES.map(|(_, share, field)| Some((field, timing.quantile_us(share)?)));
+            writer.map(quantiles.iter().flatten().count());
+            for (field, us) in quantiles.into_iter().flatten() {
+                writer.str(field);
+                writer.number(us as f64 / 1000.0);
+            }
         }
     }
 
@@ -211,9 +229,12 @@ impl Metrics {
                 sample(&mut text, name, &label, &value(&row.longest));
             }
         }
-        for ((name, help), buckets) in HISTOGRAMS.iter().zip(&self.histograms) {
-            head(&mut text, name, "histogram", help);
-            write_histogram(&mut text, name, buckets);
+        for (row, timing) in HISTOGRAMS.iter().zip(&self.timings) {
+            head(&mut text, row.family, "histogram", row.help);
+            write_histogram(&mut text, row.family, timing);
+            let summary = row.summary();
+            head(&mut text, &summary, "summary", &format!("{}; since the start", row.help));
+            write_summary(&mut text, &summary, timing);
         }
         text
     }
@@ -239,7 +260,8 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-fn write_histogram(text: &mut String, name: &str, buckets: &Buckets) {
+fn write_histogram(text: &mut String, name: &str, timing: &Timing) {
+    let buckets = timing.buckets();
     let bucket = format!("{name}_bucket");
     let mut so_far = 0;
     for (place, count) in buckets.counts.iter().enumerate() {
@@ -247,8 +269,21 @@ fn write_histogram(text: &mut String, name: &str, buckets: &Buckets) {
         let edge = EDGES_US.get(place).map_or("+Inf".to_string(), |&edge| decimal(edge));
         sample(text, &bucket, &format!("{{le=\"{edge}\"}}"), &so_far.to_string());
     }
-    sample(text, &format!("{name}_sum"), "", &decimal(buckets.sum_us));
-    sample(text, &format!("{name}_count"), "", &so_far.to_string());
+    write_sum(text, name, timing);
+}
+
+fn write_summary(text: &mut String, name: &str, timing: &Timing) {
+    for (label, share, _) in QUANTILES {
+        if let Some(us) = timing.quantile_us(share) {
+            sample(text, name, &format!("{{quantile=\"{label}\"}}"), &decimal(us));
+        }
+    }
+    write_sum(text, name, timing);
+}
+
+fn write_sum(text: &mut String, name: &str, timing: &Timing) {
+    sample(text, &format!("{name}_sum"), "", &decimal(timing.buckets().sum_us));
+    sample(text, &format!("{name}_count"), "", &timing.count().to_string());
 }
 
 impl Core {
@@ -375,8 +410,8 @@ impl Core {
         ];
         let Durations { push, pull, ack, turn } = &self.durations;
         let timings = shard.timings();
-        let histograms =
-            [push, pull, ack, &timings.waiting, &timings.processing, turn].map(Timing::buckets);
+        let timings =
+            [push, pull, ack, &timings.waiting, &timings.processing, turn].map(Timing::clone);
         let rows = shard.queues().filter(|_| queues).take(QUEUES_SHOWN_MAX);
         let queues = rows.map(|queue| QueueRow {
             name: queue.name.clone(),
@@ -385,7 +420,7 @@ impl Core {
         let shard = self.me;
         let turns = self.meter.longest().map(|(work, longest)| TurnRow { shard, work, longest });
         let turns = turns.collect();
-        Share::Metrics(Box::new(Metrics { turns, numbers, histograms, queues: queues.collect() }))
+        Share::Metrics(Box::new(Metrics { turns, numbers, timings, queues: queues.collect() }))
     }
 
     /// Jobs by state, totals and rates of this shard.
@@ -409,7 +444,7 @@ mod tests {
         timing.record(90, 2);
         timing.record(2_400, 1);
         timing.record(90_000_000, 1);
-        metrics.histograms[0] = timing.buckets();
+        metrics.timings[0] = timing;
         let name = "we\"ird\\na\nme".into();
         metrics.queues.push(QueueRow { name, counts: [1, 2, 3, 4, 5, 6] });
         metrics
@@ -433,6 +468,12 @@ mod tests {
             r#"corq_push_duration_ms_bucket{le="+Inf"} 4"#,
             "corq_push_duration_ms_sum 90002.58",
             "corq_push_duration_ms_count 4",
+            "# TYPE corq_push_duration_quantiles_ms summary",
+            r#"corq_push_duration_quantiles_ms{quantile="0.5"} 0.09"#,
+            r#"corq_push_duration_quantiles_ms{quantile="0.99"} 90177.535"#,
+            "corq_push_duration_quantiles_ms_sum 90002.58",
+            "corq_push_duration_quantiles_ms_count 4",
+            "corq_pull_duration_quantiles_ms_count 0",
             "corq_uptime_seconds 1.5",
         ] {
             assert!(text.lines().any(|it| it == line), "no line {line} in\n{text}");

@@ -30,7 +30,7 @@ fn samples(client: &mut Client) -> BTreeMap<String, f64> {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (family, kind) = rest.split_once(' ').unwrap();
-            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(["counter", "gauge", "histogram", "summary"].contains(&kind), "{line}");
             assert_eq!(kind == "counter", family.ends_with("_total"), "{line}");
             assert!(described.insert(family.to_owned()), "{family} is described twice");
             continue;
@@ -59,6 +59,7 @@ fn metrics_have_all_fields_and_count_over_all_shards() {
         "activeConnections",
         "avgLatencyMs",
         "avgProcessingMs",
+        "durations",
         "longestTurnCommand",
         "longestTurnMs",
         "memoryUsageMb",
@@ -115,6 +116,52 @@ fn the_text_for_prometheus_has_the_families_of_the_interface() {
     );
     assert!(samples["corq_log_records_total"] > 9.0 && samples["corq_log_disk_bytes"] > 0.0);
     assert!(samples.contains_key("corq_push_duration_ms_sum"));
+}
+
+/// The three quantiles of one kind of duration, in milliseconds.
+fn quantiles(metrics: &Value, kind: &str) -> [f64; 3] {
+    let of = &metrics["durations"][kind];
+    ["p50Ms", "p99Ms", "p999Ms"].map(|name| of[name].as_f64().unwrap_or(-1.0))
+}
+
+#[test]
+fn quantiles_are_those_of_the_jobs_of_all_shards() {
+    let server = Server::start_default();
+    let mut client = server.client();
+    let metrics = client.ok("Metrics", json!({}))["metrics"].clone();
+    assert_eq!(metrics["durations"]["push"], json!({}), "no sample, no quantile");
+    let now_ms =
+        |client: &mut Client| client.ok("Ping", json!({}))["data"]["time"].as_u64().unwrap();
+    // Queues of both shards, and a span between each job and the next: no two wait equally long.
+    for n in 0..100 {
+        client.push(&format!("q{}", n % 8), n);
+        let pushed_ms = now_ms(&mut client);
+        until("a span", || (now_ms(&mut client) > pushed_ms).then_some(()));
+    }
+    let mut waited_ms: Vec<f64> = (0..100)
+        .map(|n| {
+            let job = client.pull(&format!("q{}", n % 8));
+            job["startedAt"].as_f64().unwrap() - job["runAt"].as_f64().unwrap()
+        })
+        .collect();
+    waited_ms.sort_by(f64::total_cmp);
+    let metrics = client.ok("Metrics", json!({}))["metrics"].clone();
+    let found = quantiles(&metrics, "jobWaiting");
+    for (found, exact) in found.into_iter().zip([waited_ms[49], waited_ms[98], waited_ms[99]]) {
+        // Two digits are kept.
+        let is_near = found >= exact * 0.99 && found <= exact * 1.01;
+        assert!(is_near, "{found} instead of {exact}: {metrics} {waited_ms:?}");
+    }
+    let push = quantiles(&metrics, "push");
+    assert!(push[0] >= 0.0 && push[0] <= push[1] && push[1] <= push[2], "{metrics}");
+    assert_eq!(metrics["durations"]["ack"], json!({}), "nothing was acknowledged");
+    let samples = samples(&mut client);
+    let of = |quantile: &str| {
+        samples[&format!("corq_job_waiting_quantiles_ms{{quantile=\"{quantile}\"}}")]
+    };
+    let shown = [of("0.5"), of("0.99"), of("0.999")];
+    assert_eq!(shown.map(f64::to_bits), found.map(f64::to_bits), "{shown:?} {metrics}");
+    assert_eq!(samples["corq_job_waiting_quantiles_ms_count"] as u64, 100);
 }
 
 #[test]
