@@ -11,11 +11,12 @@ use super::context::{Context, fetch};
 use super::failure::Failure;
 use super::log::count;
 use super::progress::Progress;
+use super::value::Value;
 use super::words;
 use crate::api::spec::Op;
 use crate::protocol::write::Writer;
 use crate::tools::backup::{Making, Summary, Unfinished};
-use crate::tools::place::{Fault, Place};
+use crate::tools::place::{Fault, Place, Whereabouts};
 
 /// How often a backup begins again because the log was given up faster than it could be pinned.
 const TRIES_MAX: u32 = 10;
@@ -78,14 +79,9 @@ fn cuts(context: &Context, place: &Place) -> Result<Vec<Position>, Failure> {
     let mut client = context.client()?;
     let reply = fetch(&mut client, Op::BackupPoint)?;
     let point = reply.value().get("data");
-    let id = point.get("id").text().unwrap_or_default();
-    if id != format!("{:016x}", place.id) {
-        return Err(Failure::Failed(format!(
-            "{} is the directory of another server than the one at {}: say which with --data-path, or \
-             --host and --port",
-            place.path.display(),
-            context.target.address()
-        )));
+    let server = whereabouts(point).unwrap_or_default();
+    if !place.is_used_by(&server) {
+        return Err(Failure::Failed(not_its(place, &server, &context.target.address())));
     }
     let mut cuts = vec![None; usize::from(place.shards)];
     for shard in point.get("shards").items() {
@@ -96,6 +92,37 @@ fn cuts(context: &Context, place: &Place) -> Result<Vec<Position>, Failure> {
     }
     let cuts: Option<Vec<Position>> = cuts.into_iter().collect();
     cuts.ok_or_else(|| Failure::Failed("the server did not speak for all its shards".into()))
+}
+
+/// What an answer to `BackupPoint` says of the server's directory.
+pub(super) fn whereabouts(point: Value<'_>) -> Option<Whereabouts> {
+    Some(Whereabouts {
+        id: point.get("id").text()?.to_owned(),
+        path: point.get("path").text().map(PathBuf::from),
+        directory: point.get("directory").text().map(str::to_owned),
+    })
+}
+
+/// Why the server at `address` cannot say how far the logs of a directory go.
+fn not_its(place: &Place, server: &Whereabouts, address: &str) -> String {
+    let here = place.path.display();
+    if server.id != format!("{:016x}", place.id) {
+        return format!(
+            "{here} is the directory of another server than the one at {address}: say which with --data-path, or \
+             --host and --port"
+        );
+    }
+    match (&server.directory, &server.path) {
+        (Some(_), Some(path)) => format!(
+            "the server at {address} uses {} of its machine, and {here} is not that but has the same id, as copies \
+             have: say which with --data-path, or --host and --port",
+            path.display()
+        ),
+        _ => format!(
+            "the server at {address} is of an earlier build, and does not say whether it uses {here} or a copy of it: \
+             stop it before the backup, or make the backup with the build that it is of"
+        ),
+    }
 }
 
 fn tell(

@@ -2,6 +2,7 @@
 //! whatever was found before; only what is wrong makes the exit code 1.
 
 mod data_place;
+mod data_state;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -104,6 +105,7 @@ pub fn run(context: &mut Context, doctor: &Doctor) -> Result<(), Failure> {
     let (found, path) = data_place::find(doctor.named(), &server.data, &address);
     findings.push(found);
     findings.extend(path.iter().flat_map(|path| disk_findings(path)));
+    findings.extend(path.iter().flat_map(|path| data_state::findings(path)));
     findings.extend(path.iter().flat_map(|path| leftover_findings(path)));
     findings.extend(clock_finding());
     findings.extend(server.findings);

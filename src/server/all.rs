@@ -140,7 +140,7 @@ impl Core {
         let tls = self.keeper.as_ref().map(|keeper| keeper.standing());
         let shards = self.slots.shards();
         let log_id = self.engine.book.0.id();
-        let data_path = self.ground.path();
+        let home = self.ground.home();
         let req_id = all.req_id.as_deref();
         if all.figures.are_there() {
             let of_server = OfServer { census: &all.census, uptime_ms, shards, tls };
@@ -180,11 +180,13 @@ impl Core {
                     }
                     Question::BackupPoint => {
                         writer.str("data");
-                        writer.map(3);
+                        writer.map(4);
                         writer.str("id");
                         writer.str(&format!("{log_id:016x}"));
                         writer.str("path");
-                        writer.str(&data_path);
+                        writer.str(&home.path);
+                        writer.str("directory");
+                        writer.str(&home.directory);
                         writer.str("shards");
                         writer.array(all.count);
                         writer.raw(&all.entries);

@@ -12,13 +12,22 @@ use std::sync::Arc;
 /// Told to whoever asks for what would be written into files that nobody finds again.
 pub(super) const GONE: &str = "The data directory is gone";
 
+/// A data directory as those on the same machine know it.
+#[derive(Debug, Default)]
+pub struct Home {
+    /// Where it was at the start, from the root on.
+    pub path: String,
+    /// What it is, wherever it has gone: its device and inode.
+    pub directory: String,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Ground {
     /// None without a data directory.
     presence: Option<Arc<Presence>>,
-    /// Where its data directory was at the start.
-    path: Option<Arc<str>>,
+    /// Which data directory it is.
+    home: Option<Arc<Home>>,
     /// What was known in the turn before.
     was_gone: bool,
     /// Which segments the one who looks knows of.
@@ -27,13 +36,13 @@ pub struct Ground {
 
 impl Ground {
     /// Of a shard with files that somebody looks after; or of one without any.
-    pub fn new(presence: Option<Arc<Presence>>, path: Option<Arc<str>>) -> Self {
-        Self { presence, path, ..Self::default() }
+    pub fn new(presence: Option<Arc<Presence>>, home: Option<Arc<Home>>) -> Self {
+        Self { presence, home, ..Self::default() }
     }
 
-    /// Where its data directory was at the start; nothing in memory.
-    pub fn path(&self) -> Arc<str> {
-        self.path.clone().unwrap_or_default()
+    /// Which data directory it is; nothing in memory.
+    pub fn home(&self) -> Arc<Home> {
+        self.home.clone().unwrap_or_default()
     }
 
     /// Whether what is written now may never be found.

@@ -96,16 +96,22 @@ pub fn reshard(
     let directory = |error| failed("data path", error);
     let next = data.begin_next().map_err(directory)?;
     let progress = Progress { stage: Stage::Reading, shard: 0, shards: 0, jobs: (0, 0), bytes: 0 };
-    let mut change = Change { config, slots, data, next: &next, watch, progress };
+    let (next_of, unreadable) = (&next, false);
+    let mut change = Change { config, slots, data, next: next_of, watch, progress, unreadable };
     let contents = match change.copy() {
         Ok(contents) => contents,
         Err(Halt::Stopped) => return Err(Halt::Stopped),
         Err(Halt::Failed(reason)) => {
             let shards = data.shards();
+            let then = if change.unreadable {
+                format!("a start with SHARDS={shards} does not take it either")
+            } else {
+                format!("SHARDS={shards} starts as before")
+            };
             data.discard_next(next).map_err(directory)?;
             return Err(Halt::Failed(format!(
                 "the data path was made for {shards} shards, and cannot be changed to {}: {reason}. Nothing \
-                 was changed; SHARDS={shards} starts as before",
+                 was changed; {then}",
                 slots.shards(),
             )));
         }
@@ -146,6 +152,8 @@ struct Change<'a> {
     next: &'a Next,
     watch: &'a mut dyn FnMut(&Progress) -> bool,
     progress: Progress,
+    /// A log that there is cannot be read, however many shards are wanted.
+    unreadable: bool,
 }
 
 impl Change<'_> {
@@ -212,11 +220,12 @@ impl Change<'_> {
     }
 
     /// The addresses of the new logs begin above all of the old ones.
-    fn first_segment(&self) -> Result<u64, Halt> {
+    fn first_segment(&mut self) -> Result<u64, Halt> {
         let mut first = 0;
         for shard in 0..self.data.shards() {
             let mut disk = Self::disk(self.data.path(), shard)?;
             let next = Log::next_segment(&mut disk, segment_bytes(self.config));
+            self.unreadable = next.is_err();
             first = first.max(next.map_err(|error| failed(format!("shard {shard}"), error))?);
         }
         Ok(first)
@@ -280,9 +289,11 @@ impl Change<'_> {
         let mut shard = Shard::new(shard_config(self.config, 0));
         let data = self.data;
         let kept = (data.id(), data.is_begun());
-        self.read_log(data.path(), kept, index, |_, position, record| {
+        let read = self.read_log(data.path(), kept, index, |_, position, record| {
             shard.replay(position, record).map_err(|error| Trouble::Other(error.to_string()))
-        })?;
+        });
+        self.unreadable = matches!(read, Err(Halt::Failed(_)));
+        read?;
         self.progress.jobs.1 += shard.contents().jobs_in_all();
         Ok(shard)
     }

@@ -9,7 +9,7 @@ use super::descriptors::Descriptors;
 use super::door::Door;
 use super::ears::Ears;
 use super::engine::Engine;
-use super::ground::Ground;
+use super::ground::{Ground, Home};
 use super::http::{Desk, Rule, Rules, Settings};
 use super::message::Batch;
 use super::pace::Pace;
@@ -102,7 +102,7 @@ struct Common {
     /// Whether the files of the logs are still there.
     presence: Option<Arc<Presence>>,
     /// Where they are.
-    data_path: Option<Arc<str>>,
+    home: Option<Arc<Home>>,
     keeper: Option<Arc<Keeper>>,
 }
 
@@ -159,12 +159,13 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let ending = Arc::new(Ending::default());
     let pool = deliveries::start(&config, shares.posters)
         .map_err(|e| other("cannot start the webhooks", e))?;
+    let home = data.as_ref().map(home_of).transpose().map_err(|error| other("data path", error))?;
     let presence = data.as_ref().map(|data| Arc::new(Presence::new(data.shards())));
     let common = Arc::new(Common {
         permits,
         log_files: shares.log_files,
         presence: presence.clone(),
-        data_path: data.as_ref().map(whole_path),
+        home: home.map(Arc::new),
         slots,
         guard: Arc::new(guard),
         ending: Arc::clone(&ending),
@@ -236,10 +237,10 @@ pub fn serve(config: Config) -> Result<(), StartError> {
 }
 
 /// From the root on, whatever the settings say and whatever becomes of the directory later.
-fn whole_path(data: &DataDir) -> Arc<str> {
+fn home_of(data: &DataDir) -> std::io::Result<Home> {
     let path = std::fs::canonicalize(data.path());
     let path = path.unwrap_or_else(|_| data.path().to_path_buf());
-    path.to_string_lossy().into()
+    Ok(Home { path: path.to_string_lossy().into(), directory: data.identity()?.to_string() })
 }
 
 /// Puts somebody at the HTTP port until the shards are there.
@@ -415,7 +416,7 @@ async fn run_shard(common: &Common, index: usize, seed: Seed) -> Result<(), Stri
         http: Desk::new(http_settings(config)),
         unwritten_bytes_max: config.log_waiting_mb << 20,
         keeper: common.keeper.clone(),
-        ground: Ground::new(common.presence.clone(), common.data_path.clone()),
+        ground: Ground::new(common.presence.clone(), common.home.clone()),
         permits: common.permits.clone(),
     };
     let mut core = Core::new(engine, post, fittings, index, clock.now_ms());

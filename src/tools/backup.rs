@@ -12,7 +12,6 @@
 //! The copy is made in a draft beside its place and gets its name last. In the data directory a second one says where it
 //! is, and has the pins if the copy goes to another file system.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
@@ -20,19 +19,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use corq_io::log::{
-    About, BACKUP_MARKER, Damage, DataDir, Draft, Inspection, Label, PINS, Position, Seen, Subject,
+    About, Damage, DataDir, Draft, Inspection, Label, Owner, PINS, Position, Seen, Subject,
     forget_claims, inspect, segment_file,
 };
 
 use super::leftovers;
+use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at, sync};
-use super::restore::read_marker;
 use super::target::Target;
-
-/// The file that makes a directory a backup: what is in it, written last.
-pub const MARKER: &str = BACKUP_MARKER;
-/// The version of [`MARKER`].
-pub const VERSION: u32 = 1;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +94,7 @@ impl<'a> Making<'a> {
         let target = Target::of(to)?;
         target.is_apart_from(&place.path, "a backup in the data directory would be no backup")?;
         if place.path.join(MARKER).exists() {
-            read_marker(&place.path, place.shards)?;
+            Marker::read(&place.path, place.shards)?;
         }
         leftovers::clear(&place.path);
         let draft = target.begin("backup", Some(&place.path))?;
@@ -115,11 +109,19 @@ impl<'a> Making<'a> {
             _ => at(&place.path)(error),
         })?;
         pins.belongs_to(&draft).map_err(at(pins.path()))?;
+        // What is in somebody's directory can be removed by that user, should it be left there.
+        let owner = Owner::within(&place.path).map_err(at(&place.path))?;
+        let give = |path: &Path| owner.give(path).map(|_| ()).map_err(at(path));
+        give(pins.path())?;
         let making = Self { place, target, draft, pins, linked, copies: copies || !linked };
         for shard in 0..place.shards {
+            let pins = making.pins.path();
             for directory in [making.draft.path(), making.pin_path()] {
                 let path = DataDir::shard_path(directory, shard);
                 fs::create_dir_all(&path).map_err(at(&path))?;
+                if directory == pins {
+                    give(&path)?;
+                }
             }
         }
         Ok(making)
@@ -180,11 +182,7 @@ impl<'a> Making<'a> {
         progress: &dyn Fn(u64),
     ) -> Result<Summary, Unfinished> {
         let mut summary = Summary::default();
-        let mut marker = format!(
-            "version = {VERSION}\ncorq = {}\nshards = {}\n",
-            env!("CARGO_PKG_VERSION"),
-            self.place.shards
-        );
+        let mut marker = Marker { ends: Vec::new(), repair: None };
         let mut is_begun = true;
         for shard in 0..self.place.shards {
             let cut = cuts.map(|cuts| cuts[usize::from(shard)]);
@@ -193,13 +191,12 @@ impl<'a> Making<'a> {
             let end = if needed.is_empty() { Position(0) } else { inspection.end };
             // What has an end must be there.
             is_begun &= end != Position(0);
-            // Writing to a string cannot fail.
-            let _ = writeln!(marker, "end-{shard} = {:016x}", end.0);
+            marker.ends.push(end.0);
         }
         let Place { shards, id, .. } = *self.place;
         let draft = self.draft.path();
         DataDir::describe_copy(draft, About { shards, id, is_begun }).map_err(Fault::from)?;
-        write_file(&draft.join(MARKER), marker.as_bytes())?;
+        write_file(&draft.join(MARKER), marker.text().as_bytes())?;
         self.target.place(self.draft)?;
         Ok(summary)
     }

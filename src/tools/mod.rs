@@ -10,18 +10,20 @@
 //! | `replay` | the state that a log leads to |
 //! | `describe` | a record as a value that people can read |
 //! | `pen` | the entries of one map |
-//! | `backup` | a copy of a directory that may be in use |
+//! | `backup`, `marker` | a copy of a directory that may be in use, and the file that says what is in it |
 //! | `restore` | a copy put in place |
-//! | `repair` | a log put right, prepared beside its place, and put back |
+//! | `repair`, `undo` | a log put right, prepared beside its place, and put back |
 //! | `target` | where a copy goes |
 //! | `leftovers` | what killed copies and repairs have left |
 
 pub mod backup;
 pub mod describe;
 pub mod leftovers;
+mod marker;
 mod pen;
 pub mod place;
 pub mod repair;
 pub mod replay;
 pub mod restore;
 mod target;
+pub mod undo;

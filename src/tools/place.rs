@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::{
-    About, DataDir, InspectError, Inspection, LockError, Position, Seen, Subject, inspect,
+    About, DataDir, Identity, InspectError, Inspection, LockError, Position, Seen, Subject, inspect,
 };
 
 /// How often a look begins again because the server gave up what was being looked at.
@@ -45,6 +45,17 @@ pub(crate) fn sync(path: &Path) -> Result<(), Fault> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(at(path))
 }
 
+/// What a server says of its data directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// Its id, in hex. A copy of the directory has it as well.
+    pub id: String,
+    /// Where it is, from the root on.
+    pub path: Option<PathBuf>,
+    /// Its [`Identity`].
+    pub directory: Option<String>,
+}
+
 /// A data directory, of which nothing is changed.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -73,6 +84,20 @@ impl Place {
             }
             (place, _) => place.map(|place| (place, None)),
         }
+    }
+
+    /// Whether this is what a server says that it uses: its own directory, not a copy of that with the same id. Servers
+    /// of earlier builds say no more than where it is, as they see it.
+    pub fn is_used_by(&self, server: &Whereabouts) -> bool {
+        let Ok(own) = Identity::of(&self.path) else { return false };
+        let is_it = match &server.directory {
+            Some(directory) => *directory == own.to_string(),
+            None => server
+                .path
+                .as_ref()
+                .is_some_and(|path| Identity::of(path).is_ok_and(|it| it == own)),
+        };
+        is_it && server.id == format!("{:016x}", self.id)
     }
 
     /// Whether a server uses it at the moment.

@@ -3,38 +3,43 @@
 //! What is mended are copies of the shards' directories, in a draft inside the data directory; files are shared by a
 //! second name until something is written to them. So all that a repair does, and what it leads to, is known before
 //! anything is changed. Then each directory is exchanged for its copy: what was there is in `repair-N` as it was, byte
-//! for byte, and an undo exchanges the two again.
+//! for byte, and an undo ([`super::undo`]) exchanges the two again.
 //!
 //! ```text
 //! data/shard-0000 <--exchanged--> data/repair-N/mended/shard-0000, then renamed to data/repair-N/shard-0000
 //! ```
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use corq_io::log::{DataDir, Draft, Inspection, Label, Mended, exchange, mend, segment_file};
+use corq_io::log::{
+    DataDir, Draft, Inspection, Label, Mended, Owner, exchange, mend, segment_file,
+};
 
 use super::backup::write_file;
 use super::leftovers;
+use super::marker::{MARKER, Marker};
 use super::place::{Fault, Place, at, sync};
 
 /// What a repair says of itself.
-const RECORD: &str = "REPAIR";
+pub(super) const RECORD: &str = "REPAIR";
 /// In the directory of a shard that a repair has put there: which one.
-const MENDED: &str = "MENDED";
-const VERSION: u32 = 1;
+pub(super) const MENDED: &str = "MENDED";
+/// What a backup that is repaired will say of itself.
+pub(super) const MARKER_MENDED: &str = "BACKUP-MENDED";
+pub(super) const VERSION: u32 = 1;
 /// How the directories of repairs are named, before a number.
 pub const PREFIX: &str = "repair-";
 
 /// A shard whose directory is mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Taken {
-    shard: u16,
+pub(super) struct Taken {
+    pub(super) shard: u16,
     /// It had no directory.
-    absent: bool,
+    pub(super) absent: bool,
 }
 
 /// A repair that is being prepared. Nothing of the log is changed by it.
@@ -62,6 +67,10 @@ impl Repair {
         let draft = Draft::begin(&place.path, &label).map_err(at(&place.path))?;
         let mended = draft.path().join("mended");
         fs::create_dir(&mended).map_err(at(&mended))?;
+        // What is left of it if it is killed can be removed by the user of the server.
+        for path in [draft.path(), &mended] {
+            give(&Owner::within(&place.path).map_err(at(path))?, path)?;
+        }
         let copies = Place { path: mended, ..place.clone() };
         Ok(Self { data: place.path.clone(), name, draft, place: copies, taken: Vec::new() })
     }
@@ -105,9 +114,11 @@ impl Repair {
                 unshare(&directory.join(segment))?;
             }
             write_file(&directory.join(MENDED), format!("{}\n", self.name).as_bytes())?;
+            self.give_back(shard)?;
             sync(&directory)?;
         }
         sync(&self.place.path)?;
+        self.mend_marker(ends)?;
         // What is kept is to be as safe as what takes its place.
         for taken in self.taken.iter().filter(|taken| !taken.absent) {
             let from = DataDir::shard_path(&self.data, taken.shard);
@@ -123,8 +134,51 @@ impl Repair {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "shard-{shard:04} = {was}");
         }
-        write_file(&self.draft.path().join(RECORD), text.as_bytes())?;
+        let record = self.draft.path().join(RECORD);
+        write_file(&record, text.as_bytes())?;
+        give(&Owner::within(&self.data).map_err(at(&self.data))?, &record)?;
+        sync(&record)?;
         sync(self.draft.path())
+    }
+
+    /// Makes what was made anew in the copy of a shard belong to those that what it replaces belongs to.
+    fn give_back(&self, shard: u16) -> Result<(), Fault> {
+        let copy = self.place.shard_path(shard);
+        let original = DataDir::shard_path(&self.data, shard);
+        let beside = Owner::within(&self.data).map_err(at(&self.data))?;
+        give(&Owner::of(&original).unwrap_or(beside), &copy)?;
+        // What was not there is like what lies beside it.
+        let others = segments(&original).unwrap_or_default();
+        let like = others.first().and_then(|name| Owner::of(&original.join(name)).ok());
+        for entry in fs::read_dir(&copy).map_err(at(&copy))? {
+            let entry = entry.map_err(at(&copy))?;
+            let path = entry.path();
+            if entry.metadata().map_err(at(&path))?.nlink() > 1 {
+                continue;
+            }
+            let own = Owner::of(&original.join(entry.file_name())).ok();
+            if give(&own.or(like).unwrap_or(beside), &path)? {
+                sync(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A backup says where its logs end: that is somewhere else now, if an end was lost.
+    fn mend_marker(&self, ends: &[(u16, &Inspection)]) -> Result<(), Fault> {
+        let there = self.data.join(MARKER);
+        if !there.exists() {
+            return Ok(());
+        }
+        let mut marker = Marker::read(&self.data, self.place.shards)?;
+        for &(shard, found) in ends {
+            marker.ends[usize::from(shard)] = if found.blocks() == 0 { 0 } else { found.end.0 };
+        }
+        marker.repair = Some(self.name.clone());
+        let copy = self.draft.path().join(MARKER_MENDED);
+        write_file(&copy, marker.text().as_bytes())?;
+        give(&Owner::of(&there).map_err(at(&there))?, &copy)?;
+        sync(&copy)
     }
 
     /// Puts it in place. Answers where what was there is kept.
@@ -141,6 +195,10 @@ impl Repair {
                 swap(&there, &mended, &DataDir::shard_path(&kept, shard))?;
             }
         }
+        let marker = kept.join(MARKER_MENDED);
+        if marker.exists() {
+            swap(&self.data.join(MARKER), &marker, &kept.join(MARKER))?;
+        }
         sync(&kept.join("mended"))?;
         sync(&kept)?;
         sync(&self.data)?;
@@ -150,6 +208,18 @@ impl Repair {
         }
         Ok(kept)
     }
+}
+
+/// Gives something made here to those that it is to belong to. True if it was another's.
+fn give(owner: &Owner, path: &Path) -> Result<bool, Fault> {
+    owner.give(path).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Fault(format!(
+            "{}: another user's files are replaced here, and this one cannot make others theirs: do this as that user, \
+             or as root",
+            path.display()
+        )),
+        _ => at(path)(error),
+    })
 }
 
 /// The copy comes to its place, and what was there to where it is kept.
@@ -175,6 +245,7 @@ fn segments(directory: &Path) -> Result<Vec<String>, Fault> {
 /// segments holds nothing.
 fn share(from: &Path, to: &Path) -> Result<(), Fault> {
     fs::create_dir(to).map_err(at(to))?;
+    give(&Owner::of(from).map_err(at(from))?, to)?;
     for entry in fs::read_dir(from).map_err(at(from))? {
         let entry = entry.map_err(at(from))?;
         let (path, copy) = (entry.path(), to.join(entry.file_name()));
@@ -203,7 +274,7 @@ fn unshare(path: &Path) -> Result<(), Fault> {
 }
 
 /// A server can use what is set aside, whatever it has held.
-fn move_spares(from: &Path, to: &Path) -> Result<(), Fault> {
+pub(super) fn move_spares(from: &Path, to: &Path) -> Result<(), Fault> {
     for entry in fs::read_dir(from).map_err(at(from))? {
         let path = entry.map_err(at(from))?.path();
         if path.extension().is_some_and(|it| it == "spare") {
@@ -212,109 +283,4 @@ fn move_spares(from: &Path, to: &Path) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-/// A repair that can be undone: what it has put in place is there still.
-#[derive(Debug)]
-pub struct Done {
-    data: PathBuf,
-    /// Where what was there is kept.
-    pub kept: PathBuf,
-    begun: bool,
-    taken: Vec<Taken>,
-}
-
-impl Done {
-    /// The one that was put in place last, or the one that is named.
-    pub fn find(place: &Place, name: Option<&str>) -> Result<Self, Fault> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&place.path).map_err(at(&place.path))? {
-            let found = entry.map_err(at(&place.path))?.file_name().to_string_lossy().into_owned();
-            let number = found.strip_prefix(PREFIX).and_then(|it| it.parse::<u64>().ok());
-            names.extend(number.map(|number| (number, found)));
-        }
-        names.retain(|(_, found)| name.is_none_or(|name| name == found));
-        names.sort();
-        for (_, found) in names.into_iter().rev() {
-            if let Some(done) = Self::read(place, &found)? {
-                return Ok(done);
-            }
-        }
-        let which = name.map_or_else(|| "no repair".to_owned(), |name| format!("no {name}"));
-        Err(Fault(format!(
-            "there is {which} to be undone in {}: what it has put in place must be there still",
-            place.path.display()
-        )))
-    }
-
-    fn read(place: &Place, name: &str) -> Result<Option<Self>, Fault> {
-        let kept = place.path.join(name);
-        let path = kept.join(RECORD);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(at(&path)(error)),
-        };
-        let lines = || text.lines().filter_map(|line| line.split_once(" = "));
-        let value = |key: &str| lines().find(|(name, _)| *name == key).map(|(_, value)| value);
-        let wrong = |what: &str| Fault(format!("{}: no usable `{what}`", path.display()));
-        match value("version").and_then(|text| text.parse::<u32>().ok()) {
-            Some(VERSION) => {}
-            _ => return Err(wrong("version")),
-        }
-        if value("id") != Some(&format!("{:016x}", place.id)) {
-            return Err(Fault(format!("{} is of another data directory", kept.display())));
-        }
-        let begun = value("begun").ok_or_else(|| wrong("begun"))? == "true";
-        let mut taken = Vec::new();
-        for (key, was) in lines() {
-            let number = key.strip_prefix("shard-").and_then(|number| number.parse().ok());
-            let Some(shard) = number.filter(|shard| *shard < place.shards) else { continue };
-            let said = fs::read_to_string(place.shard_path(shard).join(MENDED));
-            if said.is_ok_and(|said| said.trim_end() == name) {
-                taken.push(Taken { shard, absent: was == "missing" });
-            }
-        }
-        if taken.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(Self { data: place.path.clone(), kept, begun, taken }))
-    }
-
-    /// The shards that it has put in place.
-    pub fn shards(&self) -> Vec<u16> {
-        self.taken.iter().map(|taken| taken.shard).collect()
-    }
-
-    /// The logs as they were, to be looked at.
-    pub fn before(&self, place: &Place) -> Place {
-        Place { path: self.kept.clone(), is_begun: self.begun, ..place.clone() }
-    }
-
-    /// Puts back what was there. Answers where what is there now is kept.
-    pub fn undo(self, held: &mut DataDir) -> Result<PathBuf, Fault> {
-        // First: what is missing then must be missed.
-        held.set_begun(held.is_begun() || self.begun)?;
-        let aside = self.kept.join("mended");
-        for Taken { shard, absent } in self.taken {
-            let there = DataDir::shard_path(&self.data, shard);
-            let (copy, kept) =
-                (DataDir::shard_path(&aside, shard), DataDir::shard_path(&self.kept, shard));
-            if absent {
-                fs::rename(&there, &copy).map_err(at(&there))?;
-                continue;
-            }
-            // A repair that was broken off may have left it there.
-            let original = if kept.is_dir() { kept } else { copy.clone() };
-            move_spares(&there, &original)?;
-            exchange(&there, &original).map_err(at(&there))?;
-            if original != copy {
-                fs::rename(&original, &copy).map_err(at(&original))?;
-            }
-        }
-        for path in [&aside, &self.kept, &self.data] {
-            File::open(path).and_then(|directory| directory.sync_all()).map_err(at(path))?;
-        }
-        Ok(aside)
-    }
 }

@@ -6,56 +6,18 @@ use std::path::Path;
 
 use corq_io::log::{About, DataDir, Position, Seen, Segment, give_id};
 
-use super::backup::{MARKER, Summary, VERSION, copy_file, lengthen};
+use super::backup::{Summary, copy_file, lengthen};
+use super::marker::Marker;
 use super::place::{Fault, Place, at, sync};
 use super::replay::Replay;
 use super::target::Target;
-
-/// What a backup says of itself.
-pub(super) struct Marker {
-    /// Where the log of each shard ends; 0 if it is empty.
-    ends: Vec<u64>,
-}
-
-/// Reads it, and compares it with the shards that there are by the manifest, which may have been written anew since.
-pub(super) fn read_marker(from: &Path, shards: u16) -> Result<Marker, Fault> {
-    let path = from.join(MARKER);
-    let text = fs::read_to_string(&path).map_err(|error| {
-        Fault(format!("{}: {error}: this is no complete backup", path.display()))
-    })?;
-    let value = |key: &str| {
-        let mut lines = text.lines().filter_map(|line| line.split_once('='));
-        lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
-    };
-    let wrong = |what: &str| Fault(format!("{}: {what}", path.display()));
-    match value("version").and_then(|text| text.parse::<u32>().ok()) {
-        Some(VERSION) => {}
-        Some(found) => {
-            return Err(wrong(&format!("version {found}; this release reads up to {VERSION}")));
-        }
-        None => return Err(wrong("no usable `version`")),
-    }
-    match value("shards").and_then(|text| text.parse::<u16>().ok()) {
-        Some(said) if said == shards => {}
-        Some(said) => {
-            return Err(wrong(&format!("it is of {said} shards, and the MANIFEST of {shards}")));
-        }
-        None => return Err(wrong("no usable `shards`")),
-    }
-    let end = |shard: u16| {
-        let text = value(&format!("end-{shard}"));
-        text.and_then(|text| u64::from_str_radix(text, 16).ok())
-            .ok_or_else(|| wrong(&format!("no usable `end-{shard}`")))
-    };
-    Ok(Marker { ends: (0..shards).map(end).collect::<Result<_, _>>()? })
-}
 
 /// Makes the backup `from` the data directory `to`, which must not exist, or be empty. `progress` is told
 /// of bytes, of each twice: when it is copied and when it is checked.
 pub fn restore(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> Result<Summary, Fault> {
     let target = Target::of(to)?;
     let source = Place::of(from)?;
-    let marker = read_marker(from, source.shards)?;
+    let marker = Marker::read(from, source.shards)?;
     target.is_apart_from(from, "it would become a part of the backup")?;
     let draft = target.begin("restore", None)?;
     let id = DataDir::fresh_id().map_err(at(to))?;
@@ -80,6 +42,9 @@ fn fill(
         for entry in fs::read_dir(&from).map_err(at(&from))? {
             let entry = entry.map_err(at(&from))?;
             let (path, copy) = (entry.path(), to.join(entry.file_name()));
+            if path.extension().is_none_or(|it| it != "seg") {
+                continue;
+            }
             let bytes = entry.metadata().map_err(at(&path))?.len();
             let used = used_bytes(&path, bytes, end);
             copy_file(&path, &copy, used)?;

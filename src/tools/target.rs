@@ -6,11 +6,11 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use corq_io::log::{
-    Draft, Label, Left, Standing, discard, drafts_in, is_draft_name, make_directory,
+    Draft, Identity, Label, Left, Standing, discard, drafts_in, give_copy, is_draft_name,
+    make_directory,
 };
 
 use super::place::{Fault, at};
@@ -22,11 +22,6 @@ pub(super) struct Target {
     shown: PathBuf,
     /// Absolute, and through no link.
     path: PathBuf,
-}
-
-/// What a directory is, by whatever path.
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::metadata(path).map(|about| (about.dev(), about.ino()))
 }
 
 impl Target {
@@ -44,7 +39,7 @@ impl Target {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(target),
             Err(error) => return Err(at(to)(error)),
         }
-        let device = |path: &Path| identity(path).map(|(device, _)| device).map_err(at(path));
+        let device = |path: &Path| Identity::of(path).map(|it| it.device).map_err(at(path));
         if device(&target.path)? != device(target.above())? {
             return Err(target.is_mounted());
         }
@@ -76,13 +71,13 @@ impl Target {
 
     /// It must not lie in `source`, nor in any other directory of this kind, of which it would become a part.
     pub(super) fn is_apart_from(&self, source: &Path, why: &str) -> Result<(), Fault> {
-        let source_is = identity(source).map_err(at(source))?;
+        let source_is = Identity::of(source).map_err(at(source))?;
         for above in self.path.ancestors() {
             let lies_in = |why: &str| {
                 let above = above.display();
                 Err(Fault(format!("{} lies in {above}: {why}", self.shown.display())))
             };
-            match identity(above) {
+            match Identity::of(above) {
                 Ok(found) if found == source_is => return lies_in(why),
                 Ok(_) if above.join("MANIFEST").is_file() && above.join("shard-0000").is_dir() => {
                     return lies_in("it would become a part of that data directory or backup");
@@ -112,7 +107,7 @@ impl Target {
                 Standing::InUse(_) | Standing::Unmarked => {}
             }
         }
-        let device = |path: &Path| identity(path).map(|(device, _)| device).map_err(at(path));
+        let device = |path: &Path| Identity::of(path).map(|it| it.device).map_err(at(path));
         let linked = match shares {
             Some(source) => device(source)? == device(self.above())?,
             None => false,
@@ -121,8 +116,16 @@ impl Target {
         Draft::begin(self.above(), &label).map_err(at(self.above()))
     }
 
-    /// Puts it in place.
+    /// Puts it in place. Of an empty directory that is there it keeps owner, group and mode.
     pub(super) fn place(&self, draft: Draft) -> Result<(), Fault> {
+        if self.path.exists() {
+            give_copy(draft.path(), &self.path).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => self.fault(
+                    "is another user's, and this one cannot make a copy theirs: do this as that user, or as root",
+                ),
+                _ => at(&self.path)(error),
+            })?;
+        }
         draft.place(&self.path).map_err(|error| match error.kind() {
             // Somebody was quicker, and what is there is whole.
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => self.taken(),

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::tool::Tool;
 use crate::support::{Server, Start, segments, until};
@@ -26,6 +26,17 @@ fn is_refused(start: &Start, data: &Path, words: &[&str]) {
     assert_eq!(status.code(), Some(1), "{said}");
     let ran = Tool::at(1).run(&["log", "verify", data.to_str().unwrap()]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
+    let report = Tool::at(1).run(&[
+        "doctor",
+        "--no-server",
+        "--json",
+        "--data-path",
+        data.to_str().unwrap(),
+    ]);
+    let report: Value = serde_json::from_str(&report.out).unwrap();
+    let mut checks = report["checks"].as_array().unwrap().iter();
+    let judged = checks.find(|it| it["check"] == "data directory").unwrap();
+    assert_eq!(judged["verdict"], "wrong", "{said}, but {judged}");
     for word in words {
         assert!(said.contains(word), "{word} in what the start says: {said}");
         assert!(ran.out.contains(word), "{word} in what the look says: {}", ran.out);
@@ -181,6 +192,11 @@ fn a_manifest_that_is_lost_or_not_of_these_shards_removes_nothing_and_is_written
             "fewer-unbegun",
             Some(old.replace("shards = 2", "shards = 1").replace("begun = true\n", "")),
         ),
+        ("more", Some(old.replace("shards = 2", "shards = 4"))),
+        (
+            "more-unbegun",
+            Some(old.replace("shards = 2", "shards = 4").replace("begun = true\n", "")),
+        ),
         ("foreign", Some(old.replace(id, "00000000000000ff"))),
     ];
     for (case, manifest) in cases {
@@ -200,10 +216,11 @@ fn a_manifest_that_is_lost_or_not_of_these_shards_removes_nothing_and_is_written
         let after = [segments(&data, "shard-0000"), segments(&data, "shard-0001")];
         assert_eq!(before, after, "{case}");
         assert_eq!(fs::read_to_string(&path).ok(), manifest, "{case}");
+        is_refused(&Start::new(), &data, &[]);
         let data_arg = data.to_str().unwrap();
         let ran = Tool::at(1).run(&["log", "verify", data_arg]);
         assert_eq!(ran.code, Some(1), "{case}: {ran:?}");
-        if ["fewer", "fewer-unbegun", "foreign"].contains(&case) {
+        if ["fewer", "fewer-unbegun", "more", "more-unbegun", "foreign"].contains(&case) {
             // Nobody can tell which of the two is right.
             continue;
         }

@@ -228,7 +228,7 @@ fn what_answers_nest_has_exactly_the_fields_of_its_row() {
     has(&c.ok("Ping", json!({}))["data"], "pong time");
     has(&c.ok("Prometheus", json!({}))["data"], "metrics");
     let point = c.ok("BackupPoint", json!({}))["data"].clone();
-    has(&point, "id path shards");
+    has(&point, "id path directory shards");
     has(&point["shards"][0], "shard end");
     let counts = c.ok("GetJobCounts", json!({"queue": "q"}));
     has(&counts["counts"], "waiting delayed active completed failed waiting-children");

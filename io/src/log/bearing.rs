@@ -2,13 +2,15 @@
 //! their segments were made. The manifest must agree with that before anything is removed on its word, and can be
 //! written anew from it when it is lost.
 //!
-//! Knows names and headers of segments; not what is in a log.
+//! Knows names and headers of segments, and whether there is a record; not what is in it.
 
+use super::inspect::{InspectError, Seen, Subject, inspect};
 use super::lock::{About, DataDir, LockError, io_error};
 use super::position::SEGMENT_HEADER_BYTES;
 use super::segment::{EXTENSION, SegmentHeader};
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// The shard that a directory of this path is of, if it is named like one.
@@ -65,6 +67,24 @@ pub(super) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockErro
         }
     }
     Ok(None)
+}
+
+/// Whether the log of a shard holds a record, or may have held one: where something is wrong with it, nothing says that it
+/// did not.
+pub(super) fn holds_records(directory: &Path, shard: u16, log_id: u64) -> Result<bool, LockError> {
+    let path = DataDir::shard_path(directory, shard);
+    let mut found = false;
+    let subject = Subject { directory: &path, shard, log_id, is_begun: false, until: None };
+    let looked = inspect(subject, |seen| {
+        found |= matches!(seen, Seen::Record { .. });
+        if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match looked {
+        Ok(inspection) => Ok(found || !inspection.damages.is_empty()),
+        // A server that writes to it has begun it.
+        Err(InspectError::Moved) => Ok(true),
+        Err(InspectError::Failed(error)) => Err(io_error(&path, io::Error::other(error))),
+    }
 }
 
 /// Whether no segment in the directory of a shard was made for another directory than that with this id.

@@ -5,7 +5,9 @@
 //! builds that know no other, and holds the process id for people.
 #![allow(unsafe_code)] // The second kind of lock has no wrapper in std.
 
+use super::identity::Identity;
 use super::lock::{LockError, io_error};
+use super::owner::{Owner, as_far_as_allowed};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -23,10 +25,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) struct Claim {
     _file: File,
-    _directory: File,
+    directory: File,
 }
 
 impl Claim {
+    /// What the directory is, whatever it is called by now.
+    pub(super) fn identity(&self) -> io::Result<Identity> {
+        Identity::of_open(&self.directory)
+    }
+
     /// Takes a directory, unless somebody has it.
     pub(super) fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
@@ -36,8 +43,13 @@ impl Claim {
             Err(LockError::Held { path: directory.into(), pid })
         };
         let mut options = OpenOptions::new();
+        let is_new = !path.exists();
         let open = options.read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(|source| io_error(&path, source))?;
+        if is_new {
+            let given = Owner::within(directory).and_then(|owner| owner.give_open(&file));
+            as_far_as_allowed(given).map_err(|source| io_error(&path, source))?;
+        }
         let whole = File::open(directory).map_err(|source| io_error(directory, source))?;
         match whole.try_lock() {
             Err(TryLockError::WouldBlock) => return held(&mut file),
@@ -64,7 +76,16 @@ impl Claim {
             writeln!(file, "{}", process::id())
         };
         write().map_err(|source| io_error(&path, source))?;
-        Ok(Self { _file: file, _directory: whole })
+        Ok(Self { _file: file, directory: whole })
+    }
+}
+
+/// Whether this user could take a directory that nobody has.
+pub(super) fn can_be_taken(directory: &Path) -> Result<(), LockError> {
+    let path = directory.join(LOCK);
+    match OpenOptions::new().read(true).write(true).open(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&path, error)),
+        _ => Ok(()),
     }
 }
 

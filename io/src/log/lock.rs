@@ -5,12 +5,15 @@
 use super::bearing;
 use super::claim::{self, Claim};
 use super::draft::{self, Left, Standing};
-use super::manifest::{DIRECTORY_VERSION, Manifest};
+use super::identity::Identity;
+use super::judge;
+use super::manifest::Manifest;
+pub use super::refusal::LockError;
+pub(super) use super::refusal::io_error;
 use super::succession::{self, Moving};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::{error, fmt};
 
 /// The file that makes a directory a backup.
 pub const BACKUP_MARKER: &str = "BACKUP";
@@ -24,7 +27,7 @@ pub struct DataDir {
     path: PathBuf,
     manifest: Manifest,
     leftover: Option<Leftover>,
-    _claim: Claim,
+    claim: Claim,
 }
 
 /// What a start has left that was broken off while it changed the number of shards.
@@ -47,183 +50,15 @@ pub struct About {
     pub is_begun: bool,
 }
 
-/// Why a data directory cannot be used.
-#[derive(Debug)]
-pub enum LockError {
-    /// A file operation failed.
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// How it failed.
-        source: io::Error,
-    },
-    /// Another server uses it.
-    Held {
-        /// The data directory.
-        path: PathBuf,
-        /// The other server's process id, if it could be read.
-        pid: Option<u32>,
-    },
-    /// The manifest cannot be read.
-    Manifest {
-        /// The manifest.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Made by a newer build.
-    Version {
-        /// The manifest.
-        path: PathBuf,
-        /// The version found.
-        found: u32,
-    },
-    /// There is none.
-    Missing {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// What one of its shards has begun is not there.
-    Lost {
-        /// The shard's directory.
-        path: PathBuf,
-        /// What of it.
-        what: &'static str,
-    },
-    /// It is a draft, which is removed once its process has gone.
-    Draft {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// It is a backup.
-    Backup {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// Shards lie there without a manifest.
-    NoManifest {
-        /// The data directory.
-        path: PathBuf,
-    },
-    /// A shard lies there that the manifest does not know of.
-    Surplus {
-        /// The shard's directory.
-        path: PathBuf,
-        /// How many shards there are by the manifest.
-        shards: u16,
-    },
-    /// A segment was made for another data directory than the manifest is of.
-    Stranger {
-        /// The segment's file.
-        path: PathBuf,
-    },
-    /// Shards wait to take the place of others, and the manifest is not that of their change.
-    BrokenOff {
-        /// The data directory.
-        path: PathBuf,
-    },
-    /// A change of its number of shards was broken off, and only a start of the server ends that.
-    Unfinished {
-        /// The data directory.
-        path: PathBuf,
-    },
-}
-
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Held { path, pid: Some(pid) } => {
-                write!(f, "data directory {} is in use by process {pid}", path.display())
-            }
-            Self::Held { path, pid: None } => {
-                write!(f, "data directory {} is in use by another process", path.display())
-            }
-            Self::Manifest { path, reason } => write!(f, "{}: {reason}", path.display()),
-            Self::Version { path, found } => write!(
-                f,
-                "{}: data directory version {found}; this build reads up to version \
-                 {DIRECTORY_VERSION}",
-                path.display()
-            ),
-            Self::Missing { path } => {
-                write!(f, "{} is no data directory: it has no MANIFEST", path.display())
-            }
-            Self::Lost { path, what } => write!(
-                f,
-                "{}: {what}, and the MANIFEST says that this shard has been begun: its jobs are lost; \
-                 restore a backup, or see 'corq log repair'",
-                path.display()
-            ),
-            Self::NoManifest { path } => write!(
-                f,
-                "{} has shards, but no MANIFEST: it was lost. Put it back, or have 'corq log repair' write it anew from \
-                 what the segments say",
-                path.display()
-            ),
-            Self::Surplus { path, shards } => write!(
-                f,
-                "{} lies here, but the MANIFEST says that there are {shards} shards: it is not that of this \
-                 directory, or was changed. Put the right one back, or move the shard away if it belongs elsewhere",
-                path.display()
-            ),
-            Self::Stranger { path } => write!(
-                f,
-                "{} was made for another data directory: it was copied here, or the MANIFEST is not that of this log",
-                path.display()
-            ),
-            Self::Draft { path } => write!(
-                f,
-                "{} is a copy that was not completed, and is removed by the next one beside it: restore a backup that is \
-                 complete",
-                path.display()
-            ),
-            Self::Backup { path } => write!(
-                f,
-                "{} is a backup, which a server would change: make a data directory of it with 'corq restore', and \
-                 start on that",
-                path.display()
-            ),
-            Self::BrokenOff { path } => write!(
-                f,
-                "{}: a change of the number of shards was broken off here, and the MANIFEST is not the one of that \
-                 change: put that back, or restore a backup. What lies in next-shards may be all there is of these jobs",
-                path.display()
-            ),
-            Self::Unfinished { path } => write!(
-                f,
-                "data directory {} is in the middle of a change of its number of shards: start the server \
-                 on it once, which ends that",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl error::Error for LockError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
 impl DataDir {
     /// Takes the directory, making it for `shards` shards if it does not exist. One that was made for
     /// another number keeps that number: see [`DataDir::shards`] and [`DataDir::begin_next`].
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
         make_directory(path).map_err(|source| io_error(path, source))?;
-        draft::must_not_be(path)?;
-        if path.join(BACKUP_MARKER).exists() {
-            return Err(LockError::Backup { path: path.into() });
-        }
+        judge::is_no_copy(path)?;
         let claim = Claim::take(path)?;
         discard_drafts(path);
-        let (manifest, leftover) = match succession::manifest(path)? {
-            None if !bearing::shards(path)?.is_empty() => {
-                return Err(LockError::NoManifest { path: path.into() });
-            }
+        let (manifest, leftover) = match judge::found(path)? {
             None => {
                 sync_name(path).map_err(|source| io_error(path, source))?;
                 let id = new_id().map_err(|source| io_error(path, source))?;
@@ -235,32 +70,40 @@ impl DataDir {
                 let mut moving = Moving::resume(path, manifest)?;
                 while moving.step()? {}
                 let manifest = Manifest { moving: false, before: None, ..manifest };
-                check_shards(path, manifest)?;
+                judge::check_shards(path, manifest)?;
                 (manifest, Some(Leftover::Moved))
             }
-            Some(manifest) => {
-                // Before anything goes: a manifest of another time may know nothing of what is under way.
-                succession::check_discard(path, manifest)?;
-                check_shards(path, manifest)?;
-                (manifest, succession::discard(path)?.then_some(Leftover::Discarded))
-            }
+            Some(manifest) => (manifest, succession::discard(path)?.then_some(Leftover::Discarded)),
         };
-        Ok(Self { path: path.into(), manifest, leftover, _claim: claim })
+        Ok(Self { path: path.into(), manifest, leftover, claim })
     }
 
     /// Takes a directory that is there, of however many shards.
     pub fn take(path: &Path) -> Result<Self, LockError> {
         draft::must_not_be(path)?;
-        settled(path)?;
+        judge::settled(path)?;
         let claim = Claim::take(path)?;
-        let manifest = settled(path)?;
-        Ok(Self { path: path.into(), manifest, leftover: None, _claim: claim })
+        let manifest = judge::settled(path)?;
+        Ok(Self { path: path.into(), manifest, leftover: None, claim })
     }
 
     /// What the manifest of a directory says. Takes nothing.
     pub fn about(path: &Path) -> Result<About, LockError> {
-        let Manifest { shards, id, begun: is_begun, .. } = settled(path)?;
+        let Manifest { shards, id, begun: is_begun, .. } = judge::settled(path)?;
         Ok(About { shards, id, is_begun })
+    }
+
+    /// Why a start would refuse a directory that nobody uses, before it reads the logs. Takes and changes nothing.
+    pub fn check(path: &Path) -> Result<(), LockError> {
+        if !path.exists() {
+            return Ok(());
+        }
+        judge::is_no_copy(path)?;
+        claim::can_be_taken(path)?;
+        match judge::found(path)? {
+            Some(manifest) if !manifest.moving => judge::can_be_written(path, manifest),
+            _ => Ok(()),
+        }
     }
 
     /// Gives `path` the manifest of a copy. A shard of it may be empty, unless all are said to have begun their logs.
@@ -307,9 +150,14 @@ impl DataDir {
         &self.path
     }
 
-    /// What tells it from all others: every segment bears it.
+    /// What tells it from all others: every segment bears it. A copy of the directory has it as well.
     pub fn id(&self) -> u64 {
         self.manifest.id
+    }
+
+    /// What tells it from its copies, too, and stays when it is renamed.
+    pub fn identity(&self) -> io::Result<Identity> {
+        self.claim.identity()
     }
 
     /// How many shards share it.
@@ -348,57 +196,11 @@ impl DataDir {
     }
 }
 
-/// The manifest of a directory whose shards are in their places.
-fn settled(path: &Path) -> Result<Manifest, LockError> {
-    match succession::manifest(path)? {
-        None if path.is_dir() && !bearing::shards(path)?.is_empty() => {
-            Err(LockError::NoManifest { path: path.into() })
-        }
-        None => Err(LockError::Missing { path: path.into() }),
-        Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
-        Some(manifest) => {
-            succession::check_discard(path, manifest)?;
-            no_surplus(path, manifest.shards)?;
-            Ok(manifest)
-        }
-    }
-}
-
-/// Whether all shards that have been begun are there, with a segment at least, and no others; and whether they are
-/// those that the manifest is of.
-fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
-    no_surplus(directory, manifest.shards)?;
-    for shard in 0..manifest.shards {
-        let path = DataDir::shard_path(directory, shard);
-        if manifest.begun && bearing::segments(&path)?.is_empty() {
-            let gone = !path.exists();
-            let what = if gone { "the directory is missing" } else { "all segments are missing" };
-            return Err(LockError::Lost { path, what });
-        }
-        bearing::must_bear(&path, manifest.id)?;
-    }
-    Ok(())
-}
-
-/// Whether no shard lies there beyond those that there are by the manifest.
-fn no_surplus(directory: &Path, shards: u16) -> Result<(), LockError> {
-    match bearing::shards(directory)?.into_iter().find(|&shard| shard >= shards) {
-        None => Ok(()),
-        Some(shard) => {
-            Err(LockError::Surplus { path: DataDir::shard_path(directory, shard), shards })
-        }
-    }
-}
-
 /// A number that no other directory has.
 pub(super) fn new_id() -> io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
-}
-
-pub(super) fn io_error(path: &Path, source: io::Error) -> LockError {
-    LockError::Io { path: path.into(), source }
 }
 
 /// Makes a directory, with those above it, so that none of them goes with the power.

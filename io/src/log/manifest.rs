@@ -4,6 +4,7 @@
 //! know to use the directory: 1, or 2 for as long as its shards are on their way to their places.
 
 use super::lock::{LockError, io_error};
+use super::owner::{Owner, as_far_as_allowed};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -27,12 +28,14 @@ pub(super) struct Manifest {
     pub(super) before: Option<u16>,
     /// All its shards have begun their logs: what is not there is missing. Earlier builds did not say.
     pub(super) begun: bool,
+    /// It has a checksum, so its number is the one that was written. Earlier builds gave it none.
+    pub(super) sealed: bool,
 }
 
 impl Manifest {
     /// That of a directory in which all is in its place.
     pub(super) const fn of(shards: u16, id: u64, begun: bool) -> Self {
-        Self { shards, id, moving: false, before: None, begun }
+        Self { shards, id, moving: false, before: None, begun, sealed: true }
     }
 
     /// Reads that of a directory, if it has one.
@@ -52,12 +55,9 @@ impl Manifest {
             let mut lines = text.lines().filter_map(|line| line.split_once('='));
             lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
         };
-        let wrong = |what: String| {
-            let reason = format!("{what}. {ADVICE}");
-            LockError::Manifest { path: path.clone(), reason }
-        };
+        let wrong = |reason: String| LockError::Manifest { path: path.clone(), reason };
         let bad = |key: &str| wrong(format!("it has no usable `{key}`"));
-        check(&text).map_err(wrong)?;
+        let sealed = check(&text).map_err(wrong)?;
         let version = value("version").and_then(|text| text.parse().ok());
         let moving = match version.ok_or_else(|| bad("version"))? {
             SETTLED => false,
@@ -77,7 +77,7 @@ impl Manifest {
             None => None,
             Some(text) => Some(text.parse().map_err(|_| bad("before"))?),
         };
-        Ok(Self { shards, id, moving, before, begun })
+        Ok(Self { shards, id, moving, before, begun, sealed })
     }
 
     /// Puts it in place of what there was: whole or not at all, whenever the power goes.
@@ -88,6 +88,8 @@ impl Manifest {
         let write = || {
             let mut file = File::create(&draft)?;
             file.write_all(text.as_bytes())?;
+            let owner = Owner::of(&path).or_else(|_| Owner::within(directory))?;
+            as_far_as_allowed(owner.give_open(&file))?;
             file.sync_all()?;
             fs::rename(&draft, &path)?;
             File::open(directory)?.sync_all()
@@ -96,7 +98,7 @@ impl Manifest {
     }
 
     fn text(&self) -> String {
-        let Self { shards, id, moving, before, begun } = self;
+        let Self { shards, id, moving, before, begun, sealed: _ } = self;
         let (version, moving) =
             if *moving { (DIRECTORY_VERSION, "moving = true\n") } else { (SETTLED, "") };
         let before = before.map_or(String::new(), |before| format!("before = {before}\n"));
@@ -109,9 +111,6 @@ impl Manifest {
     }
 }
 
-/// What helps against one that cannot be read.
-const ADVICE: &str =
-    "Put it back as it was, or have 'corq log repair' write it anew from what the segments say";
 const CHECKSUM: &str = "checksum";
 /// What earlier builds wrote, without a checksum.
 const KNOWN: [&str; 5] = ["version", "shards", "id", "moving", "begun"];
@@ -120,8 +119,8 @@ fn sum(text: &str) -> u32 {
     crc32c::crc32c(text.as_bytes())
 }
 
-/// Whether these are the lines that were written.
-fn check(text: &str) -> Result<(), String> {
+/// Refuses what are not the lines that were written. Answers whether a checksum says so.
+fn check(text: &str) -> Result<bool, String> {
     let key = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
     let (sums, lines): (Vec<_>, Vec<_>) =
         text.split_inclusive('\n').partition(|line| key(line).is_some_and(|name| name == CHECKSUM));
@@ -137,7 +136,7 @@ fn check(text: &str) -> Result<(), String> {
         _ => false,
     };
     if is_right {
-        return Ok(());
+        return Ok(!sums.is_empty());
     }
     Err("it is not what was written: its checksum is wrong".to_owned())
 }
@@ -153,7 +152,8 @@ mod tests {
         assert_eq!(Manifest::read(dir.path()).unwrap(), None);
         for (moving, begun) in [(true, true), (false, true), (true, false), (false, false)] {
             let before = moving.then_some(9);
-            let manifest = Manifest { shards: 7, id: 0xabc, moving, before, begun };
+            let (shards, id, sealed) = (7, 0xabc, true);
+            let manifest = Manifest { shards, id, moving, before, begun, sealed };
             manifest.write(dir.path()).unwrap();
             assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest));
         }
@@ -171,7 +171,8 @@ mod tests {
     fn one_that_was_changed_or_cut_is_refused() {
         for moving in [false, true] {
             let before = moving.then_some(4);
-            let manifest = Manifest { shards: 2, id: 0x1234_5678, moving, before, begun: true };
+            let (shards, id, begun, sealed) = (2, 0x1234_5678, true, true);
+            let manifest = Manifest { shards, id, moving, before, begun, sealed };
             let text = manifest.text();
             let refused = |bytes: &[u8]| {
                 let found = Manifest::parse(PathBuf::new(), bytes);
@@ -212,7 +213,8 @@ mod tests {
             ),
         ] {
             fs::write(dir.path().join(MANIFEST), text).unwrap();
-            let found = Manifest { shards: 4, id: 255, moving, before: None, begun };
+            let (shards, id, before, sealed) = (4, 255, None, false);
+            let found = Manifest { shards, id, moving, before, begun, sealed };
             assert_eq!(Manifest::read(dir.path()).unwrap(), Some(found), "{text}");
         }
     }

@@ -22,9 +22,9 @@
 //! | `reading` | blocks read back one after the other |
 //! | `recovery` | start-up: replay, torn tail or damage |
 //! | `inspect`, `finding`, `damage`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
-//! | `watch` | whether the files are still where the next start looks for them |
-//! | `lock`, `claim`, `manifest`, `bearing` | who owns the data directory, how many shards it has, and what its files say of that |
-//! | `draft`, `brand`, `exchange` | what is put together beside its place; a copy made a directory of its own |
+//! | `watch`, `identity` | whether the files are still where the next start looks for them |
+//! | `lock`, `claim`, `manifest`, `bearing`, `judge`, `refusal` | who owns the data directory, how many shards it has, what its files say of that, and why it is refused |
+//! | `draft`, `brand`, `exchange`, `owner` | what is put together beside its place; a copy made a directory of its own; whose it is |
 //! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
 //!
 //! One turn of the server's loop:
@@ -54,17 +54,21 @@ mod files;
 mod finding;
 mod forget;
 mod handles;
+mod identity;
 mod inspect;
+mod judge;
 mod leaving;
 mod lock;
 mod manifest;
 mod memory;
 mod mend;
 mod onward;
+mod owner;
 mod position;
 mod preparation;
 mod reading;
 mod recovery;
+mod refusal;
 mod salt;
 mod segment;
 mod slots;
@@ -89,10 +93,12 @@ pub use exchange::exchange;
 pub use faulty::{Faults, FaultyDisk};
 pub use files::FileDisk;
 pub use forget::{Scan, ScanError};
+pub use identity::Identity;
 pub use inspect::{InspectError, Inspection, Seen, Segment, Subject, inspect};
 pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
 pub use memory::MemoryDisk;
 pub use mend::{Mended, mend};
+pub use owner::{Owner, give_copy};
 pub use position::{Position, SEGMENT_HEADER_BYTES};
 pub use recovery::{Dropped, Recovery};
 pub use segment::file_name as segment_file;

@@ -10,6 +10,7 @@
 use super::bearing;
 use super::lock::{DataDir, LockError, io_error, new_id};
 use super::manifest::Manifest;
+use super::owner::{as_far_as_allowed, as_shard};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -115,9 +116,16 @@ impl DataDir {
     /// The `shards` shards in `next`, whose logs are complete, take the place of those there are. After
     /// that there is no way back; the steps that remain are the caller's to take.
     pub fn succeed(&mut self, next: &Next, shards: u16) -> Result<Moving, LockError> {
+        for shard in 0..shards {
+            // Each replaces what has the owner of all.
+            let (new, old) =
+                (DataDir::shard_path(&next.path, shard), DataDir::shard_path(self.path(), 0));
+            as_far_as_allowed(as_shard(&new, &old)).map_err(|source| io_error(&new, source))?;
+        }
         sync_all(&next.path)?;
         let before = Some(self.shards());
-        let manifest = Manifest { shards, id: next.id, moving: true, before, begun: true };
+        let (id, moving, begun, sealed) = (next.id, true, true, true);
+        let manifest = Manifest { shards, id, moving, before, begun, sealed };
         manifest.write(self.path())?;
         self.adopt(manifest);
         Ok(Moving::new(self.path(), manifest))

@@ -5,12 +5,11 @@
 //! they use ([`Presence`]), and each says that it uses one no more before it lets it go.
 
 use super::Log;
+use super::identity::Identity;
 use super::lock::DataDir;
 use super::segment::file_name;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,14 +61,10 @@ impl Presence {
     }
 }
 
-/// What tells a file from all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity(u64, u64);
-
 /// What a name leads to; none if to nothing.
 fn identity(path: &Path) -> io::Result<Option<Identity>> {
-    match fs::metadata(path) {
-        Ok(about) => Ok(Some(Identity(about.dev(), about.ino()))),
+    match Identity::of(path) {
+        Ok(found) => Ok(Some(found)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
@@ -203,6 +198,7 @@ impl<D> Log<D> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::fs;
 
     fn watched(dir: &Path) -> (DataDir, Watch) {
         let data = DataDir::open(&dir.join("data"), 2).unwrap();

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::Finding;
+use crate::cli::backup::whereabouts;
 use crate::cli::client::Reply;
-use crate::tools::place::Place;
+use crate::tools::place::{Place, Whereabouts};
 
 const WHAT: &str = "data path";
 
@@ -21,8 +22,8 @@ pub enum Told {
     At {
         /// From the root on.
         path: PathBuf,
-        /// Of the directory, in hex.
-        id: String,
+        /// The same, and what tells it from others.
+        which: Whereabouts,
     },
 }
 
@@ -32,23 +33,21 @@ impl Told {
         if reply.refusal() == Some("The server keeps nothing on a disk") {
             return Self::Memory;
         }
-        let data = reply.value().get("data");
-        match (data.get("path").text(), data.get("id").text()) {
-            (Some(path), Some(id)) => Self::At { path: path.into(), id: id.to_owned() },
-            _ => Self::Nothing,
-        }
+        let told = whereabouts(reply.value().get("data"));
+        let at = told.and_then(|which| Some(Self::At { path: which.path.clone()?, which }));
+        at.unwrap_or_default()
     }
 }
 
-/// Whether a directory on this machine is the one with this id.
-fn is_it(path: &Path, id: &str) -> bool {
-    Place::of(path).is_ok_and(|place| format!("{:016x}", place.id) == id)
+/// Whether a directory on this machine is the server's, not a copy of it.
+fn is_it(path: &Path, server: &Whereabouts) -> bool {
+    Place::of(path).is_ok_and(|place| place.is_used_by(server))
 }
 
 /// Which directory it is, and the path to judge, if there is one.
 pub fn find(named: Option<PathBuf>, told: &Told, address: &str) -> (Finding, Option<PathBuf>) {
     match (named, told) {
-        (Some(named), Told::At { path, id }) if !is_it(&named, id) => {
+        (Some(named), Told::At { path, which }) if !is_it(&named, which) => {
             let found = format!(
                 "{}, which is not what the server at {address} uses: {}",
                 named.display(),
@@ -69,7 +68,7 @@ pub fn find(named: Option<PathBuf>, told: &Told, address: &str) -> (Finding, Opt
         (Some(named), Told::Nothing) => {
             (Finding::good(WHAT, format!("{}, as asked for", named.display())), Some(named))
         }
-        (None, Told::At { path, id }) if is_it(path, id) => {
+        (None, Told::At { path, which }) if is_it(path, which) => {
             let found = format!("{}, of the server at {address}", path.display());
             (Finding::good(WHAT, found), Some(path.clone()))
         }

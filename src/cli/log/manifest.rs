@@ -22,8 +22,8 @@ pub(super) fn found(data: &Path) -> Result<Place, Failure> {
 /// Writes it anew, if it has to be and the segments agree on what it said.
 pub(super) fn restore(context: &mut Context, data: &Path, yes: bool) -> Result<(), Failure> {
     let Some(about) = DataDir::found(data).map_err(Fault::from)? else { return Ok(()) };
-    if let (_, Some(Fault(fault))) = Place::found(data)? {
-        context.out.pieces(&[Cell::styled(fault, Style::Bad)])?;
+    if let Err(error) = DataDir::about(data) {
+        context.out.pieces(&[Cell::styled(error.bare(), Style::Bad)])?;
         context.out.flush()?;
     }
     input::confirm(yes, &format!("write it anew: {} shards lie there", about.shards))?;

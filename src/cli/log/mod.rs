@@ -110,6 +110,12 @@ impl Looked {
     }
 }
 
+/// What a start would find wrong with the logs, in lines.
+pub(super) fn troubles(place: &Place) -> Result<Vec<String>, Failure> {
+    let looked = look(place, u32::MAX)?;
+    Ok(looked.iter().flat_map(Looked::troubles).map(|trouble| trouble.line()).collect())
+}
+
 /// Looks at all shards.
 fn look(place: &Place, completed_max: u32) -> Result<Vec<Looked>, Failure> {
     let progress = Progress::bytes(place.bytes(), "checked");

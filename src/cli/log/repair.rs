@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
-use corq_io::log::{Damage, DataDir, Inspection, Mended, Position};
+use corq_io::log::{BACKUP_MARKER, Damage, DataDir, Inspection, LockError, Mended, Position};
 
 use super::{Looked, Trouble, count, look, look_at, manifest};
 use crate::cli::context::Context;
@@ -13,7 +13,7 @@ use crate::cli::failure::Failure;
 use crate::cli::input;
 use crate::cli::output::{Cell, Output, Style};
 use crate::protocol::uuid_text;
-use crate::tools::place::{Fault, Place};
+use crate::tools::place::Place;
 use crate::tools::repair::Repair as Preparing;
 
 /// Rounds of mending after which it is given up: each brings to light at most what the one before hid.
@@ -40,7 +40,7 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
         manifest::restore(context, &repair.data, repair.yes)?;
     }
     // Held until the end: no server starts meanwhile, and none is running.
-    let mut held = DataDir::take(&repair.data).map_err(Fault::from)?;
+    let mut held = DataDir::take(&repair.data).map_err(|error| refused(&error))?;
     let place = Place::of(held.path())?;
     let first = look(&place, u32::MAX)?;
     if first.iter().all(|it| it.troubles().is_empty()) {
@@ -84,13 +84,31 @@ pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
         )));
     }
     context.out.line(&format!("now there are {}", jobs(now.iter())))?;
+    let is_backup = place.path.join(BACKUP_MARKER).exists();
+    let can = if is_backup {
+        "can be restored again, with 'corq restore'"
+    } else {
+        "can be started from again"
+    };
     context.out.line(&format!(
-        "{data} can be started from again; what was there is in {kept}: once all is well, it can go; until then \
+        "{data} {can}; what was there is in {kept}: once all is well, it can go; until then \
          'corq log undo {data}' puts it back",
         data = place.path.display(),
         kept = kept.display(),
     ))?;
     Ok(())
+}
+
+/// Why there is nothing to repair here. That a repair could help is for others to say.
+fn refused(error: &LockError) -> Failure {
+    let what = error.bare();
+    Failure::Failed(match error {
+        LockError::Manifest { .. } | LockError::NoManifest { .. } => format!(
+            "{what}; the segments do not agree on what it said, so it cannot be written anew: put it back as it was, or \
+             restore a backup"
+        ),
+        _ => what,
+    })
 }
 
 fn tell_troubles(context: &mut Context, looked: &[Looked]) -> Result<(), Failure> {

@@ -11,14 +11,14 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::input;
 use crate::tools::place::{Fault, Place};
-use crate::tools::repair::Done;
+use crate::tools::undo::Done;
 
 /// What `log undo` takes.
 #[derive(Args, Debug)]
 pub struct Undo {
     /// The data directory; no server may be using it
     data: PathBuf,
-    /// The repair that is undone, as `repair-1767225600000` [default: the last one]
+    /// The repair that is undone, as `repair-1767225600000`, which must be the last one [default: that]
     #[arg(long)]
     repair: Option<String>,
     /// Do not ask
@@ -43,15 +43,32 @@ pub fn run(context: &mut Context, undo: &Undo) -> Result<(), Failure> {
     let kept = done.kept.display().to_string();
     context.out.line(&format!("in {kept} these can be read: {}", jobs(then.iter())))?;
     context.out.flush()?;
+    let shards = done.shards();
+    let names = named(&shards);
+    let others = shards.len() < usize::from(place.shards);
+    let stays = if others { "; the other shards stay as they are now" } else { "" };
     input::confirm(
         undo.yes,
-        "put back what was there before the repair, and what has happened since is no more in the log",
+        &format!(
+            "put back {names} as before the repair, and what has happened there since is no more in the log{stays}"
+        ),
     )?;
     let aside = done.undo(&mut held)?;
+    let is = if shards.len() == 1 { "is as it was" } else { "are as they were" };
     context.out.line(&format!(
-        "{} is as it was before {kept}; what was there until now is in {}",
+        "{names} of {} {is} before {kept}; what was there until now is in {}{stays}",
         place.path.display(),
         aside.display()
     ))?;
     Ok(())
+}
+
+/// `shard-0000, shard-0002 and shard-0003`.
+fn named(shards: &[u16]) -> String {
+    let names: Vec<String> = shards.iter().map(|shard| format!("shard-{shard:04}")).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        Some((last, _)) => last.clone(),
+        None => String::new(),
+    }
 }

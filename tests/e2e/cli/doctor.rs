@@ -113,3 +113,28 @@ fn without_a_server_or_a_disk_it_says_what_it_looked_at_instead() {
     let checks = report["checks"].as_array().unwrap();
     assert!(checks.iter().all(|it| it["check"] != "disk sync"), "{report}");
 }
+
+/// The tests of what a start refuses ask `doctor` as well; these are directories that no start is meant for.
+#[test]
+fn a_directory_that_a_start_would_refuse_is_wrong() {
+    let mut server = Server::start_default();
+    server.client().push("q", 1);
+    let judged = |path: &std::path::Path| {
+        let words = ["doctor", "--no-server", "--json", "--data-path", path.to_str().unwrap()];
+        let report: Json = serde_json::from_str(&Tool::at(1).run(&words).out).unwrap();
+        let found = found(&report, "data directory");
+        (verdict(&report, "data directory").to_owned(), found)
+    };
+    assert_eq!(judged(&server.data), ("ok".to_owned(), "in use".to_owned()));
+    assert!(server.terminate().success());
+    let (good, found) = judged(&server.data);
+    assert!(good == "ok" && found.starts_with("2 shards, "), "{found}");
+    let home = tempfile::tempdir().unwrap();
+    assert_eq!(judged(&home.path().join("new")).0, "ok");
+    let to = home.path().join("backup");
+    Tool::at(1).env("DATA_PATH", server.data.display()).ok(&["backup", to.to_str().unwrap()]);
+    let (wrong, found) = judged(&to);
+    assert!(wrong == "wrong" && found.contains("is a backup"), "{found}");
+    let (status, said) = Start::new().run_to_its_end(&to);
+    assert!(status.code() == Some(1) && said.contains(&found), "{found} in {said}");
+}

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -175,7 +175,8 @@ fn of_backups_to_one_place_at_once_one_wins_whole_and_the_others_say_so() {
         let outputs = race(children.collect());
         // One that asks while another one has the stopped server's directory is refused as well.
         let busy = |output: &Output| {
-            String::from_utf8_lossy(&output.stderr).contains("in use by process")
+            // Its number is not known before it is written down.
+            String::from_utf8_lossy(&output.stderr).contains("is in use by ")
                 || String::from_utf8_lossy(&output.stderr).contains("cannot reach a server")
         };
         let outputs: Vec<Output> = outputs.into_iter().filter(|output| !busy(output)).collect();
@@ -293,4 +294,33 @@ fn a_backup_that_is_being_made_is_left_alone_by_others() {
     for name in ["first", "second"] {
         Tool::at(1).ok(&["log", "verify", text(&home.path().join(name))]);
     }
+}
+
+/// A copy has the same id. Its server knows nothing of what has been acknowledged since it was made.
+#[test]
+fn a_server_of_a_copy_does_not_speak_for_the_directory_that_it_was_copied_from() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, copy) = (home.path().join("data"), home.path().join("copy"));
+    stopped(&data);
+    let copied = Command::new("cp").arg("-a").args([&data, &copy]).status().unwrap();
+    assert!(copied.success());
+    let server = small().start_at(&data);
+    server.client().push("kept", json!({"n": 2}));
+    let other = small().start_at(&copy);
+    // The one whose directory it is stands still, and the other one has its port.
+    server.freeze();
+    let to = home.path().join("backup");
+    let tool = Tool::of(&other).env("DATA_PATH", data.display());
+    let line = tool.fails(1, &["backup", text(&to)]);
+    assert!(line.contains(text(&copy)) && line.contains("has the same id"), "{line}");
+    let shown = tool.run(&["doctor"]).out;
+    assert!(shown.contains("is not what the server at"), "{shown}");
+    assert_eq!(names(home.path()), ["copy", "data"]);
+    server.signal(Signal::CONT);
+    // By whatever path, it is the same directory.
+    let link = home.path().join("link");
+    symlink(&data, &link).unwrap();
+    Tool::of(&server).env("DATA_PATH", link.display()).ok(&["backup", text(&to)]);
+    let stat = Tool::at(1).json(&["log", "stat", text(&to)]);
+    assert_eq!(stat["jobs"]["waiting"], 2, "{stat}");
 }

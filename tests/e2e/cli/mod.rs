@@ -14,6 +14,7 @@ mod keeping;
 mod limits;
 mod log;
 mod numbers;
+mod owner;
 mod push;
 mod queue;
 mod raw;

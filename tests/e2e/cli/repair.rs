@@ -279,3 +279,153 @@ fn a_repair_says_that_no_job_is_lost_only_where_that_is_known() {
     let path = all.iter().find(|path| fs::read(path).unwrap()[3_000_000] != 0).unwrap();
     cannot_tell("kept jobs", &|| middle(path), &|| middle(path));
 }
+
+/// The repairs in a directory, oldest first.
+fn repairs(data: &Path) -> Vec<String> {
+    let mut names = names(data);
+    names.retain(|name| name.starts_with("repair-"));
+    names
+}
+
+/// A stopped server of two shards with jobs on both.
+fn two_shards() -> Server {
+    let mut server = Server::start_default();
+    let mut client = server.client();
+    for number in 0..40 {
+        client.push(&format!("q-{number}"), number);
+    }
+    drop(client);
+    assert!(server.terminate().success());
+    server
+}
+
+fn segments(data: &Path, shard: u16) -> Vec<PathBuf> {
+    let path = data.join(format!("shard-{shard:04}"));
+    let paths = names(&path).into_iter().map(|name| path.join(name));
+    paths.filter(|path| path.extension().is_some_and(|it| it == "seg")).collect()
+}
+
+#[test]
+fn an_undo_takes_back_the_newest_repair_whole_or_nothing() {
+    let server = two_shards();
+    let data = server.data.clone();
+    (0..2).for_each(|shard| flip(&segments(&data, shard)[0], 4096 + 100));
+    let first = files(&data);
+    tool().ok(&words(&["log", "repair", "--yes"], &data));
+    for path in segments(&data, 0) {
+        fs::remove_file(path).unwrap();
+    }
+    let second = files(&data);
+    tool().ok(&words(&["log", "repair", "--yes"], &data));
+    let [older, newer] = &repairs(&data)[..] else { panic!("{:?}", names(&data)) };
+    let mended = files(&data);
+    // Of what the older one has put there a part has been replaced since.
+    let line = tool().fails(1, &words(&["log", "undo", "--yes", "--repair", older], &data));
+    assert!(line.contains(&format!("{newer} came after {older}: undo that first")), "{line}");
+    assert!(files(&data) == mended, "nothing is done");
+    // What the newer one has replaced is gone: there is no way back any more.
+    let aside = server.data.with_file_name("aside");
+    fs::rename(data.join(newer), &aside).unwrap();
+    for named in [vec![], vec!["--repair", older.as_str()], vec!["--repair", newer.as_str()]] {
+        let all = [vec!["log", "undo", "--yes"], named].concat();
+        let line = tool().fails(1, &words(&all, &data));
+        assert!(line.contains(newer.as_str()), "{line}");
+        assert!(files(&data) == mended, "nothing is done");
+    }
+    fs::rename(&aside, data.join(newer)).unwrap();
+    // It says which shards it is about.
+    let out = tool().ok(&words(&["log", "undo", "--yes"], &data));
+    assert!(out.contains("shard-0000 of ") && out.contains("the other shards stay"), "{out}");
+    assert!(files(&data) == second, "byte for byte");
+    let out = tool().ok(&words(&["log", "undo", "--yes", "--repair", older], &data));
+    assert!(out.contains("shard-0000 and shard-0001 of "), "{out}");
+    assert!(files(&data) == first, "byte for byte");
+}
+
+#[test]
+fn an_undo_after_a_change_of_shards_says_why_there_is_nothing_to_undo() {
+    let mut server = two_shards();
+    let data = server.data.clone();
+    flip(&segments(&data, 0)[0], 4096 + 100);
+    tool().ok(&words(&["log", "repair", "--yes"], &data));
+    let name = repairs(&data).pop().unwrap();
+    server.start_with("SHARDS", 1);
+    assert!(server.terminate().success());
+    for named in [vec![], vec!["--repair", name.as_str()]] {
+        let line = tool().fails(1, &words(&[vec!["log", "undo", "--yes"], named].concat(), &data));
+        let why = format!("{name} is of before a change of the number of shards");
+        assert!(line.contains(&why), "{line}");
+    }
+}
+
+#[test]
+fn a_repair_never_advises_itself() {
+    let server = two_shards();
+    let data = server.data.clone();
+    let manifest = data.join("MANIFEST");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let ran_so = |words_of: &[&str], code: i32| {
+        let ran = tool().run(&words(words_of, &data));
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(!ran.out.contains("corq log repair"), "{ran:?}");
+        assert!(!ran.err.contains("corq log repair"), "{ran:?}");
+        ran
+    };
+    fs::write(&manifest, text.replace("shards = 2", "shards = 3")).unwrap();
+    let ran = ran_so(&["log", "repair", "--yes"], 0);
+    assert!(ran.out.contains("wrote the MANIFEST anew"), "{ran:?}");
+    // Two that contradict each other.
+    let other = two_shards();
+    fs::remove_file(&manifest).unwrap();
+    fs::rename(data.join("shard-0001"), data.with_file_name("aside")).unwrap();
+    fs::rename(other.data.join("shard-0001"), data.join("shard-0001")).unwrap();
+    let ran = ran_so(&["log", "repair", "--yes"], 1);
+    assert!(ran.err.contains("the segments do not agree"), "{ran:?}");
+    fs::write(&manifest, text.replace("shards = 2", "shards = 3")).unwrap();
+    let ran = ran_so(&["log", "repair", "--yes"], 1);
+    assert!(ran.err.contains("the segments do not agree"), "{ran:?}");
+}
+
+/// A backup is not started from, and says where its logs end.
+#[test]
+fn a_repaired_backup_can_be_restored_and_says_so() {
+    let (server, _) = several_files();
+    let home = tempfile::tempdir().unwrap();
+    let to = home.path().join("backup");
+    Tool::at(1).env("DATA_PATH", server.data.display()).ok(&["backup", to.to_str().unwrap()]);
+    let whole = files(&to);
+    let last = segments(&to, 0).pop().unwrap();
+    // In the middle of the log, and its end.
+    for (round, cut) in [false, true].into_iter().enumerate() {
+        if cut {
+            fs::remove_file(&last).unwrap();
+        } else {
+            flip(&segment(&to, 1), 3_000_000);
+        }
+        let damaged = files(&to);
+        let out = tool().ok(&words(&["log", "repair", "--yes"], &to));
+        assert!(out.contains("can be restored again") && !out.contains("started from"), "{out}");
+        let data = home.path().join(format!("data-{round}"));
+        tool().ok(&["restore", to.to_str().unwrap(), data.to_str().unwrap()]);
+        let restored = one_shard().start_at(&data);
+        let found = counted(&mut restored.client());
+        assert!(out.contains(&format!("now there are {found} jobs")), "{found}: {out}");
+        assert!((1..400).contains(&found));
+        tool().ok(&words(&["log", "undo", "--yes"], &to));
+        assert!(files(&to) == damaged, "byte for byte");
+        for (path, bytes) in &whole {
+            fs::write(path, bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_change_of_shards_that_a_damaged_log_stops_promises_nothing_of_the_old_number() {
+    let (server, _) = several_files();
+    flip(&segment(&server.data, 1), 3_000_000);
+    let (status, said) = one_shard().env("SHARDS", 2).run_to_its_end(&server.data);
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("does not take it either") && !said.contains("as before"), "{said}");
+    let (status, said) = one_shard().run_to_its_end(&server.data);
+    assert_eq!(status.code(), Some(1), "{said}");
+}

@@ -1,0 +1,212 @@
+//! Why a data directory cannot be used, in words.
+
+use super::manifest::DIRECTORY_VERSION;
+use std::path::{Path, PathBuf};
+use std::{error, fmt, io};
+
+/// Why a data directory cannot be used.
+#[derive(Debug)]
+pub enum LockError {
+    /// A file operation failed.
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// How it failed.
+        source: io::Error,
+    },
+    /// Another server uses it.
+    Held {
+        /// The data directory.
+        path: PathBuf,
+        /// The other server's process id, if it could be read.
+        pid: Option<u32>,
+    },
+    /// The manifest cannot be read.
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Made by a newer build.
+    Version {
+        /// The manifest.
+        path: PathBuf,
+        /// The version found.
+        found: u32,
+    },
+    /// There is none.
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// What one of its shards has begun is not there.
+    Lost {
+        /// The shard's directory.
+        path: PathBuf,
+        /// What of it.
+        what: &'static str,
+    },
+    /// It is a draft, which is removed once its process has gone.
+    Draft {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It is a backup.
+    Backup {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Shards lie there without a manifest.
+    NoManifest {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// A shard lies there that the manifest does not know of.
+    Surplus {
+        /// The shard's directory.
+        path: PathBuf,
+        /// How many shards there are by the manifest.
+        shards: u16,
+    },
+    /// Shards are not there that there are by a manifest without a checksum, and others hold records.
+    Fewer {
+        /// The manifest.
+        path: PathBuf,
+        /// How many shards there are by the manifest.
+        shards: u16,
+        /// How many are there with a log.
+        there: usize,
+    },
+    /// A segment was made for another data directory than the manifest is of.
+    Stranger {
+        /// The segment's file.
+        path: PathBuf,
+    },
+    /// Shards wait to take the place of others, and the manifest is not that of their change.
+    BrokenOff {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// A change of its number of shards was broken off, and only a start of the server ends that.
+    Unfinished {
+        /// The data directory.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", Bare(self), self.cure())
+    }
+}
+
+impl LockError {
+    /// The same without what `corq log repair` can do about it: for that to say.
+    pub fn bare(&self) -> String {
+        Bare(self).to_string()
+    }
+
+    /// What `corq log repair` can do about it.
+    fn cure(&self) -> &'static str {
+        match self {
+            Self::Manifest { .. } | Self::NoManifest { .. } => {
+                ". Put it back as it was, or have 'corq log repair' write it anew from what the segments say"
+            }
+            Self::Fewer { .. } => ": 'corq log repair' lets them begin anew then",
+            Self::Lost { .. } => "; restore a backup, or see 'corq log repair'",
+            _ => "",
+        }
+    }
+}
+
+/// What is wrong.
+struct Bare<'a>(&'a LockError);
+
+impl fmt::Display for Bare<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use LockError as E;
+        match self.0 {
+            E::Io { path, source } => write!(f, "{}: {source}", path.display()),
+            E::Held { path, pid: Some(pid) } => {
+                write!(f, "data directory {} is in use by process {pid}", path.display())
+            }
+            E::Held { path, pid: None } => {
+                write!(f, "data directory {} is in use by another process", path.display())
+            }
+            E::Manifest { path, reason } => write!(f, "{}: {reason}", path.display()),
+            E::Version { path, found } => write!(
+                f,
+                "{}: data directory version {found}; this build reads up to version \
+                 {DIRECTORY_VERSION}",
+                path.display()
+            ),
+            E::Missing { path } => {
+                write!(f, "{} is no data directory: it has no MANIFEST", path.display())
+            }
+            E::Lost { path, what } => write!(
+                f,
+                "{}: {what}, and the MANIFEST says that this shard has been begun: its jobs are lost",
+                path.display()
+            ),
+            E::NoManifest { path } => {
+                write!(f, "{} has shards, but no MANIFEST: it was lost", path.display())
+            }
+            E::Surplus { path, shards } => write!(
+                f,
+                "{} lies here, but the MANIFEST says that there are {shards} shards: it is not that of this \
+                 directory, or was changed. Put the right one back, or move the shard away if it belongs elsewhere",
+                path.display()
+            ),
+            E::Fewer { path, shards, there } => write!(
+                f,
+                "{}: there are {shards} shards by it, of which {there} lie here with a log, and no checksum says that \
+                 the number is the one that was written. If it was changed, put the right one back; if shards are \
+                 lost, restore a backup, or add the line `begun = true`, by which they count as lost",
+                path.display()
+            ),
+            E::Stranger { path } => write!(
+                f,
+                "{} was made for another data directory: it was copied here, or the MANIFEST is not that of this log",
+                path.display()
+            ),
+            E::Draft { path } => write!(
+                f,
+                "{} is a copy that was not completed, and is removed by the next one beside it: restore a backup that is \
+                 complete",
+                path.display()
+            ),
+            E::Backup { path } => write!(
+                f,
+                "{} is a backup, which a server would change: make a data directory of it with 'corq restore', and \
+                 start on that",
+                path.display()
+            ),
+            E::BrokenOff { path } => write!(
+                f,
+                "{}: a change of the number of shards was broken off here, and the MANIFEST is not the one of that \
+                 change: put that back, or restore a backup. What lies in next-shards may be all there is of these jobs",
+                path.display()
+            ),
+            E::Unfinished { path } => write!(
+                f,
+                "data directory {} is in the middle of a change of its number of shards: start the server \
+                 on it once, which ends that",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl error::Error for LockError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn io_error(path: &Path, source: io::Error) -> LockError {
+    LockError::Io { path: path.into(), source }
+}

@@ -1,0 +1,145 @@
+//! Tools that another user runs than the server's, mostly root. The fear: they leave files that the server cannot use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
+
+use super::names;
+use crate::support::tool::Tool;
+use crate::support::{Server, Start};
+
+/// A user that has nothing to do with the tests.
+const SERVICE: u32 = 54_321;
+
+/// What counts: owner, group and mode.
+type Whose = (u32, u32, u32);
+
+fn whose(path: &Path) -> Whose {
+    let about = fs::symlink_metadata(path).unwrap();
+    (about.uid(), about.gid(), about.mode() & 0o7777)
+}
+
+/// All below a directory, and itself.
+fn all(path: &Path) -> BTreeMap<PathBuf, Whose> {
+    let mut found = BTreeMap::from([(path.to_path_buf(), whose(path))]);
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            found.extend(all(&entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+/// Makes all of a directory the service user's, with modes that are not those of a new file. Others than root can only
+/// change the modes.
+fn hand_over(path: &Path) {
+    for path in all(path).into_keys() {
+        let mode = if path.is_dir() { 0o750 } else { 0o640 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            lchown(&path, Some(SERVICE), Some(SERVICE + 1)).unwrap();
+        }
+    }
+}
+
+/// The owner and group that all in a directory must have.
+fn is_all_of(path: &Path, (uid, gid): (u32, u32)) {
+    for (path, whose) in all(path) {
+        assert_eq!((whose.0, whose.1), (uid, gid), "{}", path.display());
+    }
+}
+
+/// A stopped server's directory, of two shards, of which one is damaged.
+fn damaged() -> Server {
+    let mut server = Server::start_default();
+    let mut client = server.client();
+    for number in 0..40 {
+        client.push(&format!("q-{number}"), number);
+    }
+    drop(client);
+    assert!(server.terminate().success());
+    let shard = server.data.join("shard-0000");
+    let mut segments = names(&shard);
+    segments.retain(|name| Path::new(name).extension().is_some_and(|it| it == "seg"));
+    let path = shard.join(&segments[0]);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4096 + 100] ^= 0x20;
+    fs::write(&path, bytes).unwrap();
+    server
+}
+
+#[test]
+fn what_a_repair_and_an_undo_put_in_place_belongs_to_those_that_it_belonged_to() {
+    let server = damaged();
+    let data = &server.data;
+    let path = data.to_str().unwrap();
+    fs::remove_file(data.join("LOCK")).unwrap();
+    // One that is gone is made anew.
+    fs::remove_dir_all(data.join("shard-0001")).unwrap();
+    hand_over(data);
+    let before = all(data);
+    let (uid, gid, _) = whose(data);
+    let is_kept = |what: &str| {
+        is_all_of(data, (uid, gid));
+        for (path, was) in &before {
+            assert_eq!(whose(path), *was, "{what}: {}", path.display());
+        }
+    };
+    Tool::at(1).ok(&["log", "repair", "--yes", path]);
+    is_kept("repaired");
+    assert!(data.join("shard-0001").is_dir());
+    Tool::at(1).ok(&["log", "undo", "--yes", path]);
+    is_kept("put back");
+    fs::remove_file(data.join("MANIFEST")).unwrap();
+    Tool::at(1).ok(&["log", "repair", "--yes", path]);
+    is_all_of(data, (uid, gid));
+}
+
+#[test]
+fn a_copy_put_in_place_of_an_empty_directory_belongs_to_those_that_have_that() {
+    let mut server = Server::start_default();
+    server.client().push("q", 1);
+    assert!(server.terminate().success());
+    let home = tempfile::tempdir().unwrap();
+    let (to, data) = (home.path().join("backup"), home.path().join("data"));
+    for path in [&to, &data] {
+        fs::create_dir(path).unwrap();
+        hand_over(path);
+    }
+    let was = whose(&data);
+    let original = all(&server.data);
+    let tool = Tool::at(1).env("DATA_PATH", server.data.display());
+    tool.ok(&["backup", "--copy", to.to_str().unwrap()]);
+    assert_eq!(whose(&to), was);
+    is_all_of(&to, (was.0, was.1));
+    tool.ok(&["restore", to.to_str().unwrap(), data.to_str().unwrap()]);
+    assert_eq!(whose(&data), was);
+    is_all_of(&data, (was.0, was.1));
+    // Files that a backup shares stay the server's.
+    fs::remove_dir_all(&to).unwrap();
+    fs::create_dir(&to).unwrap();
+    hand_over(&to);
+    tool.ok(&["backup", to.to_str().unwrap()]);
+    assert_eq!(all(&server.data), original);
+}
+
+#[test]
+fn shards_that_take_the_place_of_others_belong_to_those_that_these_belonged_to() {
+    let mut server = Server::start_default();
+    server.client().push("q", 1);
+    assert!(server.terminate().success());
+    hand_over(&server.data);
+    let before = ["MANIFEST", "shard-0000"].map(|name| whose(&server.data.join(name)));
+    let (uid, gid, _) = whose(&server.data);
+    let start = Start::new().env("SHARDS", 3).env("DURABILITY", "written");
+    let mut changed = start.start_at(&server.data);
+    changed.kill();
+    let after = ["MANIFEST", "shard-0000"].map(|name| whose(&server.data.join(name)));
+    assert_eq!(before, after);
+    for shard in 0..3 {
+        let path = server.data.join(format!("shard-{shard:04}"));
+        let (found, of_group, _) = whose(&path);
+        assert_eq!((found, of_group), (uid, gid), "{}", path.display());
+    }
+}
