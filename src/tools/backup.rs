@@ -109,7 +109,7 @@ impl<'a> Making<'a> {
             _ => at(&place.path)(error),
         })?;
         pins.belongs_to(&draft).map_err(at(pins.path()))?;
-        // What is in somebody's directory can be removed by that user, should it be left there.
+        // Its owner can remove what a kill leaves there.
         let owner = Owner::within(&place.path).map_err(at(&place.path))?;
         let give = |path: &Path| owner.give(path).map(|_| ()).map_err(at(path));
         give(pins.path())?;

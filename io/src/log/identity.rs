@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// See the module. As text `device:inode`, both in hex.
+/// Device and inode. As text `device:inode`, both in hex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The device of its file system.

@@ -1,5 +1,5 @@
-//! Whose a file or directory is: what takes the place of another one, or is made in a directory of somebody's, must go on
-//! being of use to that user, whoever makes it. A tool that root runs leaves nothing that the server cannot write to.
+//! Owner and group of a file or directory: what replaces another one, or is made in another user's directory, must stay
+//! usable for that user. A tool that root runs leaves nothing that the server cannot write to.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
@@ -65,7 +65,7 @@ impl From<&Metadata> for Owner {
     }
 }
 
-/// Where only root, or the owner, could do more, it stays as it is: whoever writes there may do so.
+/// Where only root, or the owner, could do more, it stays as it is: this user may write there anyway.
 pub(super) fn as_far_as_allowed(given: io::Result<()>) -> io::Result<()> {
     match given {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -99,7 +99,7 @@ fn give_durably(owner: Owner, path: &Path) -> io::Result<()> {
     if owner.give(path)? { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
-/// Makes all of a copy belong to whoever has the directory that it takes the place of.
+/// Gives all of a copy to the owner of the directory that it replaces.
 pub fn give_copy(copy: &Path, replaced: &Path) -> io::Result<()> {
     let directory = Owner::of(replaced)?;
     let inner = Owner { mode: None, ..directory };
