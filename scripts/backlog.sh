@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A backlog larger than memory: so many waiting jobs of so many bytes, a restart over them, and all of them pulled and acknowledged
-# again, each exactly once. Prints a Markdown table: what the server's memory holds at each step, and how fast it goes.
+# Measures a backlog larger than memory: pushes jobs, restarts the server, then pulls and acknowledges all of them, each exactly once.
+# Prints a Markdown table: the server's memory after each step, and the speed.
 #
 #   scripts/backlog.sh [jobs] [payload bytes]        default 20000000, 1000
 #
 # ORDER=priorities or ORDER=delays pushes with random priorities (and drains by them), or with random delays (and does not drain). Needs
-# room for the jobs on the disk of BENCH_DIR (default: the system's temporary directory); PAYLOAD_CACHE_MB is 256 unless set.
+# space for the jobs on the disk of BENCH_DIR (default: the system's temporary directory); PAYLOAD_CACHE_MB is 256 unless set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${1:-20000000}

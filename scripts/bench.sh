@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The standing figures of corq: every workload with DURABILITY=written and synced, in turns, on a
-# fresh data directory, by the load generator of this repository. Prints a Markdown table of
+# Measures the standard workloads: each with DURABILITY=written and synced, interleaved, on a
+# fresh data directory, with the load generator of this repository. Prints a Markdown table of
 # medians with their spread.
 #
 #   scripts/bench.sh [rounds]        default 5

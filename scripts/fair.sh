@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whether one client is felt by the others: the round trip of pushes at a fixed rate (open loop, with workers) alone, beside a connection
-# that floods, beside a queue that is hot, and beside a client with jobs of 10 MB, in turns on fresh servers. The server has one shard and
+# Measures fairness: the round trip of pushes at a fixed rate (open loop, with workers) alone, beside a flooding connection, beside a hot
+# queue, and beside a client with jobs of 10 MB, interleaved, on fresh servers. The server has one shard and
 # a core of its own. Prints a Markdown table of medians with their spread.
 #
 #   scripts/fair.sh [rounds] [jobs per second]        default 3, 2000

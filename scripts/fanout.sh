@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whether listeners delay those who push: the round trip of pushes at a fixed rate (open loop, with workers) without
-# listeners, with listeners of all queues, and with listeners of one queue each, in turns on fresh servers. Each job
+# Measures whether event subscribers delay pushes: the round trip of pushes at a fixed rate (open loop, with workers) without
+# subscribers, with subscribers of all queues, and with subscribers of one queue each, interleaved, on fresh servers. Each job
 # makes three events: pushed, pulled, completed. Prints a Markdown table of medians with their spread.
 #
 #   scripts/fanout.sh [rounds] [events per second] [listeners]        default 5, 50000, 100

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whether a job costs the same however many others there are: server CPU per job with 0, 100,000 and 1,000,000
-# others waiting, in order of arrival, with random priorities and with random delays. Prints a Markdown table of
+# Measures whether the cost of a job depends on the backlog: server CPU per job with 0, 100,000 and 1,000,000
+# other jobs waiting, in order of arrival, with random priorities and with random delays. Prints a Markdown table of
 # medians with their spread.
 #
 #   scripts/flat.sh [rounds]        default 3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What nothing can be cheaper than here: a server that only answers frames, and a file that is only appended to, in turns; and how much
-# of it corq's log appends per job. Prints a Markdown table of medians with their spread.
+# Measures the floor of this machine: a server that only answers frames, and a file that is only appended to, interleaved; and how many
+# bytes corq's log appends per job. Prints a Markdown table of medians with their spread.
 #
 #   scripts/floors.sh [rounds]        default 3
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a push over HTTP costs the server beside one over TCP: CPU microseconds per request with keep-alive, one
-# request in flight per connection on both sides, in turns on fresh servers. Prints a Markdown table of medians with
-# their spread. HTTP is asked by wrk, TCP by the load generator of this repository.
+# Compares the cost of a push over HTTP and over TCP: server CPU microseconds per request with keep-alive, one
+# request in flight per connection on both sides, interleaved, on fresh servers. Prints a Markdown table of medians with
+# their spread. wrk drives HTTP, the load generator of this repository drives TCP.
 #
 #   scripts/http.sh [rounds]         default 5
 #

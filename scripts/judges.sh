@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Puts other people's clients that judge the server below target/, once, and prints where one is:
+# Installs independent clients that test the server below target/, once, and prints the path of one:
 #
 #   judges.sh python    an interpreter that has WebSocket and SSE clients
 #   judges.sh node      a directory with node_modules that has a WebSocket client
 #   judges.sh bun3      a directory with node_modules that has the npm client of version 3 of the protocol, and bun
 #   judges.sh bun2      the same with the last client of version 2
-#   judges.sh api       schemathesis, which tries an API by its OpenAPI document
-#   judges.sh browser   a Chromium without windows
-#   judges.sh wrk       wrk, which puts load on an HTTP server
-#   judges.sh testssl   testssl.sh, which looks for known faults of TLS
+#   judges.sh api       schemathesis, which tests an API by its OpenAPI document
+#   judges.sh browser   a headless Chromium
+#   judges.sh wrk       wrk, a load generator for HTTP
+#   judges.sh testssl   testssl.sh, which checks for known TLS vulnerabilities
 #
 # Versions are pinned, as an outside judge must not change under the tests; but for the last three, which are the
 # installed ones, or those of the distribution, taken out of its packages. Nothing is installed.

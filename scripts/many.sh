@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What thousands of connections cost: half of them push at a fixed rate together (open loop), the other half wait for jobs in long
-# polls, each pair on a queue of its own. Beside them the same rate over a few connections. In turns on fresh servers with one shard and
-# a core of their own. Prints a Markdown table of medians with their spread: memory per connection, and how long from a push until the worker that waits has the job.
+# Measures the cost of thousands of connections: half of them push at a fixed total rate (open loop), the other half wait for jobs in long
+# polls, each pair on a queue of its own; for comparison, the same rate over a few connections. Interleaved, on fresh servers with one shard
+# and a core of their own. Prints a Markdown table of medians with their spread: memory per connection, and the time from a push until the
+# waiting worker has the job.
 #
 #   scripts/many.sh [rounds] [connections] [jobs per second]        default 3, 10000, 2000
 #

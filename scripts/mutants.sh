@@ -1,9 +1,9 @@
 #!/bin/sh
-# Changes the engine in one small way after the other and looks whether its tests notice. Takes files of
-# shards/src on the command line (default: all of them), and MUTANTS_SHARD=k/n, of which it then does one part.
+# Mutation tests of the engine. Takes files of shards/src on the command line (default: all of them), and
+# MUTANTS_SHARD=k/n to run one part of n.
 #
-# In three steps, each over what the one before has missed: the quick tests of shards/, all of them with its many random
-# lives, and MUTANTS_SEEDS (default 100) lives of the simulator. The results stay in target/mutants; docs/mutants.md
+# In three steps, each over the survivors of the previous one: the quick tests of shards/, all of its tests including the
+# random ones, and MUTANTS_SEEDS (default 100) seeds of the simulator. The results stay in target/mutants; docs/mutants.md
 # has the score.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs/benchmarks.md: measures everything that stands there, in turns, and writes the page with its plots. About an hour of a
-# machine that does nothing else.
+# Writes docs/benchmarks.md with its plots: measures everything on that page, interleaved. Takes about an hour on an otherwise
+# idle machine.
 #
 #   scripts/page.sh [rounds]        default 3
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The server compiled for the way it is used: builds it with counters, has `scripts/bench.sh` drive it through the workloads of the
-# standing figures, and builds it again by what was counted: target/pgo/corq. Needs rustup, for the tool that reads the counts.
+# Builds the server with profile-guided optimisation: with counters, which `scripts/bench.sh` fills with the standard workloads,
+# and again with this profile: target/pgo/corq. Needs rustup, for the tool that reads the counters.
 #
 #   scripts/pgo.sh
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of promtool, the judge of the text for Prometheus: the installed one, or one that is
-# taken out of the distribution's package below target/, once. Nothing is installed.
+# Prints the path of promtool, which checks the Prometheus text: the installed one, or one that is
+# extracted from the distribution's package below target/, once. Nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

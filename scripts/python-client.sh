@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the Python client that the tests use into a virtual environment below target/, once, and
-# prints the path of its interpreter. The version is pinned: an outside judge must not change
-# under the tests.
+# Installs the Python client that the tests use in a virtual environment below target/, once, and
+# prints the path of its interpreter. The version is pinned, so that the tests do not change with
+# its releases.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Whether reclaim delays those who push: the round trip of pushes at a fixed rate (open loop, with workers) while the log is being
-# reclaimed, and while nothing of it can go, in turns on fresh servers. Before, jobs of two kinds are pushed in turns; where the log is to
-# be reclaimed, one kind is removed, so that every part of the log is half needed. The server has one shard and a core of its own. Prints a
-# Markdown table of medians with their spread.
+# Measures whether compaction delays pushes: the round trip of pushes at a fixed rate (open loop, with workers) during compaction,
+# and while there is nothing to compact, interleaved, on fresh servers. Before that, jobs of two kinds are pushed alternately; for the runs
+# with compaction, one kind is removed, so that half of every part of the log is live. The server has one shard and a core of its own.
+# Prints a Markdown table of medians with their spread.
 #
 #   scripts/reclaim.sh [rounds] [jobs per second]        default 5, 10000
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How long a start takes over a backlog: so many waiting jobs, a kill -9, and the time from the start of the program until /ready
-# says 200, with the log in the page cache and without it. Prints a Markdown table of medians with their spread.
+# Measures recovery of a backlog: pushes jobs, kills the server with -9, and takes the time from the start of the program until /ready
+# answers 200, with the log in the page cache and without it. Prints a Markdown table of medians with their spread.
 #
 #   scripts/recovery.sh [rounds] [jobs] [payload bytes]        default 3, 10000000, 100
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The judges' own scripts (tests/clients/bun, tests/clients/python) against the reference server of npm, at the release that each
-# client belongs to: every line that fails there is a difference between it and corq, which passes all of them, and stands in
-# docs/compatibility.md with its reason. Prints a line per promise; what fails is no error of this script.
+# Runs the test scripts of the clients (tests/clients/bun, tests/clients/python) against the reference server of npm, at the release
+# that each client belongs to. corq passes all of them, so every failure here is a difference, and docs/compatibility.md lists it
+# with its reason. Prints a line per test; a failure there is no error of this script.
 #
 #   scripts/reference.sh [name of a promise]
 set -euo pipefail

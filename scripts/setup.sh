@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks for what a build needs beside Rust and installs it where that can be done.
+# Checks for what a build needs besides Rust, and installs it if possible.
 set -eu
 
 missing() { ! command -v "$1" >/dev/null 2>&1; }

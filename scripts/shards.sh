@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What another shard brings: jobs/s and server CPU per job with 1, 2, 4 .. shards, up to the CPUs there are. Server and generator
+# Measures scaling: jobs/s and server CPU per job with 1, 2, 4 .. shards, up to the number of CPUs. Server and generator
 # share the CPUs. Prints a Markdown table of medians with their spread.
 #
 #   scripts/shards.sh [rounds]        default 3

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Random valid commands of every kind against the real server, with its debug assertions, for TORTURE_SECONDS
-# (default 3600). TORTURE_SEED begins with another life, TORTURE_SANITIZER=address plays against a server built
-# with that sanitizer. A finding names its seed and a file with the last commands.
+# Sends random valid commands of every kind to the real server, with debug assertions, for TORTURE_SECONDS
+# (default 3600). TORTURE_SEED sets the first seed, TORTURE_SANITIZER=address uses a server built
+# with that sanitizer. A failure prints its seed and a file with the last commands.
 set -eu
 cd "$(dirname "$0")/.."
 
