@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// What a reply promises about the job it acknowledges.
+/// What a reply guarantees about the job that it acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Durability {
     /// The kernel has it: no crash of the process loses it; a power loss may take the last
@@ -20,29 +20,29 @@ pub enum Durability {
 /// something in it.
 const SEGMENTS_MIN: u64 = 5;
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// From which severity on log lines are written.
+/// Lowest severity that is logged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum LogLevel {
-    /// Only what needs a person at once.
+    /// Only problems that need attention at once.
     Error,
-    /// Also what will.
+    /// Also problems that will need attention.
     Warn,
-    /// Also what happens.
+    /// Also normal operation.
     Info,
-    /// Also what helps to find a fault.
+    /// Also details for debugging.
     Debug,
 }
 
-/// Everything `corq serve` can be told.
+/// The settings of `corq serve`.
 #[derive(Clone, Debug, Args)]
 pub struct Config {
     /// Address to listen on [default: 0.0.0.0 if tokens are set, else 127.0.0.1]
@@ -57,35 +57,35 @@ pub struct Config {
     #[arg(long, env = "HTTP_PORT", default_value_t = 6790)]
     pub http_port: u16,
 
-    /// Path of a unix socket for the MessagePack protocol, beside the port
+    /// Path of a unix socket for the MessagePack protocol, in addition to the port
     #[arg(long, env = "TCP_SOCKET_PATH", value_name = "PATH")]
     pub tcp_socket_path: Option<PathBuf>,
 
-    /// Path of a unix socket for HTTP, beside the port
+    /// Path of a unix socket for HTTP, in addition to the port
     #[arg(long, env = "HTTP_SOCKET_PATH", value_name = "PATH")]
     pub http_socket_path: Option<PathBuf>,
 
-    /// Who may connect to the unix sockets: their mode, in octal
+    /// File mode of the unix sockets, in octal: which users may connect
     #[arg(long, env = "UNIX_SOCKET_MODE", default_value = "0660", value_parser = socket_mode)]
     pub unix_socket_mode: u32,
 
-    /// Certificate of both ports, with its chain, as PEM: they speak TLS then. Read again on SIGHUP
+    /// Certificate chain of both ports, as PEM; both then speak TLS only. Reloaded on SIGHUP
     #[arg(long, env = "TLS_CERT_FILE", value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
-    /// Its key, as PEM
+    /// Private key of the certificate, as PEM
     #[arg(long, env = "TLS_KEY_FILE", value_name = "FILE")]
     pub tls_key_file: Option<PathBuf>,
 
-    /// Authorities, as PEM: only clients with a certificate of one of them may connect
+    /// Certificate authorities, as PEM: only clients with a certificate of one of them may connect
     #[arg(long, env = "TLS_CLIENT_CA_FILE", value_name = "FILE")]
     pub tls_client_ca_file: Option<PathBuf>,
 
-    /// Longest time a TLS handshake may take, in milliseconds
+    /// Timeout of a TLS handshake, in milliseconds
     #[arg(long, env = "TLS_HANDSHAKE_TIMEOUT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub tls_handshake_timeout_ms: u64,
 
-    /// Directory of the log
+    /// Data directory, with the log of each shard
     #[arg(long, env = "DATA_PATH", conflicts_with = "memory")]
     pub data_path: Option<PathBuf>,
 
@@ -97,16 +97,16 @@ pub struct Config {
     #[arg(long, env = "SHARDS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub shards: Option<u16>,
 
-    /// What a reply promises
+    /// What a reply guarantees: the kernel has the job (written), or the disk has it (synced)
     #[arg(long, env = "DURABILITY", default_value = "written")]
     pub durability: Durability,
 
-    /// Longest time written data may wait for its sync, in milliseconds
+    /// Longest time written data may wait for its fsync, in milliseconds
     #[arg(long, env = "FSYNC_INTERVAL_MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub fsync_interval_ms: u64,
 
-    /// Longest time a shard that could wake up sleeps on to hear several clients at once, in
-    /// microseconds; 0 for not at all [default: 50 with synced, 0 with written]
+    /// How long a waking shard may wait for more clients, so that they share one wake-up and one fsync, in
+    /// microseconds; 0 = off [default: 50 with synced, 0 with written]
     #[arg(long, env = "GATHER_US", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub gather_us: Option<u32>,
 
@@ -118,61 +118,61 @@ pub struct Config {
     #[arg(long, env = "SEGMENT_MB", default_value_t = 64, value_parser = segment_mb)]
     pub segment_mb: u64,
 
-    /// Most that all log files together may take, in MB [default: what the disk has]
+    /// Maximum size of all log files together, in MB [default: the space of the disk]
     #[arg(long, env = "DATA_MAX_MB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub data_max_mb: Option<u64>,
 
-    /// Records that may wait for a slow disk before a shard takes no more commands, in MB
+    /// Back-pressure: records per shard that may wait for a slow disk before it takes no more commands, in MB
     #[arg(long, env = "LOG_WAITING_MB", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub log_waiting_mb: u64,
 
-    /// Accepted tokens, separated by commas; none: everybody may come in
+    /// Accepted tokens, separated by commas; without tokens every client is accepted
     #[arg(long, env = "AUTH_TOKENS", value_delimiter = ',', hide_env_values = true)]
     pub auth_tokens: Vec<String>,
 
-    /// Ask for a token at GET /prometheus, too
+    /// Require a token for GET /prometheus as well
     #[arg(long, env = "REQUIRE_AUTH_FOR_METRICS", default_value_t = false, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub require_auth_for_metrics: bool,
 
-    /// Longest time until a connection over TCP has shown a token, where there are tokens, in milliseconds
+    /// Time in which a TCP connection must send a valid token, if tokens are set, in milliseconds
     #[arg(long, env = "AUTH_TIMEOUT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub auth_timeout_ms: u64,
 
-    /// Longest time that a frame, or a message over WebSocket, may take to come, in milliseconds
+    /// Time in which a frame or WebSocket message must be complete after its first byte, in milliseconds
     #[arg(long, env = "FRAME_TIMEOUT_MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub frame_timeout_ms: u64,
 
-    /// Whose web pages may use this server over HTTP: origins separated by commas, or * for all [default: all may read
-    /// answers, but without tokens no page of another origin gets anything done]
+    /// Origins whose web pages may use this server over HTTP, separated by commas, or * for all [default: all may read
+    /// responses, but without tokens requests from pages of other origins are refused]
     #[arg(long, env = "CORS_ALLOW_ORIGIN", value_delimiter = ',', value_parser = origin)]
     pub cors_allow_origin: Vec<String>,
 
-    /// Names, separated by commas, by which clients of HTTP find this server while there are no tokens, beside
-    /// localhost and all IP addresses; * for any. Without ports
+    /// Host names, without ports, separated by commas, that HTTP clients may use for a server without tokens, besides
+    /// localhost and all IP addresses; * for any
     #[arg(long, env = "ALLOWED_HOSTS", value_delimiter = ',', value_parser = host_name)]
     pub allowed_hosts: Vec<String>,
 
-    /// Longest time that a request over HTTP may take to come, in milliseconds
+    /// Time in which an HTTP request must be complete after its first byte, in milliseconds
     #[arg(long, env = "HTTP_REQUEST_TIMEOUT_MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub http_request_timeout_ms: u64,
 
-    /// Longest silence between requests of an HTTP connection, in milliseconds
+    /// Longest idle time between requests of an HTTP connection, in milliseconds
     #[arg(long, env = "HTTP_IDLE_TIMEOUT_MS", default_value_t = 75_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub http_idle_timeout_ms: u64,
 
-    /// Span within which requests are counted, in milliseconds
+    /// Window of the rate limits, in milliseconds
     #[arg(long, env = "RATE_LIMIT_WINDOW_MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub rate_limit_window_ms: u64,
 
-    /// Requests over HTTP of one client within the span; Infinity for no limit
+    /// HTTP requests of one client per window; Infinity for no limit
     #[arg(long, env = "RATE_LIMIT_MAX_REQUESTS", default_value = "Infinity", value_parser = requests_max)]
     pub rate_limit_max_requests: RequestsMax,
 
-    /// How often silent clients are forgotten, in milliseconds
+    /// How often rate limits of silent clients are dropped, in milliseconds
     #[arg(long, env = "RATE_LIMIT_CLEANUP_MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub rate_limit_cleanup_ms: u64,
 
-    /// Commands of one connection over TCP or WebSocket within the span; Infinity for no limit
+    /// Commands of one TCP or WebSocket connection per window; Infinity for no limit
     #[arg(long, env = "TCP_RATE_LIMIT_MAX_REQUESTS", default_value = "Infinity", value_parser = requests_max)]
     pub tcp_rate_limit_max_requests: RequestsMax,
 
@@ -184,48 +184,48 @@ pub struct Config {
     #[arg(long, env = "COMPLETED_RETENTION_MS", default_value_t = 604_800_000)]
     pub completed_retention_ms: u64,
 
-    /// Least time between two runs of a schedule or of a repeated job, in milliseconds
+    /// Shortest interval between two runs of a schedule or a repeated job, in milliseconds
     #[arg(long, env = "CRON_MIN_INTERVAL_MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
     pub cron_min_interval_ms: u64,
 
-    /// Jobs that schedules and repeats of a shard push in a second; those beyond come later
+    /// Jobs per second that schedules and repeats of a shard push; runs beyond it are delayed
     #[arg(long, env = "SCHEDULED_PUSHES_PER_SECOND", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub scheduled_pushes_per_second: u32,
 
-    /// Connections per shard beyond which new ones are turned away
+    /// Maximum number of connections per shard; more are rejected
     #[arg(long, env = "CONNECTIONS_MAX", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections_max: u32,
 
-    /// Attempts to deliver an event to a webhook, in all
+    /// Total attempts to deliver an event to a webhook
     #[arg(long, env = "WEBHOOK_MAX_RETRIES", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub webhook_max_retries: u32,
 
-    /// Attempt n waits n - 1 times this long after the one before, in milliseconds
+    /// Attempt n waits n - 1 times this long after the previous one failed, in milliseconds
     #[arg(long, env = "WEBHOOK_RETRY_DELAY_MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub webhook_retry_delay_ms: u64,
 
-    /// Longest time one attempt may take, in milliseconds
+    /// Timeout of one delivery attempt, in milliseconds
     #[arg(long, env = "WEBHOOK_TIMEOUT_MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(100..=30_000))]
     pub webhook_timeout_ms: u64,
 
-    /// Let webhooks point to loopback and private networks (for tests, or where nobody else adds webhooks)
+    /// Allow webhooks to loopback and private networks (for tests, or if only you add webhooks)
     #[arg(long, env = "WEBHOOK_ALLOW_PRIVATE", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_value = "false", default_missing_value = "true")]
     pub webhook_allow_private: bool,
 
-    /// Longest silence on a stream of events before a sign of life, in milliseconds; a WebSocket is
+    /// Interval of keep-alives on an idle event stream, in milliseconds; a WebSocket is
     /// pinged half as often
     #[arg(long, env = "STREAM_KEEP_ALIVE_MS", default_value_t = 15_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub stream_keep_alive_ms: u64,
 
-    /// Longest time a stop waits for running commands, in milliseconds
+    /// Timeout of a stop, which waits for running commands, in milliseconds
     #[arg(long, env = "SHUTDOWN_TIMEOUT_MS", default_value_t = 30_000)]
     pub shutdown_timeout_ms: u64,
 
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, env = "LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 
-    /// From which severity on log lines are written
+    /// Lowest severity that is logged
     #[arg(long, env = "LOG_LEVEL", default_value = "info")]
     pub log_level: LogLevel,
 }

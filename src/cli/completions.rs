@@ -13,7 +13,7 @@ use super::failure::Failure;
 /// What `completions` takes.
 #[derive(Args, Debug)]
 pub struct Completions {
-    /// The shell: source what is printed, or put it where the shell looks for completions
+    /// The shell: source the output, or save it where the shell looks for completions
     shell: Shell,
 }
 

@@ -18,7 +18,7 @@ use crate::api::spec::Op;
 pub struct Add {
     /// Name of the schedule; one of the same name is replaced
     name: String,
-    /// Queue that its jobs go to
+    /// Queue of its jobs
     queue: String,
     /// Their payload: JSON, @file, or - for standard input (also when it is left out)
     #[arg(allow_negative_numbers = true)]
@@ -26,16 +26,16 @@ pub struct Add {
     /// A cron expression, as '*/5 * * * *' or '@daily'
     #[arg(long, value_name = "CRON")]
     schedule: Option<String>,
-    /// Once per so long instead (milliseconds, or 30s, 5m ...)
+    /// Interval, instead of an expression (milliseconds, or 30s, 5m ...)
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     every: Option<i64>,
     /// Priority of its jobs
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     priority: Option<i64>,
-    /// What its jobs are called
+    /// Name of its jobs
     #[arg(long, value_name = "NAME")]
     job_name: Option<String>,
-    /// Runs after which it is removed
+    /// Number of runs after which it is removed
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     max_limit: Option<i64>,
     /// IANA name of the time zone of the expression
@@ -51,16 +51,16 @@ pub struct Add {
 #[derive(Args, Debug)]
 #[group(id = "Rules", multiple = true)]
 struct Rules {
-    /// Run at once as well, if there is no schedule of that name
+    /// Run at once, too, if there is no schedule of that name
     #[arg(long)]
     immediately: bool,
-    /// Pass a run over while the job of an earlier one is not done
+    /// Skip a run while the job of an earlier run is not done
     #[arg(long)]
     no_overlap: bool,
-    /// Pass a run over while nobody works on the queue
+    /// Skip a run while the queue has no worker
     #[arg(long)]
     skip_if_no_worker: bool,
-    /// Make up by one run for those that fell due while the server was down
+    /// Replace the runs that fell due while the server was down by one
     #[arg(long)]
     catch_up: bool,
     /// Deduplication key of its jobs
@@ -72,7 +72,7 @@ struct Rules {
 #[derive(Args, Debug)]
 #[group(id = "JobOptions", multiple = true)]
 struct JobOptions {
-    /// Time from when a run is due until its job may be delivered
+    /// Delay of its jobs after the due time of a run
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     delay: Option<i64>,
     /// Attempts before a job goes to the dead-letter queue
@@ -81,13 +81,13 @@ struct JobOptions {
     /// Base of the exponential wait between attempts
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     backoff: Option<i64>,
-    /// Longest time of one attempt
+    /// Timeout of one attempt
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     timeout: Option<i64>,
-    /// Forget job and result on completion
+    /// Remove job and result on completion
     #[arg(long)]
     remove_on_complete: bool,
-    /// Forget it instead of moving it to the dead-letter queue
+    /// Remove a job instead of moving it to the dead-letter queue
     #[arg(long)]
     remove_on_fail: bool,
 }

@@ -18,20 +18,20 @@ pub enum Dlq {
     List {
         /// Name of the queue
         queue: String,
-        /// So many at most
+        /// Maximum number of jobs
         #[arg(long, allow_negative_numbers = true, value_name = "N")]
         count: Option<i64>,
         /// Only those that failed for this reason
         #[arg(long, value_name = "REASON")]
         reason: Option<String>,
     },
-    /// Let them run again, with all their attempts
+    /// Retry them, with all their attempts
     Retry {
         /// Name of the queue
         queue: String,
         /// Only this job
         job: Option<String>,
-        /// Only so many, the oldest
+        /// Only this many, the oldest
         #[arg(long, allow_negative_numbers = true, value_name = "N", conflicts_with = "job")]
         count: Option<i64>,
         /// Only those that failed for this reason
@@ -43,13 +43,13 @@ pub enum Dlq {
         /// Name of the queue
         queue: String,
     },
-    /// Say what becomes of them by themselves, and show it
+    /// Set the automatic rules of the queue, and show them
     Config(DlqConfig),
     /// Remove them all
     Purge {
         /// Name of the queue
         queue: String,
-        /// Do it without asking
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },

@@ -26,10 +26,10 @@ pub struct Events {
     /// Only these types, separated by commas: pushed, pulled, completed, failed ...
     #[arg(long = "type", value_delimiter = ',', value_name = "TYPES")]
     types: Vec<String>,
-    /// Come back when the server goes away, instead of ending
+    /// Reconnect when the server goes away, instead of ending
     #[arg(long, short)]
     follow: bool,
-    /// End after so many
+    /// End after this many events
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     #[command(flatten)]

@@ -23,53 +23,53 @@ pub struct Name {
 /// Commands on groups.
 #[derive(Subcommand, Debug)]
 pub enum Group {
-    /// List the groups of a queue, what they have and what is set for them
+    /// List the groups of a queue with their jobs and settings
     List {
         /// Name of the queue
         queue: String,
-        /// So many at most
+        /// Maximum number of groups
         #[arg(long, allow_negative_numbers = true, value_name = "N")]
         limit: Option<i64>,
-        /// Begin behind this group
+        /// Continue after this group
         #[arg(long, value_name = "GROUP")]
         after: Option<String>,
     },
-    /// Give out no more jobs of a group
+    /// Pause: stop delivery of its jobs
     Pause(Name),
-    /// Give out its jobs again
+    /// Resume delivery
     Resume(Name),
-    /// Give out none of its jobs for a while
+    /// Stop delivery for a time
     Hold {
         #[command(flatten)]
         name: Name,
-        /// For how long (milliseconds, or 30s, 5m ...)
+        /// Duration (milliseconds, or 30s, 5m ...)
         #[arg(value_parser = milliseconds, allow_negative_numbers = true)]
         time: i64,
     },
-    /// Limit its jobs that are active at a time; without a number, lift the limit
+    /// Limit its active jobs; without a number, remove the limit
     Concurrency {
         #[command(flatten)]
         name: Name,
-        /// So many at a time
+        /// Maximum number of active jobs
         #[arg(allow_negative_numbers = true)]
         limit: Option<i64>,
     },
-    /// Limit the jobs that it gives in a span of time; without a number, lift the limit
+    /// Limit its jobs per time; without a number, remove the limit
     RateLimit {
         #[command(flatten)]
         name: Name,
-        /// So many
+        /// Number of jobs
         #[arg(allow_negative_numbers = true)]
         limit: Option<i64>,
-        /// In this time (milliseconds, or 30s, 5m ...)
+        /// Per this time (milliseconds, or 30s, 5m ...)
         #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME", default_value = "1s")]
         per: i64,
     },
-    /// Let it give several jobs in a row when its turn comes
+    /// Set how many jobs it gives per turn of the rotation
     Weight {
         #[command(flatten)]
         name: Name,
-        /// So many
+        /// Number of jobs
         #[arg(allow_negative_numbers = true)]
         weight: i64,
     },

@@ -14,32 +14,32 @@ use crate::api::spec::Op;
 /// The job that a command is about.
 #[derive(Args, Debug)]
 pub struct Id {
-    /// Id of the job, given by the server or your own
+    /// Id of the job: generated, or its custom id
     id: String,
 }
 
 /// Commands on one job.
 #[derive(Subcommand, Debug)]
 pub enum Job {
-    /// Show all about a job
+    /// Show a job with all its fields
     Get(Id),
     /// Show its state; an unknown job is `unknown`
     State(Id),
     /// Print its result as JSON
     Result(Id),
-    /// Wait for its end; exit code 1 if it fails, goes, or does not end in time
+    /// Wait for its end; exit code 1 if it fails, is removed, or does not end in time
     Wait {
         #[command(flatten)]
         job: Id,
-        /// Wait so long at most (milliseconds, or 30s, 5m ...)
+        /// Maximum time to wait (milliseconds, or 30s, 5m ...)
         #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
         timeout: Option<i64>,
     },
-    /// Remove it before a worker has it
+    /// Remove it, unless it is active
     Cancel {
         #[command(flatten)]
         job: Id,
-        /// Do it without asking
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -47,10 +47,10 @@ pub enum Job {
     Progress {
         #[command(flatten)]
         job: Id,
-        /// How much of it is done, in percent
+        /// Progress in percent
         #[arg(allow_negative_numbers = true)]
         progress: Option<f64>,
-        /// What it is doing
+        /// Progress message
         #[arg(long, value_name = "TEXT", requires = "progress")]
         message: Option<String>,
     },
@@ -62,11 +62,11 @@ pub enum Job {
         #[arg(allow_negative_numbers = true)]
         data: Option<String>,
     },
-    /// Give it another priority
+    /// Change its priority
     Priority {
         #[command(flatten)]
         job: Id,
-        /// Higher is delivered sooner
+        /// Higher is delivered first
         #[arg(allow_negative_numbers = true)]
         priority: i64,
     },
@@ -76,11 +76,11 @@ pub enum Job {
     Delay {
         #[command(flatten)]
         job: Id,
-        /// From now (milliseconds, or 30s, 5m ...)
+        /// Delay from now (milliseconds, or 30s, 5m ...)
         #[arg(value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
         delay: i64,
     },
-    /// Send it to the dead-letter queue, whatever its state
+    /// Move it to the dead-letter queue from any state
     Discard(Id),
     /// Show its log
     Logs(Id),

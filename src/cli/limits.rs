@@ -18,7 +18,7 @@ pub enum Limit {
         #[arg(allow_negative_numbers = true)]
         limit: i64,
     },
-    /// Lift it
+    /// Remove the limit of a queue
     Clear {
         /// Name of the queue
         queue: String,

@@ -54,7 +54,7 @@ use self::output::Output;
 use self::target::Target;
 use crate::config::Config;
 
-/// A job queue server for Linux: one executor per core, nothing shared, every job in a log.
+/// A job queue server for Linux: thread-per-core, shared-nothing, every job in a write-ahead log.
 ///
 /// Without a command it runs the server, as `corq serve` does.
 #[derive(Parser, Debug)]
@@ -62,7 +62,7 @@ use crate::config::Config;
     name = "corq",
     version,
     subcommand_required = true,
-    after_help = "Exit codes: 0; 1: the server said no, cannot be reached, or (health) is not healthy; 2: the command line is wrong."
+    after_help = "Exit codes: 0; 1: the server refused, cannot be reached, or (health) is not healthy; 2: the command line is invalid."
 )]
 struct Program {
     #[command(subcommand)]
@@ -90,58 +90,58 @@ enum Command {
     Serve(Box<Serve>),
     /// Push a job to a queue, or many
     Push(Box<push::Push>),
-    /// Take jobs from a queue, each with a token that acknowledges it
+    /// Pull jobs from a queue, each with the token that acknowledges it
     Pull(work::Pull),
     /// Complete a job
     Ack(work::Ack),
     /// Fail an attempt of a job
     Fail(work::Fail),
-    /// Look at one job, or change it
+    /// Show a job, or change it
     #[command(subcommand)]
     Job(job::Job),
-    /// Look at queues, pause or empty them
+    /// Show queues, pause or empty them
     #[command(subcommand)]
     Queue(queue::Queue),
-    /// Look at groups of jobs, pause or limit them
+    /// Show groups of jobs, pause or limit them
     #[command(subcommand)]
     Group(group::Group),
-    /// Look at the jobs that failed for good, retry or remove them
+    /// Show jobs in the dead-letter queue, retry or remove them
     #[command(subcommand)]
     Dlq(dlq::Dlq),
-    /// Schedules that push jobs
+    /// Manage schedules that push jobs
     #[command(subcommand)]
     Cron(cron::Cron),
-    /// Registered workers
+    /// Show registered workers
     #[command(subcommand)]
     Worker(worker::Worker),
-    /// Where the server posts events
+    /// Manage webhooks, to which the server posts events
     #[command(subcommand)]
     Webhook(webhook::Webhook),
-    /// Limit the jobs per second that a queue gives out
+    /// Limit the jobs per second of a queue
     #[command(subcommand)]
     RateLimit(limits::Limit),
-    /// Limit the jobs of a queue that are active at a time
+    /// Limit the active jobs of a queue
     #[command(subcommand)]
     Concurrency(limits::Limit),
-    /// Jobs by state, totals and rates
+    /// Show jobs by state, totals and rates
     Stats,
-    /// Totals, means and sizes; or everything, for Prometheus
+    /// Show totals, means and sizes; or all metrics in Prometheus format
     Metrics(stats::Metrics),
-    /// See whether the server can take jobs, and why not
+    /// Check whether the server can take jobs, and why not
     Health(health::Health),
-    /// See whether the server lives
+    /// Check whether the server answers
     Ping,
-    /// Look at this machine and at the server, and say what to change
+    /// Check this machine and the server, and say what to change
     Doctor(doctor::Doctor),
-    /// Queues, rates, p99 and workers, live on the terminal
+    /// Show queues, rates, p99 and workers, live on the terminal
     Top(top::Top),
-    /// What happens to jobs, as it happens
+    /// Show events of jobs, live
     Events(events::Events),
-    /// Copy the data of a server on this machine, which goes on meanwhile
+    /// Copy the data of a running server on this machine
     Backup(backup::Backup),
     /// Check a backup and make a data directory of it
     Restore(restore::Restore),
-    /// Look into the log of a data directory, or mend it
+    /// Inspect the log of a data directory, or repair it
     #[command(subcommand)]
     Log(log::Log),
     /// Print the completions of a shell

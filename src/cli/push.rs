@@ -20,7 +20,7 @@ pub struct Push {
     /// Payload: JSON, @file, or - for standard input (also when it is left out)
     #[arg(allow_negative_numbers = true, conflicts_with = "bulk")]
     data: Option<String>,
-    /// One job for each line of a file of JSON lines, - for standard input: the line is the payload
+    /// Push one job per line of a file of JSON lines, - for standard input: the line is the payload
     #[arg(long, value_name = "FILE")]
     pub bulk: Option<PathBuf>,
     /// Each line of --bulk is a whole job with `data` and its other fields, named as in the protocol
@@ -34,58 +34,58 @@ pub struct Push {
 #[derive(Args, Debug)]
 #[group(id = "Options", multiple = true)]
 pub struct Options {
-    /// What it is called, beside its payload
+    /// Name of the job, besides its payload
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Higher is delivered sooner
+    /// Higher is delivered first
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     priority: Option<i64>,
-    /// Time before it may be delivered (milliseconds, or 30s, 5m, 1h30m ...)
+    /// Delay before delivery (milliseconds, or 30s, 5m, 1h30m ...)
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     delay: Option<i64>,
-    /// Attempts before it goes to the dead-letter queue
+    /// Attempts before the job goes to the dead-letter queue
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     max_attempts: Option<i64>,
     /// Base of the exponential wait between attempts
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     backoff: Option<i64>,
-    /// Life from creation while no worker has it
+    /// Time to live from creation while the job is not active
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     ttl: Option<i64>,
-    /// Longest time of one attempt
+    /// Timeout of one attempt
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     timeout: Option<i64>,
     /// Deduplication key within the queue
     #[arg(long, value_name = "KEY")]
     unique_key: Option<String>,
-    /// An id of your own; pushing it again gives back the first job
+    /// Custom id; pushing it again returns the first job
     #[arg(long, value_name = "ID", conflicts_with = "bulk")]
     job_id: Option<String>,
     /// A label; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// The group it belongs to
+    /// Group of the job
     #[arg(long, value_name = "GROUP")]
     group_id: Option<String>,
-    /// Refuse it if so many jobs of its group wait already
+    /// Refuse the job if its group has this many waiting jobs
     #[arg(long, requires = "group_id", allow_negative_numbers = true, value_name = "N")]
     group_max_size: Option<i64>,
     /// Newest first within its priority
     #[arg(long)]
     lifo: bool,
-    /// Forget job and result on completion
+    /// Remove job and result on completion
     #[arg(long)]
     remove_on_complete: bool,
-    /// Forget it instead of moving it to the dead-letter queue
+    /// Remove the job instead of moving it to the dead-letter queue
     #[arg(long)]
     remove_on_fail: bool,
-    /// Answer once the disk has it
+    /// Reply after an fsync
     #[arg(long)]
     durable: bool,
     /// Id of a job that must complete first; may be given several times
     #[arg(long, value_name = "ID")]
     depends_on: Vec<String>,
-    /// Push a successor this long after each run was due
+    /// Push the next run this long after the due time of each run
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     repeat_every: Option<i64>,
     /// Total number of runs

@@ -30,13 +30,13 @@ pub struct Jobs {
     /// Only jobs in these states, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "STATES")]
     pub state: Vec<String>,
-    /// So many at most
+    /// Maximum number of jobs
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     limit: Option<i64>,
-    /// Leave out so many
+    /// Number of jobs to skip
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     offset: Option<i64>,
-    /// Go on with a row for every change of a job
+    /// Follow: add a row for every change of a job
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
@@ -58,17 +58,17 @@ pub enum Queue {
         #[arg(long)]
         by_priority: bool,
     },
-    /// Give out no more jobs
+    /// Pause: stop delivery
     Pause(Name),
-    /// Give out jobs again
+    /// Resume delivery
     Resume(Name),
-    /// Say when its workers count as silent, and show it
+    /// Set when its jobs count as stalled, and show it
     Stalls(Stalls),
     /// Remove all waiting jobs
     Drain {
         #[command(flatten)]
         name: Name,
-        /// Do it without asking
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -82,10 +82,10 @@ pub enum Queue {
         /// Only jobs in these states, separated by commas; else all but active ones
         #[arg(long, value_delimiter = ',', value_name = "STATES")]
         state: Vec<String>,
-        /// So many at most
+        /// Maximum number of jobs
         #[arg(long, allow_negative_numbers = true, value_name = "N")]
         limit: Option<i64>,
-        /// Do it without asking
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -93,7 +93,7 @@ pub enum Queue {
     Obliterate {
         #[command(flatten)]
         name: Name,
-        /// Do it without asking
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },

@@ -15,7 +15,7 @@ use crate::api::spec::Op;
 /// What `metrics` takes.
 #[derive(Args, Debug)]
 pub struct Metrics {
-    /// All families as Prometheus reads them
+    /// All metrics in Prometheus format
     #[arg(long)]
     prometheus: bool,
 }

@@ -189,20 +189,20 @@ fn arguments() -> [Arg; 9] {
         option(TLS, "tls", "TLS")
             .action(ArgAction::SetTrue)
             .value_parser(FalseyValueParser::new())
-            .help("Speak TLS with it; the options below say so, too"),
+            .help("Use TLS; the options below imply it"),
         option(TLS_CA, "tls-ca", "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Authorities to believe, as PEM, instead of those of the system"),
+            .help("Certificate authorities, as PEM, instead of those of the system"),
         option(TLS_CERT, "tls-cert", "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Certificate to show, as PEM, to a server that asks for one"),
+            .help("Client certificate, as PEM, for a server that requires one"),
         option(TLS_KEY, "tls-key", "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Its key, as PEM"),
+            .help("Private key of the client certificate, as PEM"),
         option(TOKEN, "token", "TOKEN").help("One of its AUTH_TOKENS"),
         option(JSON, "json", "JSON")
             .action(ArgAction::SetTrue)
-            .help("Print the server's raw answer as JSON"),
+            .help("Print the server's raw reply as JSON"),
     ]
 }
 
@@ -231,7 +231,7 @@ fn asks_for_json(matches: &ArgMatches) -> bool {
 
 fn add_json(command: Command) -> Command {
     let [.., json] = arguments();
-    let json = json.help("Print the answer as JSON").help_heading(None);
+    let json = json.help("Print the reply as JSON").help_heading(None);
     command.arg(json).arg_required_else_help(false).mut_subcommands(add_json)
 }
 

@@ -15,7 +15,7 @@ use crate::api::spec::Op;
 pub enum Webhook {
     /// Post events to a URL
     Add {
-        /// Where to post to
+        /// URL to post to
         url: String,
         /// Events to post, separated by commas; `all` for all
         #[arg(long, required = true, value_delimiter = ',', value_name = "EVENTS")]
@@ -23,7 +23,7 @@ pub enum Webhook {
         /// Only events of this queue
         #[arg(long, value_name = "QUEUE")]
         queue: Option<String>,
-        /// Sign the posts with this
+        /// Secret that signs each request
         #[arg(long, value_name = "SECRET")]
         secret: Option<String>,
     },

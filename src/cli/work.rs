@@ -16,18 +16,18 @@ use std::io;
 /// What `pull` takes.
 #[derive(Args, Debug)]
 pub struct Pull {
-    /// Queue to take from
+    /// Queue to pull from
     queue: String,
-    /// So many jobs at most
+    /// Maximum number of jobs
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     count: Option<i64>,
-    /// Wait so long for the first job (milliseconds, or 30s, 1m ...)
+    /// Time to wait for the first job (milliseconds, or 30s, 1m ...)
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     timeout: Option<i64>,
-    /// Who takes the jobs, for those who look
+    /// Owner of the locks, for information
     #[arg(long, default_value = "corq", value_name = "NAME")]
     owner: String,
-    /// How long the jobs stay yours without a sign of life
+    /// Duration of the lock without a heartbeat
     #[arg(long, value_parser = milliseconds, allow_negative_numbers = true, value_name = "TIME")]
     lock_ttl: Option<i64>,
 }
@@ -40,7 +40,7 @@ pub struct Ack {
     /// Its result: JSON, @file, or - for standard input
     #[arg(long, allow_negative_numbers = true, value_name = "JSON")]
     result: Option<String>,
-    /// The token that the pull gave
+    /// Lock token from the pull
     #[arg(long, value_name = "TOKEN")]
     lock_token: Option<String>,
 }
@@ -50,13 +50,13 @@ pub struct Ack {
 pub struct Fail {
     /// Id of the active job
     id: String,
-    /// What went wrong
+    /// Error text
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// The token that the pull gave
+    /// Lock token from the pull
     #[arg(long, value_name = "TOKEN")]
     lock_token: Option<String>,
-    /// Spend no more attempts: to the dead-letter queue
+    /// No further attempts: move the job to the dead-letter queue
     #[arg(long)]
     unrecoverable: bool,
 }
