@@ -61,6 +61,8 @@ impl Witness {
 
     /// Everything that a client can see of the server, but for what time changes.
     fn seen(&self, client: &mut Client) -> Vec<Json> {
+        // Or it would be gone after a while of silence.
+        client.ok("Heartbeat", json!({"id": "witness"}));
         let queue = json!({"queue": "witness"});
         let mut seen = Vec::new();
         for command in ["GetJobs", "GetJobCounts", "GetCountsPerPriority", "Count", "Dlq"] {

@@ -46,7 +46,7 @@ fn an_interval_pushes_jobs_on_its_cadence() {
     assert_eq!((&cron["schedule"], &cron["repeatEvery"]), (&Value::Null, &json!(100)));
     let mut due = BTreeSet::new();
     until("five runs", || {
-        let job = client.ok("PULL", json!({"queue": queue, "timeout": 5000}))["job"].clone();
+        let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
         assert_eq!((&job["data"], &job["priority"]), (&json!({"n": 1}), &json!(7)));
         assert!(due.insert(job["runAt"].as_u64().unwrap()), "a run came twice: {job}");
         (due.len() == 5).then_some(())
@@ -86,7 +86,7 @@ fn six_fields_begin_with_seconds_and_fire() {
     let queue = queue("cron");
     let fields = json!({"name": queue, "queue": queue, "data": 1, "schedule": "* * * * * *"});
     client.ok("Cron", fields);
-    let job = client.ok("PULL", json!({"queue": queue, "timeout": 10_000}))["job"].clone();
+    let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
     assert_eq!(job["runAt"].as_u64().unwrap() % 1000, 0);
     let full = client.ok("GetJob", json!({"id": job["id"]}))["job"].clone();
     assert_eq!((&full["data"], &full["state"]), (&json!(1), &json!("active")));

@@ -23,7 +23,7 @@ fn a_dependent_runs_when_all_that_it_depends_on_is_done() {
         assert_eq!(client.pull(&whole), Value::Null);
         finish(&mut client, queue);
     }
-    let job = client.ok("PULL", json!({"queue": whole, "timeout": 20_000}))["job"].clone();
+    let job = client.ok("PULL", json!({"queue": whole, "timeout": 60_000}))["job"].clone();
     assert_eq!(job["id"], json!(id));
 }
 
@@ -65,14 +65,18 @@ fn a_dependency_that_is_cancelled_sends_its_dependent_to_the_dead_letter_queue()
 #[test]
 fn a_dependency_that_is_removed_sends_its_dependent_to_the_dead_letter_queue() {
     let (mut client, queue) = (client(), queue("gone-part"));
-    let mortal = client.push_with(&queue, 1, json!({"ttl": 150, "jobId": format!("m-{queue}")}));
     let fails = json!({"maxAttempts": 1, "removeOnFail": true, "priority": 9});
     let failing = client.push_with(&queue, 1, fails);
-    let parts = [mortal, failing.clone()];
+    let mortal = format!("m-{queue}");
     let queues = [crate::queue("orphan"), crate::queue("orphan")];
-    for (part, queue) in parts.iter().zip(&queues) {
-        client.push_with(queue, 2, json!({"dependsOn": [part]}));
-    }
+    // Both in one, or the first might be gone before the other comes.
+    let flow = json!([
+        {"id": mortal, "queue": queue, "input": {"data": 1, "ttl": 150}},
+        {"id": format!("o-{queue}"), "queue": queues[0], "input": {"data": 2, "dependsOn": [mortal]}}
+    ]);
+    client.ok("PUSHF", json!({"jobs": flow}));
+    client.push_with(&queues[1], 2, json!({"dependsOn": [failing]}));
+    let parts = [mortal, failing.clone()];
     assert_eq!(client.pull(&queue)["id"], json!(failing));
     client.ok("FAIL", json!({"id": failing}));
     for (part, queue) in parts.iter().zip(&queues) {
@@ -125,7 +129,7 @@ fn every_job_of_a_batch_has_dependencies_of_its_own() {
     assert_eq!(again, json!([own]), "a custom id is idempotent with dependencies, too");
     finish(&mut client, &queue);
     for _ in 0..4 {
-        let job = client.ok("PULL", json!({"queue": whole, "timeout": 20_000}))["job"].clone();
+        let job = client.ok("PULL", json!({"queue": whole, "timeout": 60_000}))["job"].clone();
         assert_ne!(job, Value::Null);
     }
 }
@@ -152,10 +156,13 @@ fn one_unknown_dependency_refuses_a_whole_batch_and_names_its_job() {
 #[test]
 fn a_known_custom_id_comes_back_whatever_became_of_its_dependencies() {
     let (mut client, queue) = (client(), queue("known"));
-    let part = client.push_with(&queue, 1, json!({"ttl": 100}));
-    let own = format!("{queue}-own");
+    let (part, own) = (format!("{queue}-part"), format!("{queue}-own"));
     let options = json!({"jobId": own, "dependsOn": [part]});
-    client.push_with(&queue, 1, options.clone());
+    let flow = json!([
+        {"id": part, "queue": queue, "input": {"data": 1, "ttl": 100}},
+        {"id": own, "queue": queue, "input": {"data": 1, "dependsOn": [part]}}
+    ]);
+    client.ok("PUSHF", json!({"jobs": flow}));
     until("the dependency to go", || (client.state(&part) == "unknown").then_some(()));
     assert_eq!(client.push_with(&queue, 1, options), own);
     let jobs = json!([{"data": 1, "customId": own, "dependsOn": [part]}, {"data": 2}]);
@@ -199,7 +206,7 @@ fn dependencies_that_complete_during_the_push_are_not_missed() {
             });
             client.push_with(&whole, round, json!({"dependsOn": [part]}));
         });
-        let reply = client.ok("PULL", json!({"queue": whole, "timeout": 20_000}));
+        let reply = client.ok("PULL", json!({"queue": whole, "timeout": 60_000}));
         assert_eq!(reply["job"]["data"], round, "woken");
         client.ok("ACK", json!({"id": reply["job"]["id"]}));
     }

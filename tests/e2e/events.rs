@@ -53,7 +53,7 @@ fn check(mut event: Json, queue: &str, expected: &Json, stream: &str) {
     let fields = event.as_object_mut().unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let time = fields.remove("timestamp").unwrap().as_u64().expect("an integer");
-    assert!(now.as_millis().abs_diff(u128::from(time)) < 60_000, "{time}");
+    assert!(now.as_millis().abs_diff(u128::from(time)) < 3_600_000, "{time}");
     assert_eq!(fields.remove("queue").unwrap(), queue);
     assert_eq!(event, *expected, "{stream}");
 }
@@ -137,7 +137,7 @@ fn failed_comes_with_the_error_on_every_attempt_and_retried_where_another_follow
         let id = client.push_with(queue, 1, json!({"maxAttempts": 2, "backoff": 0}));
         for error in ["first \"line\"\nsecond", "again"] {
             assert_eq!(
-                client.ok("PULL", json!({"queue": queue, "timeout": 9000}))["job"]["id"],
+                client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"]["id"],
                 *id
             );
             client.ok("FAIL", json!({"id": id, "error": error}));
@@ -444,8 +444,12 @@ fn nobody_is_told_of_events_after_the_last_listener_has_left() {
     assert!(heard[0] >= 8 && heard[1..] == [1, 1], "{heard:?}");
     drop((sse, websocket));
     until("both are gone", || (events()[1..] == [0, 0]).then_some(()));
-    for number in 0..8 {
-        client.push(&format!("q{number}"), 1);
-    }
-    assert_eq!(events()[0], heard[0]);
+    // One shard may hear a push before it hears from another that nobody listens any more.
+    until("nobody is told of anything", || {
+        let before = events()[0];
+        for number in 0..8 {
+            client.push(&format!("q{number}"), 1);
+        }
+        (events()[0] == before).then_some(())
+    });
 }

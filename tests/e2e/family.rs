@@ -68,7 +68,7 @@ fn a_parent_runs_after_its_children_and_has_their_values_whatever_became_of_them
             assert_eq!(client.state(&parent), "waiting-children", "{n} done");
             complete(&mut client, &part(n), json!({"n": n}));
         }
-        let job = client.ok("PULL", json!({"queue": "whole", "timeout": 20_000}))["job"].clone();
+        let job = client.ok("PULL", json!({"queue": "whole", "timeout": 60_000}))["job"].clone();
         assert_eq!((&job["id"], &job["childrenIds"]), (&json!(parent), &json!(children)));
         client.ok("Clean", json!({"queue": part(1), "grace": 0, "state": "completed"}));
         assert_eq!(client.state("child-1"), "unknown");

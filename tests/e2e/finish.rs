@@ -50,7 +50,7 @@ fn only_an_active_job_can_be_acknowledged_or_failed() {
 fn an_owned_job_needs_its_token() {
     let (mut client, queue) = (client(), queue("token"));
     let id = client.push(&queue, 1);
-    let (job, token) = client.pull_owned(&queue, 30_000);
+    let (job, token) = client.pull_owned(&queue, 3_600_000);
     assert_eq!(job["id"], json!(id));
     let missing = format!("Lock token required for job {id}");
     let wrong = format!("Invalid or expired lock token for job {id}");
@@ -68,8 +68,8 @@ fn an_owned_job_needs_its_token() {
 fn the_token_of_one_job_does_not_open_another() {
     let (mut client, queue) = (client(), queue("keys"));
     let ids = [client.push(&queue, 1), client.push(&queue, 2)];
-    let (_, first) = client.pull_owned(&queue, 30_000);
-    let (_, second) = client.pull_owned(&queue, 30_000);
+    let (_, first) = client.pull_owned(&queue, 3_600_000);
+    let (_, second) = client.pull_owned(&queue, 3_600_000);
     assert_ne!(first, second);
     let text = client.refused("ACK", json!({"id": ids[0], "token": second}));
     assert_eq!(text, format!("Invalid or expired lock token for job {}", ids[0]));
@@ -168,9 +168,9 @@ fn a_waiting_caller_gets_the_result_when_the_job_completes() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait"));
     for options in [json!({}), json!({"removeOnComplete": true})] {
         let id = client.push_with(&queue, 1, options);
-        waiter.send("WaitJob", json!({"id": id, "timeout": 20_000})).unwrap();
-        waiter.send("Ping", json!({})).unwrap();
-        assert_eq!(waiter.recv().unwrap()["data"]["pong"], true, "a wait blocks nothing");
+        waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
+        assert_eq!(waiter.ok("Ping", json!({}))["data"]["pong"], true, "a wait blocks nothing");
+        assert_eq!(waiter.state(&id), "waiting");
         client.pull(&queue);
         client.ok("ACK", json!({"id": id, "result": "done"}));
         let reply = waiter.recv().unwrap();
@@ -194,7 +194,8 @@ fn waiting_for_a_completed_job_answers_at_once_and_for_an_idle_one_at_its_timeou
 fn a_waiting_caller_learns_of_any_other_end_at_once() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-fail"));
     let id = client.push_with(&queue, 1, json!({"maxAttempts": 1}));
-    waiter.send("WaitJob", json!({"id": id, "timeout": 20_000})).unwrap();
+    waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
+    waiter.ok("GetState", json!({"id": id}));
     client.pull(&queue);
     client.ok("FAIL", json!({"id": id, "error": "broken"}));
     let reply = waiter.recv().unwrap();
@@ -202,10 +203,9 @@ fn a_waiting_caller_learns_of_any_other_end_at_once() {
     assert_eq!((&reply["state"], &reply["error"]), (&json!("failed"), &json!("broken")));
 
     let id = client.push(&queue, 2);
-    waiter.send("WaitJob", json!({"id": id, "timeout": 20_000})).unwrap();
-    // The wait must be there before the job goes; the waiter's own ping is behind it.
-    waiter.send("Ping", json!({})).unwrap();
-    waiter.recv().unwrap();
+    waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
+    // The wait must be there before the job goes; what the waiter asks about it is behind that.
+    waiter.ok("GetState", json!({"id": id}));
     client.ok("Cancel", json!({"id": id}));
     assert_eq!(waiter.recv().unwrap()["completed"], false);
 }
@@ -222,7 +222,7 @@ fn a_token_that_is_given_fits_in_every_command_on_a_leased_job() {
     ];
     for (cmd, fields) in commands {
         client.push(&queue, cmd);
-        let (job, token) = client.pull_owned(&queue, 30_000);
+        let (job, token) = client.pull_owned(&queue, 3_600_000);
         let id = job["id"].as_str().unwrap();
         let with = |token: &str| {
             let mut fields = fields.clone();

@@ -46,7 +46,7 @@ fn known(client: &mut Client, jobs: &Value) -> usize {
 }
 
 fn run(client: &mut Client, queue: usize, id: &str) {
-    let pull = json!({"queue": format!("flow-{queue}"), "timeout": 20_000});
+    let pull = json!({"queue": format!("flow-{queue}"), "timeout": 60_000});
     let job = client.ok("PULL", pull)["job"].clone();
     assert_eq!(job["id"], json!(id));
     client.ok("ACK", json!({"id": id, "result": {"of": id}}));

@@ -74,7 +74,7 @@ fn live_on_a_full_disk(server: &mut Server) {
     let first = client.pull("q");
     assert_eq!(first["id"], json!(ids.remove(0)));
     client.ok("ACK", json!({"id": first["id"], "result": "done"}));
-    let (second, token) = client.pull_owned("q", 30_000);
+    let (second, token) = client.pull_owned("q", 3_600_000);
     assert_eq!(second["id"], json!(ids.remove(0)));
     client.ok("FAIL", json!({"id": second["id"], "token": token, "error": "why"}));
     let cancelled = ids.remove(0);

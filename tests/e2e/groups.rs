@@ -118,13 +118,26 @@ fn a_pull_that_waits_gets_the_job_when_its_group_may_give_it() {
             let (mut client, queue) = (server.client(), format!("waits-{number}"));
             let mut worker = server.client();
             let mut waits = |client: &mut Client, group: Value, what: &dyn Fn(&mut Client)| {
-                let pull = json!({"queue": queue, "timeout": 30_000, "group": group});
+                let pull = json!({"queue": queue, "timeout": 60_000, "group": group});
                 worker.send("PULL", pull).unwrap();
                 assert!(worker.recv_within(Duration::from_millis(40)).is_none());
                 what(client);
                 let reply = worker.recv().unwrap();
                 client.ok("ACK", json!({"id": reply["job"]["id"]}));
                 reply["job"]["data"].as_i64().unwrap()
+            };
+            // What limits it, a job of its group and the pull, with no time between them.
+            let mut timer = server.client();
+            let mut until_it_is_time = |limit: (&str, Value), number: u64, group: Value| {
+                let job = json!({"queue": queue, "data": number, "groupId": "b"});
+                let wait = json!({"queue": queue, "timeout": 60_000, "group": group});
+                let told =
+                    timer.at_once([("Ping", json!({})), limit, ("PUSH", job), ("PULL", wait)]);
+                let [ping, limited, _, pulled] = &told;
+                let since = pulled["job"]["startedAt"].as_u64().unwrap()
+                    - ping["data"]["time"].as_u64().unwrap();
+                timer.ok("ACK", json!({"id": pulled["job"]["id"]}));
+                (limited.clone(), pulled["job"]["data"].clone(), since)
             };
             let of = |group: &str| json!({"queue": queue, "groupId": group});
             client.ok("PauseGroup", of("a"));
@@ -137,14 +150,17 @@ fn a_pull_that_waits_gets_the_job_when_its_group_may_give_it() {
             assert_eq!(waits(&mut client, json!({"affinity": null}), &push), 5);
             // Its own limit, and time that ends it.
             let group = json!({"limit": {"max": 1, "duration": 300}});
-            assert_eq!(pull(&mut client, &queue, 9, group.clone()), [2, 4]);
-            fill(&mut client, &queue, &[("b", 6)]);
-            assert_eq!(waits(&mut client, group, &|_| ()), 6);
+            let both = json!({"queue": queue, "count": 9, "group": group});
+            let (taken, next, since) = until_it_is_time(("PULLB", both), 6, group);
+            let taken: Vec<&Value> =
+                taken["jobs"].as_array().unwrap().iter().map(|job| &job["data"]).collect();
+            assert_eq!((taken, next), (vec![&json!(2), &json!(4)], json!(6)));
+            assert!(since >= 300, "after {since} ms");
             let mut hold = of("b");
             hold["duration"] = 200.into();
-            client.ok("RateLimitGroup", hold);
-            fill(&mut client, &queue, &[("b", 7)]);
-            assert_eq!(waits(&mut client, Value::Null, &|_| ()), 7);
+            let (_, next, since) = until_it_is_time(("RateLimitGroup", hold), 7, Value::Null);
+            assert_eq!(next, 7);
+            assert!(since >= 200, "after {since} ms");
         }
     }
 }

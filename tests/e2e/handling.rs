@@ -1,8 +1,6 @@
 //! What may be done to a job besides its course: holding it longer, giving it back, putting it off. The fear:
 //! a job that is taken from a worker who has it, or that is nowhere afterwards.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::support::{Habit, Receiver, Start, until};
@@ -10,19 +8,21 @@ use crate::{client, queue};
 
 #[test]
 fn a_lock_is_extended_once_for_as_long_as_asked() {
+    const USUAL_MS: u64 = 10_000;
     let (mut client, queue) = (client(), queue("extend"));
-    client.push(&queue, 1);
-    let (job, token) = client.pull_owned(&queue, 200);
-    let id = job["id"].clone();
+    let ids = [client.push(&queue, 1), client.push(&queue, 2)];
+    let pull = json!({"queue": queue, "count": 2, "owner": "me", "lockTtl": USUAL_MS});
+    let token = client.ok("PULLB", pull)["tokens"][0].clone();
+    let id = &ids[0];
     let extend = |ms: u64| json!({"id": id, "token": token, "duration": ms});
-    client.ok("ExtendLock", extend(60_000));
-    std::thread::sleep(Duration::from_millis(400));
-    assert_eq!(client.state(id.as_str().unwrap()), "active");
+    client.ok("ExtendLock", extend(3_600_000));
+    until("the usual time to end", || (client.state(&ids[1]) == "waiting").then_some(()));
+    assert_eq!(client.state(id), "active");
     let wrong = json!({"id": id, "token": "no", "duration": 5});
     assert!(client.refused("ExtendLock", wrong).starts_with("Invalid or expired lock token"));
     // A heartbeat holds it for its usual time again.
     client.ok("JobHeartbeat", json!({"id": id, "token": token}));
-    until("the lock to end", || (client.state(id.as_str().unwrap()) == "waiting").then_some(()));
+    until("the lock to end", || (client.state(id) == "waiting").then_some(()));
     assert_eq!(client.refused("ExtendLock", extend(5)), "Job not found or not active");
 }
 
@@ -81,7 +81,7 @@ fn a_job_that_is_given_back_wakes_a_worker_that_waits_and_is_so_after_a_kill() {
     let id = client.push("q", 1);
     let (_, token) = client.pull_owned("q", 3_600_000);
     let mut other = server.client();
-    other.send("PULL", json!({"queue": "q", "timeout": 30_000, "owner": "other"})).unwrap();
+    other.send("PULL", json!({"queue": "q", "timeout": 60_000, "owner": "other"})).unwrap();
     client.ok("MoveToWait", json!({"id": id, "token": token}));
     let taken = other.recv().unwrap();
     assert_eq!(taken["job"]["id"], id.as_str());

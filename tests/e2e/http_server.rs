@@ -53,7 +53,8 @@ fn get_health_tells_the_figures_of_all_shards() {
     let rss_kb = resident_kb(&server);
     let shown = health["memory"]["rss"].as_f64().unwrap();
     assert!((shown - rss_kb / 1024.0).abs() < 8.0, "{shown} MB, the kernel says {rss_kb} kB");
-    assert!(health["uptime"].as_u64().unwrap() < 120, "in seconds: {health}");
+    let uptime_ms = server.client().ok("Stats", json!({}))["stats"]["uptime"].as_u64().unwrap();
+    assert!(health["uptime"].as_u64().unwrap() <= uptime_ms / 1000, "in seconds: {health}");
     drop(clients);
     until("they are gone", || {
         (web.get("/health").expect(200)["connections"]["tcp"] == 1).then_some(())
@@ -69,14 +70,20 @@ fn health_and_heapstats_count_streams_over_all_shards() {
     let mut web = server.web();
     let connections = web.get("/health").expect(200)["connections"].clone();
     assert_eq!(connections, json!({"tcp": 0, "ws": 3, "sse": 5}));
-    let heap = web.get("/heapstats").expect(200);
+    let heap = alone(&mut web);
     assert_eq!((count(&heap, "WebSocketConnection"), count(&heap, "EventStream")), (3, 5));
-    assert_eq!(count(&heap, "HttpConnection"), 1);
     drop((listening, sockets));
     until("they are gone", || {
         let connections = web.get("/health").expect(200)["connections"].clone();
         (connections == json!({"tcp": 0, "ws": 0, "sse": 0})).then_some(())
     });
+}
+
+/// What `/heapstats` says once those who waited for the start have gone, and one connection asks for all.
+fn alone(web: &mut Http) -> Value {
+    until("one connection", || {
+        Some(web.get("/heapstats").expect(200)).filter(|heap| count(heap, "HttpConnection") == 1)
+    })
 }
 
 fn resident_kb(server: &Server) -> f64 {
@@ -146,7 +153,7 @@ fn a_server_whose_disk_is_far_behind_is_not_ready_and_says_why() {
 
 #[test]
 fn a_server_that_stops_is_not_ready_and_says_why() {
-    let mut server = Start::new().env("SHUTDOWN_TIMEOUT_MS", 20_000).start();
+    let mut server = Start::new().start();
     let mut web = server.web();
     assert_eq!(web.get("/ready").status, 200);
     // A client with much to read holds up the end.
@@ -184,7 +191,7 @@ fn get_stats_has_the_figures_that_tcp_has_and_more() {
     let mut over_tcp = server.client().ok("Stats", json!({}))["stats"].clone();
     for stats in [&mut over_http, &mut over_tcp] {
         let stats = stats.as_object_mut().unwrap();
-        assert!(stats.remove("uptime").unwrap().as_u64().unwrap() < 120_000);
+        assert!(stats.remove("uptime").unwrap().as_u64().unwrap() < 3_600_000);
         // These are taken over seconds, and the two questions may fall into two.
         assert!(stats.remove("pushPerSec").is_some() && stats.remove("pullPerSec").is_some());
     }
@@ -230,7 +237,9 @@ fn get_metrics_is_json_and_agrees_with_tcp() {
 fn get_prometheus_is_the_text_that_tcp_gives() {
     let server = Server::start_default();
     let _worker = work(&server);
-    let answer = server.web().get("/prometheus");
+    let mut web = server.web();
+    alone(&mut web);
+    let answer = web.get("/prometheus");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let families = |text: &str| {
@@ -296,15 +305,14 @@ fn what_jobs_took_is_given_back_when_they_are_gone() {
     let peak = used() - before;
     assert!(peak > 20.0, "{peak} MB is no peak");
     tcp.ok("Obliterate", json!({"queue": "q"}));
-    let left = used() - before;
-    assert!(left < peak / 8.0, "{left} of {peak} MB are left");
+    until("all but an eighth to be given back", || (used() - before < peak / 8.0).then_some(()));
 }
 
 #[test]
 fn get_heapstats_counts_what_there_is() {
     let server = Server::start_default();
     let _worker = work(&server);
-    let answer = server.web().get("/heapstats").expect(200);
+    let answer = alone(&mut server.web());
     let expected = ["ok", "memory", "heap", "collections", "topObjectTypes"];
     assert_eq!(keys(&answer), BTreeSet::from(expected));
     assert_eq!(keys(&answer["memory"]), BTreeSet::from(["heapUsed", "heapTotal", "rss"]));
@@ -312,7 +320,7 @@ fn get_heapstats_counts_what_there_is() {
     assert_eq!(keys(&answer["heap"]), BTreeSet::from(heap));
     assert_eq!(answer["collections"]["jobIndex"], 9);
     assert_eq!((count(&answer, "Job"), count(&answer, "Lease")), (9, 1));
-    assert_eq!((count(&answer, "Queue"), count(&answer, "HttpConnection")), (9, 1));
+    assert_eq!(count(&answer, "Queue"), 9);
     assert_eq!(count(&answer, "TcpConnection"), 1);
     let types = answer["topObjectTypes"].as_array().unwrap();
     assert!(types.len() <= 20);

@@ -48,7 +48,7 @@ fn pipelined_requests_are_answered_in_their_order() {
 fn a_long_poll_holds_up_only_its_own_connection() {
     let queue = queue("hold");
     let mut waiting = web();
-    waiting.send("GET", &format!("/queues/{queue}/jobs?timeout=30000"), &[], b"").unwrap();
+    waiting.send("GET", &format!("/queues/{queue}/jobs?timeout=60000"), &[], b"").unwrap();
     waiting.send("GET", "/healthz", &[], b"").unwrap();
     let mut other = web();
     assert_eq!(other.get("/healthz").text(), "OK");

@@ -175,7 +175,7 @@ fn a_unique_key_is_held_until_its_job_is_done() {
     assert_eq!(client.push_with(&queue, 2, options.clone()), first, "while it is active");
     client.ok("FAIL", json!({"id": first}));
     assert_eq!(client.push_with(&queue, 2, options.clone()), first, "while it is retried");
-    client.ok("PULL", json!({"queue": queue, "timeout": 10_000}));
+    client.ok("PULL", json!({"queue": queue, "timeout": 60_000}));
     client.ok("ACK", json!({"id": first}));
     let second = client.push_with(&queue, 2, options);
     assert_ne!(second, first);

@@ -173,9 +173,15 @@ fn jobs_of_pulls_that_are_set_aside_are_delivered_once_or_go_back() {
     push_large(&server, "large", JOBS, 900_000);
     let pulls = frame(&encode(&json!({"cmd": "PULLB", "queue": "large", "count": 5}))).repeat(10);
     let mut observer = server.client();
-    let all_are_back = |observer: &mut Client| {
+    let mut came = metrics(&mut observer)["corq_connections_accepted_total"];
+    // All that those have asked for who have gone is done with, also what had not been read when they went.
+    let mut all_are_back = |observer: &mut Client| {
+        came += CONNECTIONS as u64;
         until("all jobs to be back", || {
-            (observer.counted("large", "waiting") == JOBS as u64).then_some(())
+            let now = metrics(observer);
+            let gone =
+                now["corq_connections_accepted_total"] >= came && now["corq_connections"] == 1;
+            (gone && observer.counted("large", "waiting") == JOBS as u64).then_some(())
         });
     };
     for _ in 0..3 {

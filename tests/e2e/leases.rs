@@ -5,12 +5,28 @@ use serde_json::{Value, json};
 use crate::support::{Start, until};
 use crate::{Client, client, queue};
 
+/// Longer than any test takes.
+const HOUR_MS: u64 = 3_600_000;
+
+/// That a sign of life holds a job for the time of its lock, an hour, although it was to end soon, as another one does.
+fn renews(client: &mut Client, queue: &str, id: &str, token: &str, sign: (&str, Value)) {
+    let other = client.push(queue, "no sign of life");
+    let (_, others) = client.pull_owned(queue, HOUR_MS);
+    let mut heart = crate::client();
+    let soon = |id: &str, token: &str| json!({"id": id, "token": token, "duration": 1000});
+    let both = [("ExtendLock", soon(id, token)), sign, ("ExtendLock", soon(&other, &others))];
+    let replies = heart.at_once(both);
+    assert!(replies.iter().all(|reply| reply["ok"] == true), "{replies:?}");
+    until("the other lock to end", || (client.state(&other) == "waiting").then_some(()));
+    assert_eq!(client.state(id), "active");
+}
+
 #[test]
 fn a_job_whose_lock_runs_out_comes_back_with_one_attempt_more() {
     let (mut client, queue) = (client(), queue("stall"));
     let id = client.push(&queue, 1);
     let (_, token) = client.pull_owned(&queue, 100);
-    let (job, _) = client.pull_owned(&queue, 30_000);
+    let (job, _) = client.pull_owned(&queue, HOUR_MS);
     assert_eq!((&job["id"], &job["attempts"]), (&json!(id), &json!(1)));
     assert_eq!(job["stallCount"], 1);
     let text = client.refused("ACK", json!({"id": id, "token": token}));
@@ -53,16 +69,9 @@ fn a_stall_with_no_attempts_left_sends_a_job_to_the_dead_letter_queue() {
 fn a_heartbeat_renews_the_lock_for_its_full_time() {
     let (mut client, queue) = (client(), queue("heartbeat"));
     let id = client.push(&queue, 1);
-    let (_, token) = client.pull_owned(&queue, 2500);
-    let start = std::time::Instant::now();
+    let (_, token) = client.pull_owned(&queue, HOUR_MS);
     // From another connection, as official workers do it.
-    let mut heart = crate::client();
-    while start.elapsed().as_millis() < 6000 {
-        let reply = heart.ok("JobHeartbeat", json!({"id": id, "token": token}));
-        assert_eq!(reply["data"]["ok"], true);
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert_eq!(client.state(&id), "active");
+    renews(&mut client, &queue, &id, &token, ("JobHeartbeat", json!({"id": id, "token": token})));
     client.ok("ACK", json!({"id": id, "token": token}));
 }
 
@@ -70,7 +79,7 @@ fn a_heartbeat_renews_the_lock_for_its_full_time() {
 fn a_heartbeat_with_a_wrong_token_is_refused() {
     let (mut client, queue) = (client(), queue("heartbeat-wrong"));
     let id = client.push(&queue, 1);
-    client.pull_owned(&queue, 30_000);
+    client.pull_owned(&queue, HOUR_MS);
     client.refused("JobHeartbeat", json!({"id": id, "token": "guess"}));
     client.refused("JobHeartbeat", json!({"id": "nobody", "token": "guess"}));
 }
@@ -81,7 +90,8 @@ fn a_batch_of_heartbeats_says_how_many_it_renewed() {
     for n in 0..3 {
         client.push(&queue, n);
     }
-    let pulled = client.ok("PULLB", json!({"queue": queue, "count": 3, "owner": "me"}));
+    let pulled =
+        client.ok("PULLB", json!({"queue": queue, "count": 3, "owner": "me", "lockTtl": HOUR_MS}));
     let ids: Vec<&Value> =
         pulled["jobs"].as_array().unwrap().iter().map(|job| &job["id"]).collect();
     let mut tokens = pulled["tokens"].clone();
@@ -105,7 +115,7 @@ fn a_batch_of_heartbeats_names_the_places_of_the_jobs_that_are_gone_and_renews_t
                 push["jobId"] = json!(format!("name-{place}"));
             }
             ids.push(client.ok("PUSH", push)["id"].clone());
-            tokens.push(json!(client.pull_owned(queue, 30_000).1));
+            tokens.push(json!(client.pull_owned(queue, HOUR_MS).1));
         }
         let beat = |client: &mut Client, ids: &[Value], tokens: &[Value]| {
             client.ok("JobHeartbeatB", json!({"ids": ids, "tokens": tokens}))["data"].clone()
@@ -131,12 +141,8 @@ fn a_batch_of_heartbeats_names_the_places_of_the_jobs_that_are_gone_and_renews_t
 fn progress_counts_as_a_sign_of_life() {
     let (mut client, queue) = (client(), queue("progress-life"));
     let id = client.push(&queue, 1);
-    let (_, token) = client.pull_owned(&queue, 2500);
-    let start = std::time::Instant::now();
-    while start.elapsed().as_millis() < 6000 {
-        client.ok("Progress", json!({"id": id, "progress": 50}));
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    let (_, token) = client.pull_owned(&queue, HOUR_MS);
+    renews(&mut client, &queue, &id, &token, ("Progress", json!({"id": id, "progress": 50})));
     client.ok("ACK", json!({"id": id, "token": token}));
 }
 
@@ -147,7 +153,7 @@ fn disconnecting_releases_jobs_at_once_with_their_attempts_unchanged() {
         client.push(&queue, n);
     }
     let mut leaving = crate::client();
-    leaving.pull_owned(&queue, 60_000);
+    leaving.pull_owned(&queue, HOUR_MS);
     leaving.ok("PULLB", json!({"queue": queue, "count": 2}));
     assert_eq!(client.counted(&queue, "active"), 3);
     drop(leaving);
@@ -162,8 +168,8 @@ fn a_job_released_by_a_disconnect_wakes_a_worker_that_waits() {
     let (mut client, mut worker, queue) = (client(), crate::client(), queue("release-wake"));
     let id = client.push(&queue, 1);
     let mut leaving = crate::client();
-    leaving.pull_owned(&queue, 60_000);
-    worker.send("PULL", json!({"queue": queue, "timeout": 20_000})).unwrap();
+    leaving.pull_owned(&queue, HOUR_MS);
+    worker.send("PULL", json!({"queue": queue, "timeout": 60_000})).unwrap();
     drop(leaving);
     assert_eq!(worker.recv().unwrap()["job"]["id"], json!(id));
 }
@@ -173,9 +179,9 @@ fn a_detached_job_survives_its_connection() {
     let (mut client, queue) = (client(), queue("detach"));
     let (first, second) = (client.push(&queue, 1), client.push(&queue, 2));
     let mut leaving = crate::client();
-    let fields = json!({"queue": queue, "owner": "me", "lockTtl": 60_000, "detach": true});
+    let fields = json!({"queue": queue, "owner": "me", "lockTtl": HOUR_MS, "detach": true});
     let reply = leaving.ok("PULL", fields);
-    leaving.pull_owned(&queue, 60_000);
+    leaving.pull_owned(&queue, HOUR_MS);
     drop(leaving);
     // Once the other job is back, the disconnect has been dealt with.
     until("the release", || (client.state(&second) == "waiting").then_some(()));
@@ -188,8 +194,8 @@ fn a_job_renewed_from_another_connection_survives_the_one_that_pulled_it() {
     let (mut client, queue) = (client(), queue("renewed"));
     let (first, second) = (client.push(&queue, 1), client.push(&queue, 2));
     let mut leaving = crate::client();
-    let (_, token) = leaving.pull_owned(&queue, 60_000);
-    leaving.pull_owned(&queue, 60_000);
+    let (_, token) = leaving.pull_owned(&queue, HOUR_MS);
+    leaving.pull_owned(&queue, HOUR_MS);
     client.ok("JobHeartbeat", json!({"id": first, "token": token}));
     drop(leaving);
     until("the release", || (client.state(&second) == "waiting").then_some(()));
@@ -202,8 +208,8 @@ fn a_job_done_before_the_disconnect_stays_done() {
     let (mut client, queue) = (client(), queue("done"));
     let (done, open) = (client.push(&queue, 1), client.push(&queue, 2));
     let mut leaving = crate::client();
-    let (_, token) = leaving.pull_owned(&queue, 60_000);
-    leaving.pull_owned(&queue, 60_000);
+    let (_, token) = leaving.pull_owned(&queue, HOUR_MS);
+    leaving.pull_owned(&queue, HOUR_MS);
     leaving.ok("ACK", json!({"id": done, "token": token}));
     drop(leaving);
     until("the release", || (client.state(&open) == "waiting").then_some(()));
@@ -216,13 +222,13 @@ fn a_job_passed_on_is_not_released_by_the_worker_that_lost_it() {
     let id = client.push(&queue, 1);
     let mut lost = crate::client();
     lost.pull_owned(&queue, 60);
-    let (job, token) = client.pull_owned(&queue, 60_000);
+    let (job, token) = client.pull_owned(&queue, HOUR_MS);
     assert_eq!(job["id"], json!(id));
     drop(lost);
     // A second connection that leaves behind it shows that the first has been dealt with.
     let other = client.push(&queue, 2);
     let mut leaving = crate::client();
-    leaving.pull_owned(&queue, 60_000);
+    leaving.pull_owned(&queue, HOUR_MS);
     drop(leaving);
     until("the release", || (client.state(&other) == "waiting").then_some(()));
     assert_eq!(client.state(&id), "active");

@@ -59,7 +59,7 @@ fn keys_within_keys_end_no_server_whoever_is_shown_them() {
     server.start();
     let mut client = server.client();
     for (id, shown) in &ids {
-        let pulled = server.web().get("/queues/q/jobs?timeout=10000").expect(200);
+        let pulled = server.web().get("/queues/q/jobs?timeout=60000").expect(200);
         assert_eq!((&pulled["job"]["id"], &pulled["job"]["data"]), (&json!(id), shown));
     }
     until("all to be told again", || (receiver.posts().len() == 2 * ids.len()).then_some(()));

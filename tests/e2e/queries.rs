@@ -107,7 +107,7 @@ fn an_active_job_can_be_put_off_with_its_attempts_unchanged() {
     client.ok("MoveToDelayed", json!({"id": id, "delay": 3_600_000}));
     assert_eq!(client.state(&id), "delayed");
     client.ok("Promote", json!({"id": id}));
-    let job = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}))["job"].clone();
+    let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
     assert_eq!((&job["id"], &job["attempts"]), (&json!(id), &json!(0)));
 }
 

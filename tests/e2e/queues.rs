@@ -227,7 +227,7 @@ fn an_obliterate_goes_on_when_its_client_is_gone() {
 fn a_worker_that_waits_at_an_obliterated_queue_gets_its_next_job() {
     let (mut client, mut worker, queue) = (client(), crate::client(), queue("obliterate-wait"));
     client.push_with(&queue, 1, json!({"delay": 3_600_000}));
-    worker.send("PULL", json!({"queue": queue, "timeout": 20_000})).unwrap();
+    worker.send("PULL", json!({"queue": queue, "timeout": 60_000})).unwrap();
     client.ok("Obliterate", json!({"queue": queue}));
     let id = client.push(&queue, 2);
     assert_eq!(worker.recv().unwrap()["job"]["id"], json!(id));

@@ -187,9 +187,11 @@ fn the_command_line_speaks_through_paths() {
     assert!(Tool::at(1).ok(&["--socket", &path, "ping"]).starts_with("pong"));
     let http = paths.http().display().to_string();
     assert!(Tool::at(1).ok(&["health", "--http-socket", &http]).contains(&http));
-    let events = tool.start(&["events", "--http-socket", &http, "--count", "1"]);
-    until("it listens", || (metric(&server, "sse_streams") == 1).then_some(()));
-    server.client().push("q", 2);
+    let mut events = tool.start(&["events", "--http-socket", &http, "--count", "1"]);
+    until("an event to be printed", || {
+        server.client().push("q", 2);
+        events.try_wait().unwrap()
+    });
     let output = events.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("pushed"), "{output:?}");
     assert!(tool.run(&["doctor", "--data-path", "/tmp"]).out.contains("a unix socket"));

@@ -9,25 +9,25 @@ use crate::{client, queue};
 #[test]
 fn a_delayed_job_is_not_delivered_before_its_time_and_blocks_nobody() {
     let (mut client, queue) = (client(), queue("delay"));
-    let late = client.push_with(&queue, "late", json!({"delay": 2000, "priority": 100}));
+    client.push_with(&queue, "later", json!({"delay": 3_600_000, "priority": 100}));
     client.push(&queue, "now");
     assert_eq!(client.counted(&queue, "delayed"), 1);
     assert_eq!(client.pull(&queue)["data"], "now");
     assert_eq!(client.pull(&queue), Value::Null);
-    let job = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}))["job"].clone();
+    let late = client.push_with(&queue, "late", json!({"delay": 500, "priority": 100}));
+    let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
     assert_eq!(job["id"], json!(late));
     assert!(job["startedAt"].as_u64().unwrap() >= job["runAt"].as_u64().unwrap());
-    assert_eq!(job["runAt"].as_u64().unwrap() - job["createdAt"].as_u64().unwrap(), 2000);
+    assert_eq!(job["runAt"].as_u64().unwrap() - job["createdAt"].as_u64().unwrap(), 500);
 }
 
 #[test]
 fn delayed_jobs_come_in_the_order_of_their_times() {
     let (mut client, queue) = (client(), queue("due-order"));
-    for delay in [1100, 100, 600] {
-        client.push_with(&queue, delay, json!({"delay": delay}));
-    }
+    let jobs = [1100, 100, 600].map(|delay| json!({"data": delay, "delay": delay}));
+    client.ok("PUSHB", json!({"queue": queue, "jobs": jobs}));
     for delay in [100, 600, 1100] {
-        let reply = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}));
+        let reply = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}));
         assert_eq!(reply["job"]["data"], delay);
     }
 }
@@ -46,8 +46,12 @@ fn a_job_is_removed_when_its_time_to_live_ends_waiting_or_delayed() {
 #[test]
 fn the_time_to_live_of_an_active_job_does_not_count() {
     let (mut client, queue) = (client(), queue("ttl-active"));
+    let mut worker = crate::client();
+    worker.send("PULL", json!({"queue": queue, "timeout": 60_000})).unwrap();
+    // It waits there, so that the job is active at once.
+    worker.ok("IsPaused", json!({"queue": queue}));
     let id = client.push_with(&queue, 1, json!({"ttl": 200}));
-    assert_eq!(client.pull(&queue)["id"], json!(id));
+    assert_eq!(worker.recv().unwrap()["job"]["id"], json!(id));
     // A job of the same life that stays behind shows when the time has passed.
     let other = client.push_with(&queue, 2, json!({"ttl": 200}));
     until("the other to go", || (client.state(&other) == "unknown").then_some(()));
@@ -59,7 +63,7 @@ fn the_time_to_live_of_an_active_job_does_not_count() {
 fn a_job_that_takes_longer_than_its_timeout_fails() {
     let (mut client, queue) = (client(), queue("timeout"));
     let id = client.push_with(&queue, 1, json!({"timeout": 80, "maxAttempts": 1}));
-    client.pull_owned(&queue, 60_000);
+    client.pull_owned(&queue, 3_600_000);
     until("the job to fail", || (client.state(&id) == "failed").then_some(()));
     let dead = client.ok("Dlq", json!({"queue": queue}))["jobs"].clone();
     assert_eq!(dead[0]["failedReason"], "Job timeout exceeded");
@@ -71,7 +75,7 @@ fn a_repeated_job_runs_as_often_as_its_limit_says() {
     let first = client.push_with(&queue, "r", json!({"repeat": {"every": 40, "limit": 3}}));
     let mut ids = Vec::new();
     for run in 0..3 {
-        let job = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}))["job"].clone();
+        let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
         assert_eq!(job["data"], "r", "run {run}");
         ids.push(job["id"].clone());
         client.ok("ACK", json!({"id": job["id"]}));
@@ -89,7 +93,7 @@ fn an_update_of_a_run_is_the_payload_of_those_that_follow() {
     let first = client.push_with(&queue, "old", options);
     client.ok("Update", json!({"id": first, "data": "new"}));
     for run in 0..3 {
-        let job = client.ok("PULL", json!({"queue": queue, "timeout": 20_000}))["job"].clone();
+        let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
         assert_eq!(job["data"], "new", "run {run}");
         client.ok("ACK", json!({"id": job["id"], "result": run}));
         let whole = client.ok("GetJob", json!({"id": job["id"]}))["job"].clone();

@@ -154,7 +154,7 @@ fn dead_letters_are_tried_anew_by_themselves_as_often_as_the_rule_says() {
     client.ok("SetDlqConfig", json!({"queue": queue, "config": config}));
     let id = client.push_with(&queue, 1, json!({"maxAttempts": 1}));
     for _ in 0..3 {
-        let pulled = client.ok("PULL", json!({"queue": queue, "timeout": 30_000}))["job"].clone();
+        let pulled = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
         assert_eq!((&pulled["id"], &pulled["attempts"]), (&json!(id), &json!(0)));
         client.ok("FAIL", json!({"id": id, "error": "again"}));
     }
@@ -256,7 +256,7 @@ fn a_schedule_runs_at_once_if_it_is_told_to_and_its_jobs_are_as_it_says() {
             "jobOptions": {"maxAttempts": 7, "backoff": 5, "removeOnComplete": true}
         }),
     );
-    let job = client.ok("PULL", json!({"queue": queue, "timeout": 30_000}))["job"].clone();
+    let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
     let full = client.ok("GetJob", json!({"id": job["id"]}))["job"].clone();
     assert_eq!((&full["maxAttempts"], &full["backoff"]), (&json!(7), &json!(5)));
     assert_eq!(full["removeOnComplete"], true);
@@ -279,7 +279,7 @@ fn runs_of_a_schedule_that_must_not_overlap_wait_for_each_other() {
     assert_eq!(cron(&mut client, &queue)["executions"], 1);
     assert_eq!(client.counted(&queue, "waiting"), 1);
     for _ in 0..3 {
-        let job = client.ok("PULL", json!({"queue": queue, "timeout": 30_000}))["job"].clone();
+        let job = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}))["job"].clone();
         assert_eq!(job["runAt"].as_u64().map(|at| (at - first) % 20), Some(0), "on its cadence");
         assert_eq!(client.counted(&queue, "active"), 1);
         client.ok("ACK", json!({"id": job["id"]}));

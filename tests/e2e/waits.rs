@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Start, until};
+use crate::support::Start;
 use crate::{client, queue};
 
 #[test]
@@ -13,7 +13,7 @@ fn waits_work_over_all_shards_and_by_custom_ids() {
         let own = format!("order-{queue}");
         let options = if n % 2 == 0 { json!({"jobId": own}) } else { json!({}) };
         let id = client.push_with(&queue, n, options);
-        waiter.send("WaitJob", json!({"id": id, "timeout": 20_000})).unwrap();
+        waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
         client.pull(&queue);
         client.ok("ACK", json!({"id": id, "result": n}));
         let reply = waiter.recv().unwrap();
@@ -28,7 +28,7 @@ fn all_who_wait_for_a_job_are_told_and_nobody_else() {
     let mut waiters: Vec<_> = (0..4).map(|_| crate::client()).collect();
     for waiter in &mut waiters {
         for id in [&second, &first] {
-            waiter.send("WaitJob", json!({"id": id, "timeout": 20_000})).unwrap();
+            waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
         }
     }
     for (id, result) in [(&first, "one"), (&second, "two")] {
@@ -45,9 +45,9 @@ fn a_job_that_leaves_nothing_behind_still_tells_how_it_ended() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-gone"));
     let options = json!({"maxAttempts": 1, "removeOnFail": true});
     let id = client.push_with(&queue, 1, options);
-    waiter.send("WaitJob", json!({"id": id})).unwrap();
-    waiter.send("Ping", json!({})).unwrap();
-    waiter.recv().unwrap();
+    waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
+    // What it asks about that job is answered after the wait has begun.
+    waiter.ok("GetState", json!({"id": id}));
     client.pull(&queue);
     client.ok("FAIL", json!({"id": id, "error": "broken"}));
     let reply = waiter.recv().unwrap();
@@ -55,7 +55,7 @@ fn a_job_that_leaves_nothing_behind_still_tells_how_it_ended() {
     assert_eq!(client.state(&id), "unknown");
 
     let id = client.push_with(&queue, 1, json!({"ttl": 30}));
-    let reply = waiter.call("WaitJob", json!({"id": id, "timeout": 20_000}));
+    let reply = waiter.call("WaitJob", json!({"id": id, "timeout": 600_000}));
     if reply["ok"] == json!(true) {
         assert_eq!((&reply["completed"], &reply["state"]), (&json!(false), &json!("removed")));
         assert_eq!(reply["error"], "Job removed");
@@ -69,7 +69,7 @@ fn a_wait_is_one_of_the_fifty_and_its_end_makes_room() {
     let (mut client, mut waiter, queue) = (client(), crate::client(), queue("wait-fifty"));
     let id = client.push(&queue, 1);
     for _ in 0..50 {
-        waiter.send("WaitJob", json!({"id": id, "timeout": 60_000})).unwrap();
+        waiter.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
     }
     let ping = waiter.send("Ping", json!({})).unwrap();
     let patience = std::time::Duration::from_millis(150);
@@ -92,10 +92,12 @@ fn waits_end_with_their_connection_and_with_the_server() {
         leaving.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
         staying.send("WaitJob", json!({"id": id, "timeout": 600_000})).unwrap();
     }
+    // All of them wait when what follows them is answered.
+    for id in &ids {
+        leaving.ok("GetState", json!({"id": id}));
+        staying.ok("GetState", json!({"id": id}));
+    }
     drop(leaving);
-    until("the other connection to be served", || {
-        client.ok("Ping", json!({})).is_object().then_some(())
-    });
     for id in &ids[..2] {
         client.ok("Discard", json!({"id": id}));
         assert_eq!(staying.recv().unwrap()["error"], "Job discarded");

@@ -2,7 +2,7 @@
 //! its signature; a receiver that holds up the server or other receivers; a secret that shows; a way into the
 //! network behind the server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ring::hmac;
 use serde_json::{Value, json};
@@ -20,12 +20,9 @@ const EVENTS: [&str; 7] = [
     "job.stalled",
 ];
 
-/// A server that may post to loopback and does not wait long.
+/// A server that may post to loopback and tries again soon.
 fn start() -> Start {
-    Start::new()
-        .env("WEBHOOK_ALLOW_PRIVATE", "true")
-        .env("WEBHOOK_RETRY_DELAY_MS", 20)
-        .env("WEBHOOK_TIMEOUT_MS", 500)
+    Start::new().env("WEBHOOK_ALLOW_PRIVATE", "true").env("WEBHOOK_RETRY_DELAY_MS", 20)
 }
 
 fn add(client: &mut Client, url: &str, events: &[&str]) -> String {
@@ -380,12 +377,14 @@ fn a_receiver_that_fails_twice_gets_it_three_times() {
     assert!(posts.windows(2).take(2).all(|two| two[0].body == two[1].body));
     assert_eq!(one_listed(&mut client, &id)["failureCount"], 0);
     assert_eq!(sample(&mut client, "corq_webhook_failed_attempts_total"), 2);
-    assert_eq!(sample(&mut client, "corq_webhook_delivered_total"), 2);
+    until("all of it to be counted", || {
+        (sample(&mut client, "corq_webhook_delivered_total") == 2).then_some(())
+    });
 }
 
 #[test]
 fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
-    let server = start().start();
+    let server = start().env("WEBHOOK_TIMEOUT_MS", 500).start();
     let elsewhere = Receiver::always(Habit::Status(200));
     let bad = [
         (Habit::Hang, "it did not answer within 500 ms"),
@@ -406,7 +405,9 @@ fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
     let well = add(&mut client, &good.url(), &["job.waiting"]);
     for n in 0..20 {
         client.push("q", n);
-        until("the good one", || (good.posts().len() == n + 1).then_some(()));
+        // It may be told again, if it did not answer in time.
+        let is_told = || good.posts().iter().any(|post| told(post)["data"] == n);
+        until("the good one", || is_told().then_some(()));
     }
     let failed = |client: &mut Client| {
         let counts = listed(client).into_iter().filter(|webhook| webhook["id"] != json!(well));
@@ -417,15 +418,16 @@ fn bad_receivers_are_given_up_and_hold_up_neither_jobs_nor_good_ones() {
         until(reason, || server.output().contains(reason).then_some(()));
     }
     assert!(server.output().contains("was given up after 3 attempts"));
-    assert!(sample(&mut client, "corq_webhook_abandoned_total") >= 5);
+    until("all of it to be counted", || {
+        (sample(&mut client, "corq_webhook_abandoned_total") >= 5).then_some(())
+    });
     assert_eq!(elsewhere.posts().len(), 0);
     assert_eq!(client.counted("q", "waiting"), 20);
 }
 
 #[test]
 fn a_good_receiver_does_not_wait_for_those_that_hang() {
-    let start = start().env("WEBHOOK_TIMEOUT_MS", 30_000).env("SHUTDOWN_TIMEOUT_MS", 500);
-    let server = start.start();
+    let server = start().env("SHUTDOWN_TIMEOUT_MS", 500).start();
     let hanging = [Habit::Hang, Habit::Drip, Habit::Hang, Habit::Drip].map(Receiver::always);
     let good = Receiver::always(Habit::Status(200));
     let mut client = server.client();
@@ -437,7 +439,7 @@ fn a_good_receiver_does_not_wait_for_those_that_hang() {
         client.push("q", n);
         until("the good one", || (good.posts().len() == n + 1).then_some(()));
     }
-    // Each of them is still at its first post.
+    // Each of them is still at its first event.
     let failed = listed(&mut client).into_iter().map(|webhook| webhook["failureCount"].clone());
     assert!(failed.into_iter().all(|count| count == 0), "{:?}", listed(&mut client));
 }
@@ -468,7 +470,7 @@ fn events_of_a_job_come_in_order() {
 
 #[test]
 fn a_payload_that_lies_on_the_disk_is_told_as_well() {
-    let server = start().env("PAYLOAD_CACHE_MB", 4).env("WEBHOOK_TIMEOUT_MS", 10_000).start();
+    let server = start().env("PAYLOAD_CACHE_MB", 4).start();
     let receiver = Receiver::always(Habit::Status(200));
     let mut client = server.client();
     let first = client.push("q", "x".repeat(100_000));
@@ -502,7 +504,7 @@ fn nothing_is_told_before_it_is_synced_and_all_of_it_after() {
 
 #[test]
 fn a_stop_lets_running_deliveries_end() {
-    let mut server = start().env("WEBHOOK_TIMEOUT_MS", 20_000).start();
+    let mut server = start().start();
     let slow = Receiver::start(|_, _| {
         std::thread::sleep(Duration::from_millis(300));
         Habit::Status(200)
@@ -518,19 +520,17 @@ fn a_stop_lets_running_deliveries_end() {
 
 #[test]
 fn a_stop_does_not_wait_for_a_receiver_that_hangs_beyond_its_timeout() {
-    let mut server =
-        start().env("WEBHOOK_TIMEOUT_MS", 30_000).env("SHUTDOWN_TIMEOUT_MS", 500).start();
+    let mut server = start().env("SHUTDOWN_TIMEOUT_MS", 500).start();
     let hanging = Receiver::always(Habit::Hang);
     let mut client = server.client();
     add(&mut client, &hanging.url(), &["job.waiting"]);
     client.push("q", 1);
     client.push("q", 2);
     until("a post", || (!hanging.posts().is_empty()).then_some(()));
-    let begin = Instant::now();
     assert!(server.terminate().success());
-    assert!(begin.elapsed() < Duration::from_secs(28), "it has waited for the receiver");
     let lost = "2 events for webhooks were not delivered before the stop";
     assert!(server.output().contains(lost), "{}", server.output());
+    assert!(!server.output().contains("did not answer"), "it has waited for the receiver");
 }
 
 #[test]
@@ -588,10 +588,9 @@ fn a_disabled_webhook_is_told_nothing_of_what_waited_also_after_a_restart() {
     server.kill();
     server.start();
     let mut client = server.client();
-    let posts = receiver.posts().len();
     client.push("q", "after the restart");
     until("the other", || (one_enabled(&mut client, &other)["successCount"] == 1).then_some(()));
-    assert_eq!(receiver.posts().len(), posts);
+    assert!(receiver.posts().iter().all(|post| told(post)["data"] != "after the restart"));
 }
 
 /// One of several, of which some may be disabled.

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::support::stream::{
     BINARY, CLOSE, CONTINUED, PING, PONG, TEXT, UPGRADE, WebSocket, client_frame,
 };
-use crate::support::{Start, until};
+use crate::support::{DEADLINE, Start, until};
 use crate::{client, queue, shared};
 
 /// A connection that is told of no events.
@@ -74,7 +74,8 @@ fn auth_answers_ok_or_invalid_token_and_takes_trust_away() {
     let mut websocket = websocket();
     websocket.ok("Auth", json!({"token": "whatever, nobody is kept out here"}));
 
-    let server = Start::new().env("AUTH_TOKENS", "secret").start();
+    // On one shard an event has reached all who listen when its push is answered.
+    let server = Start::new().env("AUTH_TOKENS", "secret").env("SHARDS", 1).start();
     let headers = format!("{UPGRADE}Authorization: Bearer secret\r\n");
     let mut websocket = WebSocket::open_with(server.http, "/ws", &headers).unwrap();
     websocket.ok("Ping", json!({}));
@@ -377,7 +378,7 @@ fn messages_may_come_in_pieces_with_pings_between_them_and_byte_by_byte() {
 fn a_command_may_come_together_with_the_request_to_upgrade() {
     use std::io::{Read, Write};
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", shared().http)).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut bytes =
         format!("GET /ws/queues/q HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n").into_bytes();
     bytes.extend(client_frame(true, TEXT, br#"{"cmd":"Ping","reqId":"early"}"#));

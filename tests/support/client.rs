@@ -70,6 +70,27 @@ impl Client {
 
     /// Sends without waiting; answers the `reqId` that the reply will carry.
     pub(crate) fn send(&mut self, cmd: &str, fields: Json) -> std::io::Result<String> {
+        let (request, bytes) = self.request(cmd, fields);
+        self.send_bytes(&bytes)?;
+        Ok(request)
+    }
+
+    /// Commands that the server hears in one piece, so that no time passes between them; answers their replies in the
+    /// order of the commands.
+    pub(crate) fn at_once<const N: usize>(&mut self, commands: [(&str, Json); N]) -> [Json; N] {
+        let requests = commands.map(|(cmd, fields)| self.request(cmd, fields));
+        let bytes: Vec<u8> = requests.iter().flat_map(|(_, bytes)| bytes).copied().collect();
+        self.send_bytes(&bytes).expect("the server reads");
+        let mut replies: Vec<Json> =
+            (0..N).map(|_| self.recv().expect("each is answered")).collect();
+        requests.map(|(request, _)| {
+            let place = replies.iter().position(|reply| reply["reqId"] == *request);
+            replies.swap_remove(place.unwrap_or_else(|| panic!("no {request} in {replies:?}")))
+        })
+    }
+
+    /// The frame of a command, and its `reqId`.
+    fn request(&mut self, cmd: &str, fields: Json) -> (String, Vec<u8>) {
         self.next_request += 1;
         let request = format!("r{}", self.next_request);
         let mut command = match fields {
@@ -79,8 +100,7 @@ impl Client {
         };
         command.insert("cmd".to_owned(), cmd.into());
         command.insert("reqId".to_owned(), request.clone().into());
-        self.send_value(&encode(&Json::Object(command)))?;
-        Ok(request)
+        (request, frame(&encode(&Json::Object(command))))
     }
 
     pub(crate) fn send_value(&mut self, value: &Value) -> std::io::Result<()> {
@@ -114,18 +134,24 @@ impl Client {
         there.then(|| self.recv().expect("the reply that has begun ends"))
     }
 
-    /// Whether the server has closed this connection, within the deadline.
     /// Sends no more.
     pub(crate) fn shutdown_write(&self) {
         self.socket.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
+    /// Whether the server has closed this connection, within the deadline.
     pub(crate) fn is_closed_by_server(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.socket.read_to_end(&mut rest) {
             Ok(_) => true,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
         }
+    }
+
+    /// The time of the server, in milliseconds. With one shard it is that of all that is done.
+    pub(crate) fn time(&mut self) -> u64 {
+        let reply = self.ok("Ping", serde_json::json!({}));
+        reply["data"]["time"].as_u64().unwrap_or_else(|| panic!("no time in {reply}"))
     }
 
     // The commands that most tests begin with.
@@ -155,7 +181,7 @@ impl Client {
     /// The next job with its token; there must be one.
     pub(crate) fn pull_owned(&mut self, queue: &str, lock_ttl_ms: u64) -> (Json, String) {
         let fields = serde_json::json!({
-            "queue": queue, "owner": "test", "lockTtl": lock_ttl_ms, "timeout": 10_000
+            "queue": queue, "owner": "test", "lockTtl": lock_ttl_ms, "timeout": 60_000
         });
         let reply = self.ok("PULL", fields);
         assert!(reply["job"].is_object(), "no job in {queue}: {reply}");

@@ -182,7 +182,7 @@ impl Http {
 
     /// The next job and its token; there must be one.
     pub(crate) fn pull(&mut self, queue: &str) -> (Json, String) {
-        let answer = self.get(&format!("/queues/{queue}/jobs?timeout=10000")).expect(200);
+        let answer = self.get(&format!("/queues/{queue}/jobs?timeout=60000")).expect(200);
         assert!(answer["job"].is_object(), "no job in {queue}: {answer}");
         (answer["job"].clone(), answer["token"].as_str().expect("a token").to_owned())
     }

@@ -7,6 +7,7 @@
 mod client;
 mod http;
 mod mount;
+mod port;
 mod receiver;
 mod server;
 pub(crate) mod stream;
@@ -18,8 +19,9 @@ use std::time::{Duration, Instant};
 pub(crate) use client::{Client, decode, encode, frame};
 pub(crate) use http::{Answer, Http};
 pub(crate) use mount::Mount;
+pub(crate) use port::free_port;
 pub(crate) use receiver::{Habit, Post, Receiver};
-pub(crate) use server::{Server, Start, free_port, get, segments};
+pub(crate) use server::{Server, Start, get, segments};
 
 /// How long a condition may take. Generous, because a loaded machine is not a broken server.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(5);

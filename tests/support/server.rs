@@ -3,16 +3,18 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::{Client, DEADLINE, Http, until};
+use super::{Client, DEADLINE, Http, free_port, until};
+
+/// Longer than any test takes.
+const LONG_MS: u64 = 3_600_000;
 
 /// In the line that ends a start.
 const SERVES: &str = " serves tcp ";
@@ -38,6 +40,15 @@ impl Start {
             .env("SHARDS", shards)
             // Tests have no time to wait for schedules.
             .env("CRON_MIN_INTERVAL_MS", 1)
+            // A client that stands still for a while, as on a busy machine, is not cut off for it. Tests of these say
+            // how long it is.
+            .env("AUTH_TIMEOUT_MS", LONG_MS)
+            .env("FRAME_TIMEOUT_MS", LONG_MS)
+            .env("HTTP_REQUEST_TIMEOUT_MS", LONG_MS)
+            .env("HTTP_IDLE_TIMEOUT_MS", LONG_MS)
+            .env("STREAM_KEEP_ALIVE_MS", LONG_MS)
+            .env("TLS_HANDSHAKE_TIMEOUT_MS", 600_000)
+            .env("SHUTDOWN_TIMEOUT_MS", 240_000)
             // The smallest: room is taken from the disk before it is needed.
             .env("SEGMENT_MB", "16")
     }
@@ -294,7 +305,8 @@ impl Server {
     /// full disk, and yet it serves.
     pub(crate) fn serves(&self) -> bool {
         let says_so = self.output().get(self.said_before..).is_some_and(|it| it.contains(SERVES));
-        says_so && get(self.http, "/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1"))
+        let asked = || get_within(Duration::from_secs(5), self.http, "/ready");
+        says_so && asked().is_some_and(|answer| answer.starts_with("HTTP/1.1"))
     }
 
     fn call_off_watchdog(&mut self) {
@@ -316,8 +328,12 @@ impl Drop for Server {
 
 /// An HTTP GET; answers everything that came back.
 pub(crate) fn get(port: u16, path: &str) -> Option<String> {
+    get_within(DEADLINE, port, path)
+}
+
+fn get_within(patience: Duration, port: u16, path: &str) -> Option<String> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    socket.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    socket.set_read_timeout(Some(patience)).ok()?;
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).ok()?;
@@ -352,20 +368,6 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
     let _ = child.kill();
     let _ = child.wait();
     None
-}
-
-/// A port that nobody listens on. Outside of the range from which the kernel takes the ports of
-/// outgoing connections, so that none of those is in the way when a server comes back to it.
-pub(crate) fn free_port() -> u16 {
-    const FIRST: u16 = 10_000;
-    const COUNT: u16 = 22_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = (std::process::id().wrapping_mul(613) % u32::from(COUNT)) as u16;
-    until("a free port", || {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = FIRST + ((u32::from(own) + u32::from(step)) % u32::from(COUNT)) as u16;
-        TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
-    })
 }
 
 /// The segments of a shard, oldest first.
