@@ -118,9 +118,9 @@ async fn the_jobs_of_an_answer_that_nobody_waits_for_any_more_go_back() {
     let shop = Shop::with(&["a", "b", "c"]);
     let fake = shop.open().await;
     // Late for the pull, in time for what gives the jobs back.
-    let late = Fault::Delay(Duration::from_secs(2));
+    let late = Fault::Delay(Duration::from_secs(8));
     let wire = Wire::to(port(&fake), Some((Way::ToClient, 1, late))).await;
-    let client = client(&wire, Duration::from_secs(1));
+    let client = client(&wire, Duration::from_secs(5));
     client.server_info().await.unwrap();
     let error = client.queue("q").pull(10, &PullOptions::new()).await.unwrap_err();
     assert!(error.is_outcome_unknown(), "{error}");

@@ -68,7 +68,17 @@ fn work_with(builder: WorkerBuilder) -> Run {
     Run { worker, events }
 }
 
+/// Runs the jobs; all their outcomes are told together.
 async fn run(
+    names: &'static [&'static str],
+    answer: impl Fn(&Asked) -> Reaction + Send + Sync + 'static,
+) -> Run {
+    run_with(DEADLINE, names, answer).await
+}
+
+/// `patience` is for an answer, and for the drain.
+async fn run_with(
+    patience: Duration,
     names: &'static [&'static str],
     answer: impl Fn(&Asked) -> Reaction + Send + Sync + 'static,
 ) -> Run {
@@ -79,12 +89,12 @@ async fn run(
     })
     .await;
     let client = Client::builder(&fake.address)
-        .timeout(Duration::from_millis(500))
+        .timeout(patience)
         .reconnect_backoff(Duration::from_millis(5), Duration::from_millis(20))
         .build()
         .unwrap();
-    let moment = Duration::from_millis(50);
-    work_with(Worker::builder(&client, "q").ack_linger(moment).drain_timeout(10 * moment))
+    let builder = Worker::builder(&client, "q").ack_batch(names.len()).ack_linger(DEADLINE);
+    work_with(builder.drain_timeout(patience))
 }
 
 fn texts(value: &Value) -> Vec<&str> {
@@ -184,7 +194,7 @@ async fn a_server_that_is_short_of_something_is_asked_again() {
 
 #[tokio::test]
 async fn an_outcome_that_cannot_be_told_to_the_end_is_not_passed_over_in_silence() {
-    let run = run(&["a"], |_| Reaction::HangUp).await;
+    let run = run_with(Duration::from_millis(500), &["a"], |_| Reaction::HangUp).await;
     until("it to be tried", || run.worker.summary().pulled == 1).await;
     let summary = tokio::time::timeout(DEADLINE, run.worker.drain()).await.unwrap();
     assert_eq!((summary.completed, summary.untold), (0, 1));
@@ -262,7 +272,7 @@ async fn a_handler_is_not_begun_for_a_job_whose_lock_has_ended_meanwhile() {
         }
     };
     let builder = Worker::builder(&client, "q").concurrency(1).poll(Duration::from_millis(20));
-    let worker = builder.lock_ttl(Duration::from_millis(300)).start(work).unwrap();
+    let worker = builder.lock_ttl(Duration::from_secs(5)).start(work).unwrap();
     until("both to go", || worker.summary().lost == 2 && worker.held() == 0).await;
     assert_eq!(run_count.load(Ordering::SeqCst), 1);
     worker.drain().await;
@@ -329,6 +339,7 @@ async fn one_gone_job_of_five_hundred_costs_no_other_its_renewal() {
     })
     .await;
     until("the handler to know", || !lost.lock().unwrap().is_empty()).await;
+    until("the program to be told", || !told.lock().unwrap().is_empty()).await;
     assert_eq!(batches.lock().unwrap()[0], (500, true));
     assert_eq!(*lost.lock().unwrap(), ["job-7"]);
     assert_eq!(*told.lock().unwrap(), ["job-7"]);
@@ -369,7 +380,7 @@ async fn a_renewal_that_hangs_has_a_time_of_its_own_and_holds_up_no_other() {
     let client = Client::builder(&fake.address).timeout(Duration::from_mins(10)).build().unwrap();
     let worker = Worker::builder(&client, "q")
         .poll(Duration::from_millis(20))
-        .lock_ttl(Duration::from_secs(12))
+        .lock_ttl(Duration::from_secs(24))
         .drain_timeout(Duration::ZERO)
         .start(async |job: ActiveJob| {
             job.lost().await;

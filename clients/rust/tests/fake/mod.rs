@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// How long a condition may take. Long, because a loaded machine is not a broken client.
-pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(5);
 
 pub(crate) async fn until(what: &str, mut met: impl FnMut() -> bool) {
     let begun = Instant::now();
