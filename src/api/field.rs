@@ -44,16 +44,16 @@ pub enum Kind {
     Choices(&'static [&'static str]),
     /// A whole number.
     Integer {
-        /// Smallest.
+        /// The smallest value.
         min: i64,
-        /// Largest.
+        /// The largest value.
         max: i64,
     },
     /// A number that may have a fraction.
     Number {
-        /// Smallest.
+        /// The smallest value.
         min: i32,
-        /// Largest.
+        /// The largest value.
         max: i32,
     },
     /// True or false.
@@ -81,9 +81,9 @@ pub enum Kind {
     Flags,
     /// Whole numbers in the order of the ids.
     Integers {
-        /// Smallest.
+        /// The smallest value.
         min: i64,
-        /// Largest.
+        /// The largest value.
         max: i64,
     },
     /// A list of objects with [`super::spec::JOB_FIELDS`].
@@ -119,7 +119,7 @@ pub enum Preset {
     Integer(i64),
     /// One of the field's choices.
     Text(&'static str),
-    /// False.
+    /// The boolean false.
     Off,
     /// An empty list.
     Empty,

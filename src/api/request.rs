@@ -100,7 +100,7 @@ impl StateFilter {
 /// Which jobs of a dead-letter queue are meant, and which of those.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DlqFilter {
-    /// Which.
+    /// Which jobs.
     pub filter: FailedFilter,
     /// But not so many of them, the oldest.
     pub offset: u64,
@@ -148,7 +148,7 @@ impl Pull<'_> {
     }
 }
 
-/// ACK.
+/// The fields of ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack<'a> {
     /// The active job.
@@ -161,7 +161,7 @@ pub struct Ack<'a> {
     pub remove: bool,
 }
 
-/// FAIL.
+/// The fields of FAIL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fail<'a> {
     /// The active job.
@@ -237,7 +237,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Cron.
+/// The fields of Cron.
 #[derive(Clone, Debug)]
 pub struct Cron<'a> {
     /// The schedule's unique name.
@@ -269,7 +269,7 @@ pub enum Cadence<'a> {
     Interval(u64),
 }
 
-/// `RegisterWorker`.
+/// The fields of `RegisterWorker`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegisterWorker<'a> {
     /// The worker's name.
@@ -280,7 +280,7 @@ pub struct RegisterWorker<'a> {
     pub worker_id: Option<&'a str>,
 }
 
-/// `AddWebhook`.
+/// The fields of `AddWebhook`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddWebhook<'a> {
     /// Where to post. What may be posted to is not checked here.
@@ -315,7 +315,7 @@ pub enum GroupAsk {
     IsPaused,
     /// To set something.
     Set {
-        /// What.
+        /// The new limit.
         limit: GroupLimit,
         /// What is answered.
         answer: Answer,

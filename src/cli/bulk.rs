@@ -1,5 +1,5 @@
 //! `push --bulk`: lines of JSON, gathered into batches of which several are under way at a time, with a
-//! bar on a terminal. A wrong line is told by its number, and what was pushed is told with it.
+//! bar on a terminal. An error names the line, and which lines were pushed.
 
 use std::collections::VecDeque;
 use std::fs::File;

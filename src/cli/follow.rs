@@ -48,7 +48,7 @@ fn follow(
     let reply: Reply = client.call(Request::on_job(Op::GetJob, id))?;
     let gone = reply.refusal().is_some();
     let job = reply.value().get("job");
-    // What is gone by now is told by what happened to it.
+    // A job that is gone by now is shown with its last event.
     let state = if gone { kind } else { job.get("state").text().unwrap_or_default() };
     if !jobs.state.is_empty() && !jobs.state.iter().any(|wanted| wanted == state) {
         return Ok(());

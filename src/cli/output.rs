@@ -28,7 +28,7 @@ pub enum Style {
     Good,
     /// Worth a look.
     Warn,
-    /// Wrong.
+    /// Something is wrong.
     Bad,
 }
 

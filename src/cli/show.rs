@@ -62,7 +62,7 @@ const TIMES: [(&str, &str); 5] = [
     ("failedAt", "failed"),
 ];
 
-/// How an option is told.
+/// How an option is shown.
 type Teller = fn(Value<'_>) -> String;
 
 /// Options of a job that are told if they are there, and how they are told.

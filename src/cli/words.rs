@@ -51,7 +51,7 @@ pub fn relative(now_ms: i64, at_ms: i64) -> String {
     }
 }
 
-/// `2026-11-21T02:39:49Z`.
+/// A time as `2026-11-21T02:39:49Z`.
 pub fn date(at_ms: i64) -> String {
     let date: Option<DateTime<Utc>> = DateTime::from_timestamp_millis(at_ms);
     date.map_or_else(

@@ -62,7 +62,7 @@ pub struct Fail {
 }
 
 /// Takes jobs. They are locked and outlive the connection, which ends with this command; until they
-/// are acknowledged or the lock expires they belong to whoever has the token.
+/// are acknowledged or the lock expires, the holder of the token owns them.
 pub fn pull(context: &mut Context, pull: &Pull) -> Result<(), Failure> {
     let op = if pull.count.is_some() { Op::PullBatch } else { Op::Pull };
     let request = Request::on_queue(op, &pull.queue).with(|fields| {

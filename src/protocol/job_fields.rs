@@ -57,7 +57,7 @@ pub(super) fn take_job<'a>(
         remove_on_fail: f.flag("removeOnFail"),
         durable: f.flag("durable"),
         depends_on: f.raw("dependsOn"),
-        // Whoever pushes the job finds that out.
+        // The server finds that out before it pushes the job.
         unmet: Unmet::default(),
         repeat: if f.aside("repeat") { aside.repeat.take() } else { None },
         extras: None,

@@ -100,7 +100,7 @@ pub(super) fn read_dlq_config<'a>(
     Ok(Value::Aside)
 }
 
-/// Which of these fields of an object are null, as opposed to absent. What is wrong with the object is told
+/// Which of these fields of an object are null, as opposed to absent. Errors in the object are reported
 /// when it is read.
 fn nulls<const N: usize>(mut reader: Reader<'_>, names: &[&str; N]) -> [bool; N] {
     let mut nulls = [false; N];

@@ -1,6 +1,6 @@
 //! One step through `MessagePack`: the next scalar, or how many values the next container holds.
 //!
-//! For whoever shows values that are not their own: every type is told apart, and nothing is lost of
+//! For code that shows values of clients: every type is distinguished, and nothing is lost of
 //! a number. Readers of commands know what they look for and ask [`Reader`] for that.
 
 use rmp::Marker;
@@ -10,7 +10,7 @@ use super::msgpack::{Malformed, Reader};
 /// What stands at one place.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step<'a> {
-    /// Nil.
+    /// The value nil.
     Nil,
     /// A boolean.
     Bool(bool),
@@ -22,7 +22,7 @@ pub enum Step<'a> {
     Float(f64),
     /// A string.
     Text(&'a str),
-    /// Bytes.
+    /// A binary value.
     Binary(&'a [u8]),
     /// An extension: its type and its bytes.
     Extension(i8, &'a [u8]),

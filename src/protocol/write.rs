@@ -222,7 +222,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Nil.
+    /// Writes nil.
     #[inline]
     pub fn nil(&mut self) {
         self.out.push(Marker::Null.to_u8());

@@ -56,7 +56,7 @@ impl Model {
         self.ends.insert(id, End::Removed);
     }
 
-    /// The waits that end with a call: each is told what came of its job, and only when that came.
+    /// The waits that end with a call: each gets the outcome of its job, and only when there is one.
     pub fn judge_awaits(&mut self, now_ms: u64, by_clock: bool, answers: &[(u64, Answer)]) {
         for (request, answer) in answers {
             let Some(place) = self.awaits.iter().position(|one| one.request == *request) else {

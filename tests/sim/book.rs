@@ -6,7 +6,7 @@ use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
 use corq_shards::upkeep::Upkeep;
 
-/// See the module.
+/// The log of a shard.
 pub struct Book {
     pub log: Log<FaultyDisk>,
     /// All records there ever were in this log, in order.

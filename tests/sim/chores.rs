@@ -29,7 +29,7 @@ pub enum Work {
     Promote,
     /// Looks through a dead-letter queue.
     Sift(Sift),
-    /// Takes a key from all that have it; `held`, somebody held it when it came.
+    /// Takes a key from all that have it; `held`: a job held it when the command came.
     FreeKey { key: String, held: bool },
     /// Gives jobs the deadlines of a new rule.
     Rearm,

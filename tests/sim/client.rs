@@ -11,7 +11,7 @@ pub struct Held {
     pub shard: usize,
 }
 
-/// See the module.
+/// A simulated client.
 #[derive(Debug)]
 pub struct Client {
     /// The connection; a new one after each end.

@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Nobody is served before all shards have heard what each of them tells at its start.
+    /// No client is served before all shards have the messages that each of them sends at its start.
     fn open_doors(&mut self) {
         for node in 0..self.nodes.len() {
             while let Some(mail) = self.take_mail(node) {

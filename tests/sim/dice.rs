@@ -2,7 +2,7 @@
 
 use corq_shards::id::Chance;
 
-/// See the module.
+/// A source of random choices.
 pub struct Dice(Chance);
 
 impl Dice {

@@ -209,7 +209,7 @@ impl World {
         });
     }
 
-    /// Canary.
+    /// For a canary.
     fn pause_secretly(&mut self) {
         let caller = corq_shards::Caller::default();
         let mut effects = corq_shards::effect::Effects::default();

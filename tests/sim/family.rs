@@ -160,7 +160,7 @@ impl Job {
 }
 
 impl Model {
-    /// What a shard is told of another's job.
+    /// A notice about another shard's job arrives.
     pub fn take_news(&mut self, at: &Moment<'_>, news: News, dependent: JobId, dependency: JobId) {
         let job = self.jobs.get(&dependent);
         let waits = job.filter(|job| job.is_live() && job.unmet.contains(&dependency));
@@ -263,13 +263,13 @@ impl Model {
     }
 }
 
-/// An error is told in words.
+/// An error as clients see it.
 fn error_of(text: &[u8]) -> Vec<u8> {
     if text.is_empty() { b"unknown error".to_vec() } else { text.to_vec() }
 }
 
 impl World {
-    /// A parent is told no more than that a child is gone or was completed only if nothing is left of that.
+    /// A parent may learn only that a child is gone or completed if nothing else is left of that child.
     pub fn judge_farewell(&self, to: usize, notice: Notice) {
         if !matches!(notice.news, News::Completed | News::Removed) {
             return;

@@ -105,7 +105,7 @@ impl Model {
         self.jobs.get(&id).is_some_and(|job| job.unique_key.is_some())
     }
 
-    /// Whether somebody holds a key.
+    /// Whether a job holds a key.
     pub fn is_key_held(&self, now_ms: u64, queue: &str, key: &str) -> bool {
         let bearers = self.bearers(queue, key);
         bearers.first().is_some_and(|id| self.jobs[id].holds_key(now_ms))
@@ -123,7 +123,7 @@ impl Model {
         self.watches.keys().any(|&(_, dependency)| dependency == id)
     }
 
-    /// A shard is told who waits for a job of its own.
+    /// A shard learns which job waits for one of its own.
     pub fn note_watch(&mut self, at: &Moment<'_>, notice: Notice) {
         let Notice { news, dependent, dependency } = notice;
         match news {

@@ -14,7 +14,7 @@ pub struct Promise {
     pub durable: bool,
 }
 
-/// See the module.
+/// What clients have seen of their jobs.
 #[derive(Default)]
 pub struct Ledger {
     pub pushed: BTreeMap<JobId, Promise>,

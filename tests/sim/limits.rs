@@ -8,7 +8,7 @@ use corq_shards::command::{Limit, PerSpan};
 /// What one token counts: a millisecond brings as many of these as tokens come in a second.
 const TOKEN: u64 = 1000;
 
-/// See the module.
+/// The limits of a queue.
 #[derive(Clone, Default, Debug)]
 pub struct Limits {
     pub per_second: Option<u32>,

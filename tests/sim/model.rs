@@ -106,7 +106,7 @@ pub struct Job {
     pub family: Family,
 }
 
-/// What is told about a job while it lives.
+/// Progress and log of a job while it lives.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Notes {
     pub progress: f64,
@@ -222,7 +222,7 @@ struct Change {
     old: Old,
 }
 
-/// See the module.
+/// The model of one shard.
 pub struct Model {
     pub checks: Checks,
     pub completed_max: usize,

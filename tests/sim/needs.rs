@@ -79,7 +79,7 @@ impl World {
         self.post((true, from as u64, to), Mail::Notice(notice));
     }
 
-    /// A shard is told of another's job.
+    /// A shard gets a notice about another's job.
     pub fn notify(&mut self, to: usize, notice: Notice) {
         let keeper = &self.nodes[self.shard_of_job(notice.dependency)].model;
         let dependency = keeper.jobs.get(&notice.dependency);

@@ -41,7 +41,7 @@ pub struct Held {
     pub news: Vec<News>,
 }
 
-/// See the module.
+/// A shard with its log and its model.
 pub struct Node {
     pub index: usize,
     pub shard: Shard,
@@ -54,7 +54,7 @@ pub struct Node {
     /// This turn's.
     pub news: Vec<News>,
     effects: Effects,
-    /// Somebody wants to know what happens.
+    /// There is a subscriber to events.
     pub listening: bool,
 }
 

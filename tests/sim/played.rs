@@ -1,5 +1,5 @@
 //! What a life has played: which commands, with which options of jobs. Matched without a wildcard, so that what is
-//! new in the engine does not build before somebody has said here how the simulator plays it.
+//! new in the engine does not build before this file says how the simulator plays it.
 
 use corq_shards::change::Change;
 use corq_shards::command::{Beat, Command, GroupLimit, Limit, Only};
@@ -9,7 +9,7 @@ use corq_shards::rules::RulePatch;
 use corq_shards::sift::SiftFor;
 use std::collections::BTreeSet;
 
-/// See the module.
+/// Names of what a run has played.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Played(pub BTreeSet<&'static str>);
 

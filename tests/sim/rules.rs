@@ -10,7 +10,7 @@ use corq_shards::queue::Queue;
 use corq_shards::record::Record;
 use corq_shards::rules::{DlqRule, StallRule};
 
-/// See the module.
+/// The rules of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
     pub dlq: DlqRule,

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Seeds of a run that nobody asked for more of.
 const SEEDS: u64 = 3000;
 
-/// How often a long run says how far it is, so that whoever stops it knows.
+/// How often a long run says how far it is, so that a reader knows when he stops it.
 const REPORT: Duration = Duration::from_mins(1);
 
 const DAY: Duration = Duration::from_hours(24);

@@ -128,7 +128,7 @@ pub enum Flaw {
     LoadedDice,
 }
 
-/// See the module.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub seed: u64,

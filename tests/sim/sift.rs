@@ -1,4 +1,4 @@
-//! Looks through a dead-letter queue in the model: which jobs a filter means, and what is told of them.
+//! Looks through a dead-letter queue in the model: which jobs a filter selects, and what the reply says of them.
 
 use super::check::Check;
 use super::chores::{Chore, since_ms};
@@ -9,7 +9,7 @@ use corq_shards::cause::Cause;
 use corq_shards::id::JobId;
 use corq_shards::sift::{FailedFilter, FailedStats, SiftFor};
 
-/// See the module.
+/// A filter of a dead-letter queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sift {
     pub filter: FailedFilter,

@@ -9,7 +9,7 @@ use corq_shards::id::JobId;
 use corq_shards::record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// See the module.
+/// Staged jobs of flows.
 #[derive(Default)]
 pub struct Staged {
     /// The parts of flows, by job.

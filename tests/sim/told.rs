@@ -1,6 +1,6 @@
-//! Events in the model: what listeners are told of each job, step by step, and of queues. Which job takes
-//! its step first is the shard's choice; that each job's steps come in their order, with all that is told
-//! of them, and that none is missing or told twice, is judged here. And which webhooks want to know.
+//! Events in the model: what subscribers get about each job, step by step, and about queues. The order
+//! between jobs is the shard's choice; this checks that each job's steps come in order, with all their
+//! fields, and that none is missing or doubled. And which webhooks are to get them.
 
 use super::check::Check;
 use super::judge::Moment;
@@ -133,7 +133,7 @@ impl Model {
         }
     }
 
-    /// A job went elsewhere. If it is delayed there, that is told.
+    /// A job went elsewhere. If it is delayed there, an event says so.
     pub fn tell_delay(&mut self, now_ms: u64, id: JobId) {
         let job = &self.jobs[&id];
         if job.state == State::Delayed {

@@ -15,7 +15,7 @@ const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Lines kept for a failure.
 const LINES: usize = 25;
 
-/// See the module.
+/// What a run prints, and the hash of all of it.
 pub struct Trace {
     pub hash: u64,
     lines: VecDeque<String>,

@@ -41,7 +41,7 @@ pub enum Mail {
 /// Mail keeps its order from one sender (a shard if true, else a connection) to one shard.
 type Way = (bool, u64, usize);
 
-/// See the module.
+/// Shards, clients and everything between them.
 pub struct World {
     pub settings: Settings,
     pub checks: Checks,
@@ -49,7 +49,7 @@ pub struct World {
     pub now_ms: u64,
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
-    /// Jobs somebody once held.
+    /// Jobs that a client once held.
     pub stale: Vec<Held>,
     pub ledger: Ledger,
     pub trace: Trace,
@@ -328,7 +328,7 @@ impl World {
         self.clients[client].id = self.connections;
     }
 
-    /// A job to answer for: one the client holds, now and then one that somebody held long ago.
+    /// A job to answer for: one the client holds, now and then one that a client held long ago.
     pub fn take_held(&mut self, client: usize) -> Option<Held> {
         if self.dice.one_in(8) && !self.stale.is_empty() {
             let place = self.dice.index(self.stale.len());

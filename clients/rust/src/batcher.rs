@@ -185,7 +185,7 @@ impl Waiting {
     fn settle(self, outcome: Result<String, Error>, flushed: &mut Flushed) {
         flushed.note(outcome.as_ref().map(drop));
         if let Some(receipt) = self.receipt {
-            // Whoever has dropped the receipt is told by the next flush.
+            // If the receipt was dropped, the next flush reports the outcome.
             let _ = receipt.send(outcome);
         }
     }
@@ -310,7 +310,7 @@ async fn run(queue: Queue, options: BatcherOptions, mut entries: mpsc::Receiver<
     while under_way.join_next().await.is_some() {}
 }
 
-/// Waits for more jobs until the batch is full, its time is over, or somebody wants it sent.
+/// Waits for more jobs until the batch is full, its time is over, or a flush asks for it.
 async fn gather(
     first: Waiting,
     entries: &mut mpsc::Receiver<Entry>,

@@ -363,7 +363,7 @@ impl Client {
         }
     }
 
-    /// A webhook that is not enabled is told of nothing.
+    /// A disabled webhook gets no events.
     pub async fn set_webhook_enabled(&self, id: &str, enabled: bool) -> Result<(), Error> {
         let request =
             Request::repeatable("SetWebhookEnabled").str("id", id).bool("enabled", enabled);

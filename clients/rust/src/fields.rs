@@ -23,7 +23,7 @@ impl Encoder {
 }
 
 impl<'e> Fields<'e> {
-    /// Goes on in a map that has `count` fields, and that somebody else ends.
+    /// Goes on in a map that has `count` fields, and that the caller ends.
     pub(crate) fn after(count: u16, encoder: &'e mut Encoder) -> Self {
         Self { encoder, count, count_at: None }
     }

@@ -74,7 +74,7 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error
 }
 
 impl Default for Raw {
-    /// Nil.
+    /// The value nil.
     fn default() -> Self {
         Self(Bytes::from_static(&[0xc0]))
     }

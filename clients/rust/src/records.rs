@@ -170,7 +170,7 @@ record! {
     Step {
         /// The state it came to.
         state: JobState = "state",
-        /// When.
+        /// The time of the event.
         timestamp_ms: u64 = "timestamp",
     }
 }
@@ -308,7 +308,7 @@ record! {
         success_count: u64 = "successCount",
         /// Events that were given up.
         failure_count: u64 = "failureCount",
-        /// Whether it is told of anything.
+        /// Whether it gets events.
         enabled: bool = "enabled",
     }
 }
@@ -472,7 +472,7 @@ record! {
         queue: String = "queue",
         /// To which job; empty for what concerns the queue.
         job_id: String = "jobId",
-        /// When.
+        /// The time of the event.
         timestamp_ms: u64 = "timestamp",
         /// What the job is called.
         name: Option<String> = "name",

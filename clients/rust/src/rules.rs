@@ -61,7 +61,7 @@ impl DlqConfig {
         self
     }
 
-    /// How often each, until somebody retries it.
+    /// How often each, until a client retries it.
     pub fn max_auto_retries(mut self, times: u32) -> Self {
         self.max_auto_retries = Some(times);
         self

@@ -19,7 +19,7 @@ use crate::tools::replay::Tally;
 pub struct Stat {
     /// The data directory; a server may be using it
     data: PathBuf,
-    /// Completed jobs kept per queue, as the server is told
+    /// Completed jobs kept per queue, as in the settings of the server
     #[arg(long, env = "COMPLETED_MAX", default_value_t = 50_000)]
     completed_max: u32,
 }

@@ -147,7 +147,7 @@ pub fn run(context: &mut Context, top: &Top) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    // A server that is not there, or refuses, is told as by every other command.
+    // A server that is not there, or refuses, is reported as by every other command.
     let mut client = context.client()?;
     let first = Sample::take(&mut client)?;
     let interval = Duration::from_millis(top.interval.max(0) as u64).max(INTERVAL_MIN);

@@ -10,7 +10,7 @@ use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
 
-/// See the module.
+/// A client waits for the end of a job.
 #[derive(Clone, Debug)]
 pub struct AwaitEnd {
     job: JobId,

@@ -1,4 +1,4 @@
-//! What is done to one job by its id, whoever has it: Cancel, Promote, `ChangePriority`,
+//! What is done to one job by its id, whichever client has it: Cancel, Promote, `ChangePriority`,
 //! `MoveToDelayed`, `MoveToWait`, `ChangeDelay`, Discard, `RemoveDlqJob`.
 
 use super::{Answer, Call};
@@ -25,7 +25,7 @@ enum What {
     Discard(Option<Token>),
 }
 
-/// See the module.
+/// A command on one job.
 #[derive(Clone, Debug)]
 pub struct Change {
     job: JobId,
@@ -237,7 +237,7 @@ pub fn delay(world: &mut World, client: usize) {
     }
 }
 
-/// `RemoveDlqJob`.
+/// A `RemoveDlqJob` of one job.
 #[derive(Clone, Debug)]
 struct Bin {
     job: JobId,

@@ -7,7 +7,7 @@ use crate::world::World;
 use corq_shards::command::Command;
 use corq_shards::id::JobId;
 
-/// See the module.
+/// A client disconnects.
 #[derive(Clone, Debug)]
 pub struct Disconnect;
 

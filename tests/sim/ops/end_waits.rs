@@ -1,11 +1,11 @@
-//! The server stops: whoever waits for a job gets an empty answer.
+//! The server stops: a client that waits for a job gets an empty answer.
 
 use super::{Answer, Call};
 use crate::judge::Moment;
 use crate::model::Model;
 use corq_shards::command::Command;
 
-/// See the module.
+/// The server ends all waits.
 #[derive(Clone, Debug)]
 pub struct EndWaits;
 

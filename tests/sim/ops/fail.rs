@@ -10,7 +10,7 @@ use crate::world::World;
 use corq_shards::cause::Cause;
 use corq_shards::command::{self, Command};
 
-/// See the module.
+/// FAIL of a held job.
 #[derive(Clone, Debug)]
 pub struct Fail {
     held: Held,

@@ -9,7 +9,7 @@ use crate::world::{QUEUES, World};
 use corq_shards::command::{Command, GroupLimit};
 use corq_shards::group::{GroupRate, GroupSettings};
 
-/// See the module.
+/// A setting of a group.
 #[derive(Clone, Debug)]
 pub struct LimitGroup {
     pub queue: String,

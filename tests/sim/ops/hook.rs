@@ -19,7 +19,7 @@ enum What {
     Remove,
 }
 
-/// See the module.
+/// A change of a webhook.
 #[derive(Clone, Debug)]
 struct ChangeHook {
     id: u128,

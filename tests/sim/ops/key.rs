@@ -1,4 +1,4 @@
-//! `RemoveDeduplicationKey`: from whoever has a key, or from one job.
+//! `RemoveDeduplicationKey`: from the holders of a key, or from one job.
 
 use super::change::pick;
 use super::{Answer, Call};
@@ -12,7 +12,7 @@ use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
 
-/// From whoever has it.
+/// From all holders.
 #[derive(Clone, Debug)]
 struct Free {
     queue: String,
@@ -66,7 +66,7 @@ impl Call for FreeOfJob {
     }
 }
 
-/// A client takes a key from whoever has it.
+/// A client takes a key from its holders.
 pub fn free(world: &mut World, client: usize) {
     let queue = world.dice.pick(QUEUES);
     let key = format!("key{}", world.dice.below(3));

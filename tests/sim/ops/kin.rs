@@ -24,7 +24,7 @@ enum What {
     Block(Option<Token>),
 }
 
-/// See the module.
+/// A change of the links between a parent and its children.
 #[derive(Clone, Debug)]
 pub struct ChangeKin {
     job: JobId,
@@ -194,7 +194,7 @@ impl World {
         let shard = self.shard_of_job(parent);
         let job = |id: JobId| self.nodes[self.shard_of_job(id)].model.jobs.get(&id);
         let pair = job(parent).zip(job(child));
-        // It may have had it from somebody else meanwhile.
+        // Another client may have linked it meanwhile.
         if open && pair.is_some_and(|(parent, child)| may_adopt(parent, child)) {
             self.send_as(client, shard, ChangeKin { job: parent, what: What::Adopt(child) });
         }

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{self, Command, PerSpan};
 
-/// See the module.
+/// A limit of a queue.
 #[derive(Clone, Debug)]
 pub struct Limit {
     pub queue: String,

@@ -15,7 +15,7 @@ use corq_shards::id::JobId;
 use corq_shards::new_job::NewJob;
 use corq_shards::record::Record;
 
-/// See the module.
+/// A link from a child to its parent.
 #[derive(Clone, Debug)]
 struct Link {
     job: JobId,
@@ -49,7 +49,7 @@ impl Call for Link {
 }
 
 impl World {
-    /// A child is told of its parent, or that it has none.
+    /// A child gets a parent, or loses it.
     pub fn link(&mut self, client: u64, job: JobId, parent: Option<JobId>) {
         let shard = self.shard_of_job(job);
         let Some(record) = record_of(&self.nodes[shard], job) else { return };

@@ -14,7 +14,7 @@ use corq_shards::effect::Refusal;
 use corq_shards::id::JobId;
 use corq_shards::notes::LOGS_MAX;
 
-/// What is told.
+/// Which kind of note.
 #[derive(Clone, Debug)]
 enum What {
     Progress(f64, Option<String>),
@@ -22,7 +22,7 @@ enum What {
     Cut(u32),
 }
 
-/// See the module.
+/// Progress or a log line of a job.
 #[derive(Clone, Debug)]
 pub struct Note {
     job: JobId,

@@ -6,7 +6,7 @@ use crate::model::Model;
 use corq_shards::command::Command;
 use corq_shards::dependency::Notice;
 
-/// See the module.
+/// A notice that reaches a shard.
 #[derive(Clone, Debug)]
 pub struct Told(pub Notice);
 

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
 
-/// See the module.
+/// Pause or Resume of a queue.
 #[derive(Clone, Debug)]
 pub struct Pause {
     pub queue: String,

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
 
-/// See the module.
+/// `PromoteJobs` on a queue.
 #[derive(Clone, Debug)]
 struct PromoteAll {
     queue: String,

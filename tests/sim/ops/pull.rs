@@ -11,7 +11,7 @@ use crate::world::{QUEUES, World};
 use corq_shards::command::{self, Command, GroupPull, Only};
 use corq_shards::group::GroupRate;
 
-/// See the module.
+/// PULL or PULLB of a client.
 #[derive(Clone, Debug)]
 pub struct Pull {
     pub queue: String,
@@ -71,7 +71,7 @@ impl Call for Pull {
             let held = Held { job, token, shard: learned.shard };
             match world.clients.iter_mut().find(|client| client.id == learned.client) {
                 Some(client) => client.held.push(held),
-                // Too late for its client; somebody may try it all the same.
+                // Too late for its client; another one may try it nevertheless.
                 None => world.stale.push(held),
             }
         }

@@ -19,7 +19,7 @@ enum Which {
     Old { states: Vec<Found>, grace_ms: u64, limit: u64 },
 }
 
-/// See the module.
+/// A command that removes jobs.
 #[derive(Clone, Debug)]
 pub struct Remove {
     queue: String,

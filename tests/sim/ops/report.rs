@@ -9,7 +9,7 @@ use crate::world::World;
 use corq_shards::command::Command;
 use corq_shards::kin::{End, Policy, Report, Reported};
 
-/// See the module.
+/// A report that reaches the shard of a parent.
 #[derive(Clone, Debug)]
 pub struct Heard {
     report: Report,
@@ -36,7 +36,7 @@ impl Call for Heard {
 }
 
 impl World {
-    /// A shard is told of the end of a child.
+    /// A shard gets a report about the end of a child.
     pub fn report(&mut self, to: usize, report: Report, value: Vec<u8>) {
         let keeper = &self.nodes[self.shard_of_job(report.child)].model;
         let child = keeper.jobs.get(&report.child);

@@ -9,7 +9,7 @@ use corq_shards::command::Command;
 use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
 
-/// See the module.
+/// `RetryCompleted` on a queue.
 #[derive(Clone, Debug)]
 pub struct RetryCompleted {
     queue: String,

@@ -10,7 +10,7 @@ use corq_shards::cause::Cause;
 use corq_shards::command::{Command, Sifting};
 use corq_shards::sift::{FailedFilter, SiftFor};
 
-/// See the module.
+/// A walk through a dead-letter queue.
 #[derive(Clone, Debug)]
 struct Sift {
     queue: String,

@@ -15,7 +15,7 @@ use corq_shards::id::JobId;
 use corq_shards::new_job::NewJob;
 use corq_shards::record::Record;
 
-/// See the module.
+/// Update of the data of a job.
 #[derive(Clone, Debug)]
 pub struct Update {
     job: JobId,

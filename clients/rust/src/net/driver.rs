@@ -28,7 +28,7 @@ const LINGER: Duration = Duration::from_mins(1);
 /// Pieces that go out with one call.
 const PIECES: usize = 16;
 
-/// Moves the bytes of one connection until it ends; the pipe is told why.
+/// Moves the bytes of one connection until it ends; the pipe gets the reason.
 pub(crate) struct Driver<S> {
     pipe: Arc<Pipe>,
     stream: S,
@@ -168,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
 }
 
 impl<S> Drop for Driver<S> {
-    /// Also when the runtime goes: nobody is left to wait for ever.
+    /// Also when the runtime goes: no caller is left waiting for ever.
     fn drop(&mut self) {
         self.pipe.end("its runtime was shut down".into());
     }

@@ -87,7 +87,7 @@ struct State {
     out: Outbox,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Requests whose answer somebody waits for.
+    /// Requests whose answer a caller waits for.
     waiting: usize,
     /// Requests that nobody waits for any more, and whose answer may bring jobs.
     owed: usize,

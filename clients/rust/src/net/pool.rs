@@ -30,7 +30,7 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Place {
     live: Mutex<Option<Arc<Pipe>>>,
-    /// Whoever has it opens the connection; the others wait for what comes of it.
+    /// Its holder opens the connection; the others wait for the outcome.
     dialer: TurnMutex<Dialer>,
     /// Why the last attempt failed.
     trouble: Mutex<Option<Error>>,

@@ -23,7 +23,7 @@ use crate::records::Job;
 ///     let files: Vec<String> = job.data()?;
 ///     for (done, file) in files.iter().enumerate() {
 ///         if job.is_lost() {
-///             return Err(Failure::new("somebody else has it now"));
+///             return Err(Failure::new("another worker has it now"));
 ///         }
 ///         job.log(LogLevel::Info, file).await?;
 ///         job.set_progress(100.0 * done as f64 / files.len() as f64, None).await?;
@@ -52,7 +52,7 @@ impl ActiveJob {
         &self.shared.client
     }
 
-    /// Whether the job is not held here any more, because its lock was not renewed in time or somebody moved it: it
+    /// Whether the job is not held here any more, because its lock was not renewed in time or a command moved it: it
     /// may run elsewhere already.
     pub fn is_lost(&self) -> bool {
         !self.held.is_safe()

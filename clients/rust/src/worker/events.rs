@@ -8,7 +8,7 @@ use crate::error::Error;
 
 pub(crate) type OnEvent = Arc<dyn Fn(&WorkerEvent) + Send + Sync>;
 
-/// Something that whoever runs a worker may want to know.
+/// Something about a worker that its owner may want to know.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent {
@@ -16,12 +16,12 @@ pub enum WorkerEvent {
     Connected,
     /// Its connection broke, or could not be opened. It tries again.
     Disconnected {
-        /// Why.
+        /// The reason.
         error: Error,
     },
     /// The server gave out no jobs. It asks again.
     PullRefused {
-        /// Why.
+        /// The reason.
         error: Error,
     },
     /// A handler answered with an error; the attempt counts as failed.
@@ -42,10 +42,10 @@ pub enum WorkerEvent {
     RenewalFailed {
         /// How many jobs are concerned.
         jobs: usize,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// A job is not held here any more: its lock has ended, or somebody moved it. It may run elsewhere.
+    /// A job is not held here any more: its lock has ended, or a command moved it. It may run elsewhere.
     LockLost {
         /// Which job.
         id: String,
@@ -54,7 +54,7 @@ pub enum WorkerEvent {
     OutcomesDelayed {
         /// How many.
         jobs: usize,
-        /// Why.
+        /// The reason.
         error: Error,
     },
     /// An outcome came after the server had ended the attempt for its timeout, and does not count.
@@ -66,7 +66,7 @@ pub enum WorkerEvent {
     OutcomeRefused {
         /// Of which job.
         id: String,
-        /// Why.
+        /// The reason.
         error: Error,
     },
     /// What became of an outcome is not known: its answer was lost, and the server does not know the job any more, as
@@ -81,14 +81,14 @@ pub enum WorkerEvent {
     OutcomeUnsent {
         /// Of which job.
         id: String,
-        /// Why.
+        /// The reason.
         error: Error,
     },
     /// A job could not be given back; it runs again when its lock ends.
     GiveBackFailed {
         /// Which job.
         id: String,
-        /// Why.
+        /// The reason.
         error: Error,
     },
 }

@@ -68,7 +68,7 @@ impl WorkerBuilder {
     }
 
     /// How many more are pulled ahead, so that no handler waits for the network. As many as are worked on at a time
-    /// unless set; 0 for jobs that take long and should stay with whoever is free first.
+    /// unless set; 0 for jobs that take long and should go to the first free worker.
     pub fn prefetch(mut self, jobs: usize) -> Self {
         self.prefetch = Some(jobs);
         self
@@ -124,7 +124,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Is told of what goes wrong, and of connections that come and go.
+    /// Reports errors, and connections that open and close.
     ///
     /// It is called by the worker itself and should not take long. If it panics, the worker goes on, and
     /// [counts it](Summary::listener_panics).
@@ -192,8 +192,8 @@ pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// - It pulls ahead of the handlers and waits at the server when there is nothing to do.
 /// - Locks are renewed for as long as a job is here, so jobs may take any time.
-/// - Outcomes are told many at a time. One whose answer was lost is told again, with the token of its job, until the
-///   server has taken or refused it; what it did not take, [`on_event`](WorkerBuilder::on_event) is told.
+/// - Outcomes are sent in batches. One whose reply was lost is sent again, with the token of its job, until the
+///   server has accepted or refused it; [`on_event`](WorkerBuilder::on_event) reports those that it did not accept.
 /// - When the connection breaks, it connects, registers and goes on by itself.
 /// - [`drain`](Worker::drain) stops pulling, lets handlers finish, tells their outcomes and gives back the rest.
 ///

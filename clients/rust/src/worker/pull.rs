@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: Arc<Shared>, jobs: mpsc::Sender<Arc<Held>>) {
             Ok(pipe) => {
                 shared.pulls_on(Some(pipe.clone()));
                 shared.tell(&WorkerEvent::Connected);
-                // Whoever gave the word before the line above did not find the connection.
+                // A stop before the line above did not find the connection.
                 if shared.stop.is_set() {
                     pipe.close();
                 }

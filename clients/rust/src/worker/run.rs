@@ -99,7 +99,7 @@ async fn work(
             What::Failed(Failure::new(format!("the handler panicked: {message}")))
         }
     };
-    // Whoever tells outcomes lives until the last of those who have any is gone.
+    // The task that sends outcomes lives until its last sender is gone.
     let _ = outcomes.send(Outcome { held, what, resent: false }).await;
     shared.running.add_permits(1);
     shared.room.add_permits(1);
@@ -159,7 +159,7 @@ pub(crate) async fn give_back(shared: &Arc<Shared>, jobs: Vec<Arc<Held>>) {
             let id = &held.job.id;
             match shared.client.done(give_back_request(id, &held.token)).await {
                 Ok(()) => count(&shared.tally.given_back),
-                // Somebody was quicker: its lock has ended, or its timeout.
+                // Too late: its lock or its timeout has ended.
                 Err(Error::Refused(_)) => shared.lose(&held),
                 Err(error) => shared.tell(&WorkerEvent::GiveBackFailed { id: id.clone(), error }),
             }

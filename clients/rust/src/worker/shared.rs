@@ -234,8 +234,8 @@ impl Shared {
         *lock(&self.pulling) = pipe;
     }
 
-    /// Says goodbye on the connection that jobs come on. What is on its way from there still arrives: an end that is
-    /// told is answered after everything else.
+    /// Says goodbye on the connection that jobs come on. Jobs in transit still arrive: the server
+    /// answers an announced end after everything else.
     pub(crate) fn stop_pulling(&self) {
         if let Some(pipe) = lock(&self.pulling).as_ref() {
             pipe.close();
