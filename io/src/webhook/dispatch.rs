@@ -542,14 +542,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let hook = Arc::new(Hook::new(1, Target::parse(&url, true).unwrap(), None, 1));
-        let begin = Instant::now();
         for _ in 0..2 {
             let notice = Notice::new(1, "e", 1, "j".into(), 1, 0, Vec::new);
             let hooks = [Arc::from([Arc::clone(&hook)]), Arc::default()];
             inputs.send(Input::Event { hooks, notice }).unwrap();
-            let report = said.recv_timeout(Duration::from_secs(30)).unwrap();
+            // Half of the time that the client gives it.
+            let report = said.recv_timeout(Duration::from_mins(5)).unwrap();
             assert!(report.starts_with("Abandoned"), "{report}");
         }
-        assert!(begin.elapsed() < Duration::from_secs(30));
     }
 }

@@ -14,7 +14,7 @@ use corq_io::net::{Config, ConnId, Counters, Event, Reactor, Wait, listen};
 use corq_io::runtime::{Shards, spawn_shards};
 
 /// No step of a test takes this long; a wait beyond it has failed.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A future that must be ready at once, as a wait in the ring is.
 pub fn now_or_panic<T>(future: impl Future<Output = T>) -> T {
