@@ -94,7 +94,7 @@ fn a_page_of_another_origin_gets_nothing_done_whatever_it_asks_for() {
     assert_untouched(&server);
     let counted = metrics(&mut server.client())["corq_http_cross_origin_refused_total"];
     assert_eq!(counted, refused);
-    // What asks whether it may is told how, and then refused.
+    // A preflight is answered, and the request then refused.
     let answer = ask(
         server.http,
         ("OPTIONS", "/queues/q/jobs", ""),

@@ -107,7 +107,7 @@ fn the_rest_of_a_frame_or_message_is_waited_for_so_long_and_no_longer() {
                 [client_frame(false, CONTINUED, b"1,"), client_frame(true, PING, b"")].concat()
             });
         });
-        // Whoever ends what it begins is never late, though there is half a frame at any time.
+        // A client that ends what it begins is never late, though there is half a frame at any time.
         let mut steady = server.client();
         let ping = frame(&encode(&json!({"cmd": "Ping"})));
         let mut open = false;

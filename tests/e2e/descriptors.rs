@@ -195,7 +195,7 @@ fn refusals(client: &mut Client, data: &str) -> Option<String> {
     (reply["ok"] == false).then(|| reply["error"].as_str().unwrap().to_owned())
 }
 
-/// Somebody takes all the descriptors there are, for a while: jobs are refused in true words, and taken again.
+/// Another program takes all the descriptors there are, for a while: jobs are refused in true words, and taken again.
 #[test]
 fn a_log_without_descriptors_waits_says_so_and_goes_on_by_itself() {
     for durability in ["written", "synced"] {

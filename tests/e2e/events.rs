@@ -1,5 +1,5 @@
 //! Every event, as it reaches a client: over SSE and WebSocket, of one queue and of all, whichever
-//! shard it happens on. The fear: a dashboard that misses what happened, or is told what did not.
+//! shard it happens on. The fear: a dashboard that misses what happened, or shows what did not.
 
 use serde_json::{Value as Json, json};
 

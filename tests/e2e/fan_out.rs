@@ -81,7 +81,7 @@ fn a_result_that_many_wait_for_is_in_memory_once_and_each_gets_it_as_it_reads() 
     // Three bytes of JSON for each of MessagePack, or more.
     let result = "\u{1}".repeat(LARGE);
     worker.ok("ACK", json!({"id": id, "result": result, "removeOnComplete": true}));
-    // Whoever is not owed anything is served, and nobody is cut off.
+    // A client that is owed nothing is served, and none is cut off.
     server.client().ok("Ping", json!({}));
     for client in &mut clients {
         for _ in 0..WAITS {
@@ -126,7 +126,7 @@ fn an_error_that_many_wait_for_comes_whole_on_every_face() {
         assert_eq!(reply["completed"], false);
         assert_eq!((&reply["state"], &reply["error"]), (&json!("failed"), &json!(error)));
     }
-    // One who asks later is told the same.
+    // One who asks later gets the same reply.
     for reply in [tcp.ok("WaitJob", json!({"id": id})), web.ok("WaitJob", json!({"id": id}))] {
         assert_eq!(reply["error"], error.as_str());
     }
@@ -161,7 +161,7 @@ fn an_event_is_in_memory_once_for_all_who_listen_and_do_not_read() {
         assert!(waiting <= most, "{waiting} bytes wait");
         (waiting >= 900_000).then_some(())
     });
-    // Whoever begins to read gets what there is, in order and whole.
+    // A client that begins to read gets what there is, in order and whole.
     for sse in streams.iter_mut().take(20) {
         for number in 0..EVENTS {
             let event = sse.next();

@@ -127,7 +127,7 @@ fn a_full_file_system_refuses_jobs_and_nothing_else() {
     let mut server = small().argument("--data-path").argument(place.to_str().unwrap()).start();
     live_on_a_full_disk(&mut server);
 
-    // Somebody else takes what is left, and gives it back.
+    // Another program takes what is left, and gives it back.
     let mut client = server.client();
     client.ok("Drain", json!({"queue": "q"}));
     until("service resumes by itself", || push(&mut client, "small").ok());
@@ -425,7 +425,7 @@ fn starts_on_a_full_file_system_find_room() {
     client.ok("Drain", json!({"queue": "q"}));
     resumes(&server, &mut client);
 
-    // Somebody else takes all there is, the files set aside included: then a start says what it needs.
+    // Another program takes all there is, the files set aside included: then a start says what it needs.
     server.terminate();
     for entry in fs::read_dir(place.join("shard-0000")).unwrap() {
         let path = entry.unwrap().path();

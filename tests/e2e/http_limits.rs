@@ -1,4 +1,4 @@
-//! Limits on how often somebody may come. The fear: a limit per shard instead of per server, a client
+//! Limits on how often a client may come. The fear: a limit per shard instead of per server, a client
 //! that pays for another, and a supervisor that is shut out.
 
 use serde_json::json;
@@ -52,7 +52,7 @@ fn clients_are_told_apart_by_their_address_headers() {
     for client in clients {
         assert_eq!(come(&mut web, client), 429, "{client:?}");
     }
-    // Whoever names no address is the client "unknown".
+    // A request that names no address is of the client "unknown".
     let unknown: &[&[(&str, &str)]] = &[
         &[("X-Forwarded-For", "")],
         &[("X-Forwarded-For", "unknown")],

@@ -1,5 +1,5 @@
 //! What HTTP tells of the server itself, and of its answers. The fear: figures that are made up, and
-//! a supervisor that is told the wrong thing.
+//! a supervisor that gets a wrong answer.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Clients that are slow, or mean. The fear: a connection, a thread of work or memory that somebody can
+//! Clients that are slow, or mean. The fear: a connection, a thread of work or memory that a client can
 //! hold for nothing, and a server that serves nobody else meanwhile.
 
 use std::io::{Read, Write};

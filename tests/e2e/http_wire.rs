@@ -115,7 +115,7 @@ fn a_client_that_expects_it_is_told_to_continue() {
     assert_eq!(web.recv(true).unwrap().status, 100);
     web.raw(body.as_bytes()).unwrap();
     web.recv(false).unwrap().expect(200);
-    // Whoever does not wait for it is not told.
+    // A client that does not wait for it does not get it.
     web.raw(format!("{}{body}", head("Expect: 100-Continue\r\n")).as_bytes()).unwrap();
     web.recv(false).unwrap().expect(200);
     web.raw(format!("{}{body}", head("Expect: wonders\r\n")).as_bytes()).unwrap();

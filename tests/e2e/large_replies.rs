@@ -53,7 +53,7 @@ fn lists_that_nobody_reads_are_bounded_over_all_shards_and_none_is_lost() {
         client.take_little();
         client.send_bytes(&ask.repeat(LISTS)).unwrap();
     }
-    // Whoever asks for little is answered, whatever the others have asked for.
+    // A small request is answered, whatever the others have asked for.
     let mut other = server.client();
     assert_eq!(other.ok("GetJobCounts", json!({"queue": "large"}))["counts"]["waiting"], 10);
     for client in &mut clients {

@@ -33,7 +33,7 @@ fn a_rate_has_a_span_and_may_end_by_itself() {
     client.ok("RateLimit", ends(450_000));
     let left = limits(&mut client, &queue)["rateLimitTtl"].as_u64().unwrap();
     assert!((100_000..=450_000).contains(&left), "{left}");
-    // Whoever waits is served when the rate ends, though no token has come.
+    // A waiting pull is served when the rate ends, though no token has come.
     client.ok("RateLimit", ends(400));
     let pulled = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}));
     assert!(pulled["job"].is_object());

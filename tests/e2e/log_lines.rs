@@ -1,5 +1,5 @@
-//! The lines of the server's log. The fear: a client writes lines of its own into them, by what it names, or whoever
-//! reads them ends the server by going away.
+//! The lines of the server's log. The fear: a client writes lines of its own into them, by what it names, or a reader
+//! of the log ends the server by going away.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

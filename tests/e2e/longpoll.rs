@@ -94,7 +94,7 @@ fn resuming_a_queue_wakes_the_workers_that_wait() {
 fn a_worker_that_has_gone_gets_nothing() {
     let (mut client, queue) = (client(), queue("gone"));
     drop(waiting(&queue));
-    // Whichever the server notices first, the job must end up with somebody who is there.
+    // Whichever the server notices first, the job must end up with a client that is there.
     let id = client.push(&queue, 1);
     let reply = client.ok("PULL", json!({"queue": queue, "timeout": 60_000}));
     assert_eq!(reply["job"]["id"], json!(id));

@@ -175,7 +175,7 @@ fn a_large_cold_backlog_does_not_let_the_log_grow() {
     assert_eq!(job["data"], json!(data));
 }
 
-/// Damage in an old part of the log is told of with its place, is served to nobody, and stops nothing
+/// Damage in an old part of the log is reported with its place, is served to no client, and stops nothing
 /// else. A start refuses it by name.
 #[test]
 fn damage_is_reported_with_its_place_and_never_served() {

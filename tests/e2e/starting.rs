@@ -56,7 +56,7 @@ fn while_it_reads_its_log_it_lives_and_is_not_ready() {
 
 /// Asks until the start has come to its end; how often a request was put off, and progress told.
 fn is_put_off_until_it_serves(server: &Server) -> (u32, u32) {
-    // A client of the other port waits, and is answered once somebody is there.
+    // A client of the other port waits, and is answered once the server is there.
     let mut client = until("the port is there", || Client::try_connect(server.tcp).ok());
     client.send("Ping", json!({})).unwrap();
     let (start, mut puts_off, mut progress) = (Instant::now(), 0, 0);
@@ -76,7 +76,7 @@ fn is_put_off_until_it_serves(server: &Server) -> (u32, u32) {
         progress += u32::from(ready.contains(" MB read, "));
         assert!(start.elapsed() < DEADLINE);
     }
-    // From here on nobody is.
+    // From here on none is.
     for _ in 0..20 {
         assert!(get(server.http, "/stats").unwrap().starts_with("HTTP/1.1 200"));
     }

@@ -158,7 +158,7 @@ fn silent_streams_show_signs_of_life() {
     (0..3).for_each(|_| sse.await_comment());
     server.client().push("q", 1);
     assert_eq!(sse.next()["eventType"], "pushed");
-    // Whoever answers is not taken for gone, if there is time to.
+    // A client that answers is not taken for gone, if there is time to.
     let server = Start::new().env("STREAM_KEEP_ALIVE_MS", 4000).start();
     let mut websocket = WebSocket::open(server.http, "/ws");
     for _ in 0..3 {

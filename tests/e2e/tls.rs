@@ -63,7 +63,7 @@ pub(crate) fn receive(stream: &mut Tls) -> std::io::Result<Value> {
     Ok(decode(&rmpv::decode::read_value(&mut &body[..]).unwrap()))
 }
 
-/// The certificate that a server shows to whoever comes now.
+/// The certificate that a server shows to a client that comes now.
 fn shown(port: u16, config: &Arc<ClientConfig>) -> Vec<u8> {
     let stream = connect(port, config).unwrap();
     stream.conn.peer_certificates().unwrap()[0].to_vec()

@@ -1,5 +1,5 @@
 //! Clients that are slow, broken or many over TLS. The fear: a handshake costs the server a hundred times what it
-//! costs whoever begins it, so a few of them hold up everybody, or hold memory for nothing.
+//! costs the client that begins it, so a few of them hold up everybody, or hold memory for nothing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

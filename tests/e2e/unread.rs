@@ -96,7 +96,7 @@ fn pings_after_a_wrong_token_are_held_at_a_stranger_s_share() {
 fn refusals_that_nobody_reads_are_bounded_on_every_face() {
     let open = Server::start_default();
     let limited = Start::new().env("TCP_RATE_LIMIT_MAX_REQUESTS", 1).start();
-    // Whoever shows no token is held here for longer than it usually may stay.
+    // A client without a token is held here for longer than it usually may stay.
     let guarded =
         Start::new().env("AUTH_TOKENS", "secret").env("AUTH_TIMEOUT_MS", 3_600_000).start();
     // Connected when its turn comes: one that is silent before has a deadline of its own.

@@ -1,4 +1,4 @@
-//! Waiting for jobs. The fear: a caller who is never told, or one that is told of another's job.
+//! Waiting for jobs. The fear: a caller that never gets a reply, or gets that of another's job.
 
 use serde_json::{Value, json};
 

@@ -87,7 +87,7 @@ fn a_webhook_is_added_listed_and_removed() {
         "lastTriggered": null, "successCount": 0, "failureCount": 0, "enabled": true
     });
     assert_eq!(listed(&mut client), [expected]);
-    // Without events it is told of all, in all queues.
+    // Without events it gets all, of all queues.
     let all = client.ok("AddWebhook", json!({"url": url, "events": []}))["data"].clone();
     assert_eq!((&all["events"], all.get("queue")), (&json!([]), None));
     assert_eq!(listed(&mut client).len(), 2);
@@ -258,7 +258,7 @@ fn only_events_and_queues_that_were_asked_for_are_told() {
     assert!(events.iter().all(|body| body["event"] == "job.completed"));
 }
 
-/// The fear: whoever leaves turns off what others still listen to.
+/// The fear: one that is removed turns off what others still listen to.
 #[test]
 fn webhooks_and_streams_come_and_go_without_each_other() {
     let server = start().start();

@@ -11,7 +11,7 @@ use crate::support::stream::{
 use crate::support::{DEADLINE, Start, until};
 use crate::{client, queue, shared};
 
-/// A connection that is told of no events.
+/// A connection that gets no events.
 fn websocket() -> WebSocket {
     WebSocket::open(shared().http, "/ws/queues/nothing-happens-here")
 }

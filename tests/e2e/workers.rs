@@ -129,7 +129,7 @@ fn what_workers_hold_and_finish_is_counted_by_the_server() {
     until("the first to go", || find(&mut other, "one").is_none().then_some(()));
 }
 
-/// Texts of workers have a bound, and whoever asks for the list gets it.
+/// Texts of workers have a bound, so that the list fits a reply.
 #[test]
 fn registrations_with_many_queues_are_bounded_in_bytes_and_the_list_still_fits_a_frame() {
     const WORKERS: usize = 200;

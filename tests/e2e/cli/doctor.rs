@@ -40,7 +40,7 @@ fn a_server_that_is_not_there_is_wrong() {
     let ran = tool.run(&["doctor"]);
     assert_eq!((ran.code, line_of(&ran.err).as_str()), (Some(1), "one thing is wrong, see above"));
     assert!(ran.out.contains("WRONG  server") && ran.out.contains("cannot reach"), "{}", ran.out);
-    // Before the first start nobody is looked for.
+    // Before the first start no server is looked for.
     let report = tool.json(&["doctor", "--no-server"]);
     assert!(report["checks"].as_array().unwrap().iter().all(|it| it["check"] != "server"));
 }

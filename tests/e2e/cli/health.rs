@@ -1,4 +1,4 @@
-//! `health`. The fear: a script is told that all is well while every push is refused.
+//! `health`. The fear: a script reads that all is well while every push is refused.
 
 use std::fs;
 use std::io::{Read, Write};
