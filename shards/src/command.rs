@@ -297,6 +297,14 @@ pub enum Command<'a> {
         /// The jobs, in order.
         jobs: &'a [NewJob<'a>],
     },
+    /// The same for a piece of a longer push: room has been kept for it, and what there is in groups was judged for all
+    /// of that push. Refused by nothing.
+    PushJudged {
+        /// The queue.
+        queue: &'a str,
+        /// The jobs, in order.
+        jobs: &'a [NewJob<'a>],
+    },
     /// Takes jobs, now or when they come.
     Pull(Pull<'a>),
     /// Says whether [`Command::Ack`] would be carried out, and changes nothing.
@@ -306,6 +314,12 @@ pub enum Command<'a> {
     },
     /// Completes jobs: all of them or, if one is refused, none.
     Ack {
+        /// The completions.
+        acks: &'a [Ack<'a>],
+    },
+    /// The same for a piece of a longer command, all of which has been checked: what is not held any more is passed over
+    /// and told as too late.
+    AckHeld {
         /// The completions.
         acks: &'a [Ack<'a>],
     },

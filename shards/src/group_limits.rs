@@ -5,8 +5,7 @@ use crate::effect::{Refusal, Reply};
 use crate::flow::Staged;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
 use crate::group_record::Grouped;
-use crate::job::{State, Stored, flags};
-use crate::new_job::NewJob;
+use crate::job::Stored;
 use crate::record::{Journal, Record};
 use crate::rotation::groups_after;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
@@ -23,16 +22,6 @@ pub struct GroupView<'a> {
     pub active: u64,
     /// What is set for it.
     pub settings: GroupSettings,
-}
-
-/// What will become of a job that is to be pushed.
-enum Foreseen {
-    /// It comes beside all others.
-    Comes,
-    /// Another one goes for it, which counts in this group.
-    Replaces(Option<Box<str>>),
-    /// It does not come.
-    Duplicate,
 }
 
 impl GroupLimit {
@@ -176,89 +165,8 @@ impl Shard {
         }
     }
 
-    /// The first job of a push that its group has no room for.
-    pub(crate) fn find_overfull(
-        &mut self,
-        now_ms: u64,
-        queue: &str,
-        jobs: &[NewJob<'_>],
-    ) -> Option<usize> {
-        // What there will be in each group, by what the jobs of the same push before it bring and take.
-        let mut filled = BTreeMap::<Box<str>, u64>::new();
-        // Who holds a key that this push has given away, and in which group it counts.
-        let mut holders = BTreeMap::<&str, Option<&str>>::new();
-        for (place, job) in jobs.iter().enumerate() {
-            let replaced = match self.foresee(now_ms, queue, job, &holders) {
-                Foreseen::Comes => None,
-                Foreseen::Replaces(group) => group,
-                // It stands for a job that is there, and takes no room.
-                Foreseen::Duplicate => continue,
-            };
-            if let Some(group) = replaced {
-                let here = self.filling(&mut filled, queue, &group);
-                *here = here.saturating_sub(1);
-            }
-            // Those that wait for others do not count yet.
-            let open = job.kin.as_deref().is_some_and(|kin| !kin.open.is_empty());
-            let counts = job.unmet.is_empty() && !open;
-            if let Some(group) = job.group_id {
-                let here = self.filling(&mut filled, queue, group);
-                if job.group_max > 0 && *here >= u64::from(job.group_max) {
-                    return Some(place);
-                }
-                *here += u64::from(counts);
-            }
-            if let Some(key) = job.unique_key {
-                holders.insert(key, job.group_id.filter(|_| counts));
-            }
-        }
-        None
-    }
-
-    /// How many jobs a group has, with what a push has brought so far.
-    fn filling<'a>(
-        &mut self,
-        filled: &'a mut BTreeMap<Box<str>, u64>,
-        queue: &str,
-        group: &str,
-    ) -> &'a mut u64 {
-        if !filled.contains_key(group) {
-            let here = self.group(queue, group).map_or(0, |group| group.pending);
-            filled.insert(group.into(), here);
-        }
-        filled.entry(group.into()).or_default()
-    }
-
-    /// What will become of a job that is to be pushed, as [`Shard::meet_holder`] will have it.
-    fn foresee(
-        &mut self,
-        now_ms: u64,
-        queue: &str,
-        job: &NewJob<'_>,
-        holders: &BTreeMap<&str, Option<&str>>,
-    ) -> Foreseen {
-        let Some(key) = job.unique_key else { return Foreseen::Comes };
-        let dedup = job.extras.as_ref().and_then(|extras| extras.dedup).unwrap_or_default();
-        if let Some(group) = holders.get(key) {
-            let replaces = Foreseen::Replaces(group.map(Into::into));
-            return if dedup.replace { replaces } else { Foreseen::Duplicate };
-        }
-        let Some(holder) = self.holder_of(now_ms, queue, key) else { return Foreseen::Comes };
-        let about = &self.jobs.slab[holder];
-        match about.state {
-            // The worker that has it finishes it without the key.
-            State::Active if dedup.replace => Foreseen::Comes,
-            state if dedup.replace && !about.has(flags::WATCHED) => {
-                let counts = matches!(state, State::Waiting | State::Delayed);
-                let group = self.group_name_of(holder).filter(|_| counts);
-                Foreseen::Replaces(group.map(Into::into))
-            }
-            _ => Foreseen::Duplicate,
-        }
-    }
-
-    /// The same of a part of a flow. Those that wait for others do not count, and no others are counted
-    /// that are staged.
+    /// Which job of a part of a flow, if any, would make its group larger than it lets it be. Those that wait for others do
+    /// not count, and no others are counted that are staged.
     pub(crate) fn find_overfull_part(
         &mut self,
         records: &[&[u8]],
@@ -275,9 +183,9 @@ impl Shard {
             if open || !pushed.job.unmet.is_empty() {
                 continue;
             }
-            let here = taken.entry((pushed.queue, group)).or_insert_with(|| {
-                self.group(pushed.queue, group).map_or(0, |group| group.pending)
-            });
+            let here = taken
+                .entry((pushed.queue, group))
+                .or_insert_with(|| self.pending_in(pushed.queue, group));
             let max = group_max.get(place).copied().unwrap_or(0);
             if max > 0 && *here >= u64::from(max) {
                 return Some(place);

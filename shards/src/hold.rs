@@ -22,6 +22,9 @@ pub(crate) struct Reason<'a> {
     stack: Stack<'a>,
 }
 
+/// Jobs of a batch that are checked or renewed in about the time of a step.
+const LOOKS_PER_STEP: u64 = 4;
+
 /// What the completion of a job that is run once takes besides its result, at most.
 const COMPLETED_BYTES: u64 = 56;
 
@@ -75,6 +78,7 @@ impl Shard {
     }
 
     pub(crate) fn check_acks(&mut self, now_ms: u64, acks: &[Ack<'_>]) -> Result<(), Reply> {
+        self.steps += acks.len() as u64 / LOOKS_PER_STEP;
         let mut verdict = Ok(());
         let mut checked = 0;
         for (place, ack) in acks.iter().enumerate() {
@@ -120,14 +124,25 @@ impl Shard {
             many => self.check_acks(now_ms, many),
         };
         let checked = checked.and_then(|()| self.takes_acks(acks, out).then_some(()).ok_or(FULL));
-        if let Err(refused) = checked {
-            out.effects.replies.push((caller.request, refused));
-            return;
+        match checked {
+            Err(refused) => out.effects.replies.push((caller.request, refused)),
+            Ok(()) => self.complete_held(now_ms, caller, acks, false, out),
         }
+    }
+
+    /// Completes jobs that have been checked: those that can have been lost since then only if `may_be_lost`.
+    pub(crate) fn complete_held<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        acks: &[Ack<'_>],
+        may_be_lost: bool,
+        out: &mut Out<'_, J>,
+    ) {
         let mut late = Vec::new();
         for (place, ack) in acks.iter().enumerate() {
-            // Those that were let pass above.
-            if !self.retired.is_empty() && self.held(now_ms, ack.job, ack.token).is_err() {
+            let looks = may_be_lost || !self.retired.is_empty();
+            if looks && self.held(now_ms, ack.job, ack.token).is_err() {
                 late.push(place);
                 continue;
             }
@@ -170,9 +185,18 @@ impl Shard {
         }
     }
 
+    /// What these ends take in the log, at most.
+    pub fn bytes_of_acks(&self, acks: &[Ack<'_>]) -> u64 {
+        let next =
+            |ack: &&Ack<'_>| self.jobs.find(ack.job).is_some_and(|job| self.has_next_run(job));
+        let runs = acks.iter().filter(next).count() as u64;
+        let results: u64 = acks.iter().map(|ack| ack.result.len() as u64).sum();
+        results + acks.len() as u64 * COMPLETED_BYTES + runs * END_BYTES
+    }
+
     /// Whether there is room for these ends. The record of a run that another follows is needed for
     /// the next one as well, so that a large result must find room that lasts.
-    fn takes_acks<J: Journal>(&self, acks: &[Ack<'_>], out: &mut Out<'_, J>) -> bool {
+    pub fn takes_acks<J: Journal>(&self, acks: &[Ack<'_>], out: &mut Out<'_, J>) -> bool {
         let upkeep = || self.upkeep();
         let results: u64 = acks.iter().map(|ack| ack.result.len() as u64).sum();
         let count = acks.len() as u64;
@@ -321,6 +345,7 @@ impl Shard {
 
     /// Renews all that are still held, and says which are not.
     pub(crate) fn renew_many(&mut self, now_ms: u64, client: ClientId, beats: &[Beat]) -> Reply {
+        self.steps += beats.len() as u64 / LOOKS_PER_STEP;
         let beats_by_place = beats.iter().enumerate();
         let gone = beats_by_place.filter(|(_, beat)| self.renew(now_ms, client, **beat).is_err());
         let places: Box<[usize]> = gone.map(|(place, _)| place).collect();

@@ -35,6 +35,7 @@ pub mod extras;
 mod family;
 mod family_changes;
 pub mod flow;
+mod foresight;
 pub mod group;
 mod group_limits;
 pub mod group_record;
@@ -103,8 +104,9 @@ pub mod wire;
 mod yielding;
 
 pub use chore::CHORES_MAX;
+pub use foresight::Foresight;
 pub use group::{GROUP_SETTINGS_MAX, GROUPS_LINGERING_MAX, WEIGHT_MAX};
 pub use limits::Limits;
 pub use pull::PULL_BYTES_MAX;
 pub use rotation::VIEWS_MAX;
-pub use shard::{Caller, Config, Out, SLICE, Shard};
+pub use shard::{Caller, Config, Out, SLICE, Shard, push_bytes};

@@ -13,6 +13,7 @@ use crate::dedup::Met;
 use crate::effect::{Delivery, Effects, NameChange, PushedJob, Refusal, Reply};
 use crate::event::Listeners;
 use crate::flow::Flows;
+use crate::foresight::{Coming, Foresight};
 use crate::group::Groups;
 use crate::hash_key::HashKey;
 use crate::id::{IdMaker, JobId};
@@ -51,6 +52,11 @@ pub const SLICE: u64 = 500;
 
 /// What a record takes besides its texts, at most, with what it may come to take.
 pub(crate) const JOB_BYTES: u64 = 192 + JOB_UPKEEP_BYTES;
+
+/// What a push may come to take in the log.
+pub fn push_bytes(queue: &str, jobs: &[NewJob<'_>]) -> u64 {
+    jobs.iter().map(|job| job.bytes() + queue.len() as u64 + JOB_BYTES).sum()
+}
 
 /// What ending a job takes in the log besides texts, at most: of a run, the next one is in it.
 pub(crate) const END_BYTES: u64 = 1024;
@@ -130,6 +136,7 @@ pub struct Shard {
     pub(crate) waiter_timers: Timers,
     pub(crate) limit_timers: Timers,
     pub(crate) groups: Groups,
+    pub(crate) coming: Coming,
     /// Queues where pulls wait until all groups have been looked at.
     pub(crate) seeing: VecDeque<u32>,
     /// Pulls that have come to wait.
@@ -229,6 +236,7 @@ impl Shard {
             waiter_timers: Timers::default(),
             limit_timers: Timers::default(),
             groups: Groups::new(key),
+            coming: Coming::default(),
             seeing: VecDeque::new(),
             waits: 0,
             with_room: Vec::new(),
@@ -281,6 +289,7 @@ impl Shard {
         let delivered = out.effects.deliveries.len();
         match command {
             Command::Push { queue, jobs } => self.push(now_ms, caller, queue, jobs, out),
+            Command::PushJudged { queue, jobs } => self.push_all(now_ms, caller, queue, jobs, out),
             Command::Pull(pull) => self.pull(now_ms, caller, pull, out),
             Command::CheckAcks { acks } => {
                 let reply =
@@ -288,6 +297,7 @@ impl Shard {
                 out.effects.replies.push((caller.request, reply));
             }
             Command::Ack { acks } => self.ack(now_ms, caller, acks, out),
+            Command::AckHeld { acks } => self.complete_held(now_ms, caller, acks, true, out),
             Command::Fail(fail) => self.fail(now_ms, caller, fail, out),
             Command::Heartbeat(beat) => {
                 let reply = match self.renew(now_ms, caller.client, *beat) {
@@ -393,17 +403,28 @@ impl Shard {
         out: &mut Out<'_, J>,
     ) {
         if jobs.iter().any(|job| job.group_max > 0)
-            && let Some(place) = self.find_overfull(now_ms, queue_name, jobs)
+            && let Some(place) =
+                self.find_overfull(now_ms, queue_name, jobs, &mut Foresight::default())
         {
             let refused = Reply::Refused { place, refusal: Refusal::GroupFull };
             out.effects.replies.push((caller.request, refused));
             return;
         }
-        let bytes = jobs.iter().map(|job| job.bytes() + queue_name.len() as u64 + JOB_BYTES).sum();
-        if !out.journal.takes_more(bytes, || self.upkeep()) {
+        if !out.journal.takes_more(push_bytes(queue_name, jobs), || self.upkeep()) {
             out.effects.replies.push((caller.request, FULL));
             return;
         }
+        self.push_all(now_ms, caller, queue_name, jobs, out);
+    }
+
+    fn push_all<J: Journal>(
+        &mut self,
+        now_ms: u64,
+        caller: Caller,
+        queue_name: &str,
+        jobs: &[NewJob<'_>],
+        out: &mut Out<'_, J>,
+    ) {
         let queue = self.queues.find_or_insert(queue_name);
         let slot = self.queues[queue].slot;
         let first = out.effects.pushed.len();

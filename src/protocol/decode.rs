@@ -26,11 +26,33 @@ use super::value::cut;
 /// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
 const REQ_ID_BYTES_MAX: usize = 4096;
 
+pub(super) const RESULTS_LENGTH: &str = "results must have the same length as ids";
+pub(super) const REMOVES_LENGTH: &str = "removeOnCompletes must have the same length as ids";
+pub(super) const DURATIONS_LENGTH: &str = "durations must have the same length as ids";
+pub(super) const TOKENS_LENGTH: &str = "tokens must not be longer than ids";
+
 const REQ_ID_TOO_LONG: &str = "reqId must have at most 4096 bytes";
 
 /// Decodes the payload of one frame.
 pub fn decode(frame: &[u8]) -> Result<Request<'_>, Refused<'_>> {
     decode_map(frame).map_err(|error| Refused { req_id: find_req_id(frame), error })
+}
+
+/// How far a request has been decoded whose lists come in pieces, each in a frame of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// The place of the first item of the next piece.
+    pub place: usize,
+    /// Bytes of fields that are not known, in the pieces before it.
+    pub ignored_bytes: usize,
+}
+
+/// Decodes a frame that brings a piece of a longer request: what is wrong is told with its place in that.
+pub fn decode_piece<'a>(frame: &'a [u8], progress: &mut Progress) -> Result<Request<'a>, Box<str>> {
+    let Progress { place: base, ignored_bytes } = *progress;
+    decode_into(frame, Aside { ignored_bytes, base, ..Aside::default() }, |aside| {
+        progress.ignored_bytes = aside.ignored_bytes;
+    })
 }
 
 /// Whether a frame that was refused is an attempt to authenticate.
@@ -40,7 +62,18 @@ pub fn is_auth(frame: &[u8]) -> bool {
     find_command(reader, entries).is_ok_and(|spec| spec.op == Op::Auth)
 }
 
+#[inline]
 fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
+    decode_into(frame, Aside::default(), |_| {})
+}
+
+/// `done` looks at what has been put aside before it becomes a command.
+#[inline]
+fn decode_into<'a>(
+    frame: &'a [u8],
+    mut aside: Aside<'a>,
+    done: impl FnOnce(&Aside<'_>),
+) -> Result<Request<'a>, Complaint> {
     let mut reader = Reader::new(frame);
     let Some(entries) = reader.map()? else {
         return Err("Invalid frame: it is not a map".into());
@@ -61,7 +94,6 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
     }
 
     let mut fields = Fields::new(spec.fields, spec.required);
-    let mut aside = Aside::default();
     let mut req_id = None;
     while left > 0 {
         left -= 1;
@@ -90,6 +122,7 @@ fn decode_map(frame: &[u8]) -> Result<Request<'_>, Complaint> {
         return Err("Invalid frame: bytes follow the command".into());
     }
     fields.complete()?;
+    done(&aside);
     Ok(Request { op: spec.op, req_id, body: body(spec.op, &mut fields, aside)? })
 }
 
@@ -171,11 +204,11 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         Op::AckBatch => {
             f.aside("ids");
             if f.aside("results") && aside.results.len() != aside.ids.len() {
-                return Err("results must have the same length as ids".into());
+                return Err(RESULTS_LENGTH.into());
             }
             f.aside("tokens");
             if f.aside("removeOnCompletes") && aside.flags.len() != aside.ids.len() {
-                return Err("removeOnCompletes must have the same length as ids".into());
+                return Err(REMOVES_LENGTH.into());
             }
             Body::AckBatch(take_batch(aside)?)
         }
@@ -245,7 +278,7 @@ fn body<'a>(op: Op, f: &mut Fields<'a>, mut aside: Aside<'a>) -> Result<Body<'a>
         }
         Op::ExtendLocks => {
             if aside.integers.len() != aside.ids.len() {
-                return Err("durations must have the same length as ids".into());
+                return Err(DURATIONS_LENGTH.into());
             }
             Body::ExtendLocks(take_batch(aside)?)
         }
@@ -435,7 +468,7 @@ fn set(limit: GroupLimit, answer: Answer) -> GroupAsk {
 
 fn take_batch(aside: Aside<'_>) -> Result<Batch<'_>, Complaint> {
     if aside.tokens.len() > aside.ids.len() {
-        return Err("tokens must not be longer than ids".into());
+        return Err(TOKENS_LENGTH.into());
     }
     let Aside { ids, tokens, results, flags, integers, .. } = aside;
     Ok(Batch::new(ids, tokens, results).with(flags, integers))

@@ -48,6 +48,8 @@ pub(super) struct Aside<'a> {
     pub(super) stack: Stack<'a>,
     /// Bytes of fields that are not known.
     pub(super) ignored_bytes: usize,
+    /// The place of the first item of lists, where they are a piece of longer ones.
+    pub(super) base: usize,
     /// What few commands bring.
     pub(super) rare: Option<Box<Rare<'a>>>,
 }

@@ -16,6 +16,7 @@ pub mod json;
 pub mod msgpack;
 mod objects;
 pub(crate) mod patch;
+pub mod pieces;
 pub mod reply;
 mod settings;
 pub mod sse;

@@ -267,6 +267,19 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// As [`Self::pass`], but steps over no more than `steps` values and counts them down: `left` is how many are still to
+    /// be stepped over, with those inside of them. One call goes on where the last ended.
+    pub fn pass_some(&mut self, left: &mut usize, steps: &mut usize) -> Result<(), Malformed> {
+        while *left > 0 && *steps > 0 {
+            let (end, inside) = pass_one(self.rest)?;
+            self.rest = self.rest.get(end..).ok_or(Malformed::Truncated)?;
+            // Two billion entries of four billion values each would have to be there first.
+            *left = *left - 1 + inside;
+            *steps -= 1;
+        }
+        Ok(())
+    }
+
     /// Reads the key of a map's entry as [`Self::key`] does, with no more checks than
     /// [`Self::pass`].
     pub fn pass_key(&mut self) -> Result<&'a [u8], Malformed> {
@@ -347,6 +360,23 @@ fn skip_values<const STRICT: bool>(
         }
     }
     Ok(at)
+}
+
+/// Where the value at the front ends, or where those in it begin, and how many these are.
+fn pass_one(bytes: &[u8]) -> Result<(usize, usize), Malformed> {
+    let first = *bytes.first().ok_or(Malformed::Truncated)?;
+    match Marker::from_u8(first) {
+        marker @ (Marker::FixArray(_)
+        | Marker::FixMap(_)
+        | Marker::Array16
+        | Marker::Array32
+        | Marker::Map16
+        | Marker::Map32) => {
+            let (items, behind) = items_at(bytes, 1, marker)?;
+            if items > bytes.len() - behind { Err(Malformed::Count) } else { Ok((behind, items)) }
+        }
+        _ => Ok((skip_values::<false>(bytes, 0, 1, 0)?, 0)),
+    }
 }
 
 /// How many values a container holds, and where they begin. A map's entry is two.

@@ -154,12 +154,15 @@ pub(super) fn read_jobs<'a>(
         fields.reset();
         let job = match object(&mut fields, reader, aside) {
             Ok(true) => take_job(&mut fields, aside, true),
-            Ok(false) => return Err(spec.wrong_item(index)),
+            Ok(false) => return Err(spec.wrong_item(aside.base + index)),
             Err(complaint) => Err(complaint),
         };
         match job {
             Ok(job) => jobs.push(job),
-            Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
+            Err(complaint) => {
+                let place = aside.base + index;
+                return Err(inside(&format!("jobs[{place}]: "), &complaint));
+            }
         }
     }
     aside.jobs = jobs;
@@ -193,8 +196,11 @@ pub(super) fn read_flow<'a>(
         fields.reset();
         match object(&mut fields, reader, aside) {
             Ok(true) => {}
-            Ok(false) => return Err(spec.wrong_item(index)),
-            Err(complaint) => return Err(inside(&format!("jobs[{index}]: "), &complaint)),
+            Ok(false) => return Err(spec.wrong_item(aside.base + index)),
+            Err(complaint) => {
+                let place = aside.base + index;
+                return Err(inside(&format!("jobs[{place}]: "), &complaint));
+            }
         }
         let (id, queue) = (fields.text("id"), fields.text("queue"));
         let job = aside.flow_job.take().unwrap_or_default();

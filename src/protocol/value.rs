@@ -91,7 +91,7 @@ pub(super) fn read_value<'a>(
             aside.flags = Vec::with_capacity(count);
             for index in 0..count {
                 let flag = if reader.absent()? { Some(false) } else { reader.flag()? };
-                aside.flags.push(flag.ok_or_else(|| spec.wrong_item(index))?);
+                aside.flags.push(flag.ok_or_else(|| spec.wrong_item(aside.base + index))?);
             }
             Ok(Value::Aside)
         }
@@ -99,7 +99,8 @@ pub(super) fn read_value<'a>(
             let count = batch(spec, reader)?;
             aside.integers = Vec::with_capacity(count);
             for index in 0..count {
-                let value = integer(spec, reader, min, max).map_err(|_| spec.wrong_item(index))?;
+                let value = integer(spec, reader, min, max);
+                let value = value.map_err(|_| spec.wrong_item(aside.base + index))?;
                 aside.integers.push(value);
             }
             Ok(Value::Aside)
@@ -117,9 +118,10 @@ pub(super) fn read_value<'a>(
             let count = batch(spec, reader)?;
             aside.ids = Vec::with_capacity(count);
             for index in 0..count {
-                let id = item(spec, reader, index)?;
+                let place = aside.base + index;
+                let id = item(spec, reader, place)?;
                 if !within(id, 1, NAME_CHARS_MAX) {
-                    return Err(spec.wrong_item(index));
+                    return Err(spec.wrong_item(place));
                 }
                 aside.ids.push(JobRef::of(id));
             }
@@ -132,7 +134,7 @@ pub(super) fn read_value<'a>(
                 aside.tokens.push(if reader.absent()? {
                     None
                 } else {
-                    token_of(item(spec, reader, index)?)
+                    token_of(item(spec, reader, aside.base + index)?)
                 });
             }
             Ok(Value::Aside)
@@ -144,7 +146,7 @@ pub(super) fn read_value<'a>(
                 aside.results.push(if reader.absent()? {
                     &[]
                 } else {
-                    result(spec, reader, index)?
+                    result(spec, reader, aside.base + index)?
                 });
             }
             Ok(Value::Aside)

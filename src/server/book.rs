@@ -37,6 +37,8 @@ pub struct Lack {
     pub stopped: bool,
     /// There was no room to write the oldest segment again, which has been said. Nobody waits for that.
     pub stuck: bool,
+    /// Room that is kept for long commands which have been judged: for all others it is not there.
+    pub promised_bytes: u64,
     /// Up to this address of the head, there is room for whatever is not larger than `ample_bytes`.
     ample_until: u64,
     ample_bytes: u64,
@@ -64,7 +66,7 @@ impl<D: Disk> Book<D> {
     /// Once per turn: what room there must be from now on, and how far nobody need ask for it.
     pub fn note_needs(&mut self, upkeep: &Upkeep) {
         let room = self.room();
-        let reserve = room.for_more(0, upkeep);
+        let reserve = room.for_more(self.1.promised_bytes, upkeep);
         self.0.reserve(reserve);
         // What is not written and yet changes the needs, pulls without locks and ends of retention, does
         // so by less than this in a turn.
@@ -80,7 +82,7 @@ impl<D: Disk> Book<D> {
     /// Whether there is plenty of room: most commands need not know how much.
     #[inline]
     fn is_ample(&self, bytes: u64) -> bool {
-        let until = self.0.head().0 + bytes;
+        let until = self.0.head().0 + bytes + self.1.promised_bytes;
         until <= self.1.ample_until && bytes <= self.1.ample_bytes && !self.1.behind
     }
 
@@ -95,7 +97,8 @@ impl<D: Disk> Book<D> {
 
     #[cold]
     fn finds_more(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        let finds = self.makes_room(|room| room.for_more(bytes, upkeep));
+        let promised = self.1.promised_bytes;
+        let finds = self.makes_room(|room| room.for_more(bytes + promised, upkeep));
         // For a batch without measure not all that was done is forgotten.
         let wanted = self.1.wanted_bytes.max(bytes.min(self.0.segment_bytes()));
         self.1.wanted_bytes = if finds { 0 } else { wanted };
@@ -104,7 +107,8 @@ impl<D: Disk> Book<D> {
 
     #[cold]
     fn finds_asides(&mut self, bytes: u64, upkeep: &Upkeep) -> bool {
-        self.makes_room(|room| room.for_asides(bytes, upkeep))
+        let promised = self.1.promised_bytes;
+        self.makes_room(|room| room.for_asides(bytes + promised, upkeep))
     }
 
     #[cold]
@@ -112,6 +116,7 @@ impl<D: Disk> Book<D> {
         if self.1.behind {
             return false;
         }
+        let bytes = bytes + self.1.promised_bytes;
         if self.makes_room(|room| room.behind_ends(upkeep) + bytes) {
             return true;
         }

@@ -15,6 +15,7 @@ use super::ground::Ground;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase, Rule};
 use super::inbox::Unread;
+use super::lengthy::Lengthy;
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::meter::{Meter, Work};
@@ -76,6 +77,7 @@ pub struct Core {
     pub(super) parked: Slab<Parked>,
     pub(super) tasks: Tasks,
     pub(super) open_flows: OpenFlows,
+    pub(super) lengthy: Lengthy,
     pub(super) cold: ColdReplies,
     pub(super) lookings: Lookings,
     pub(super) showings: Showings,
@@ -193,6 +195,7 @@ impl Core {
             parked: Slab::new(),
             tasks: Tasks::default(),
             open_flows: OpenFlows::default(),
+            lengthy: Lengthy::default(),
             cold: ColdReplies::default(),
             lookings: Lookings::default(),
             showings: Showings::default(),
@@ -247,6 +250,7 @@ impl Core {
     pub fn has_left(&self) -> bool {
         self.post.has_left()
             || self.unread.is_some()
+            || self.lengthy.has_left() && !self.is_disk_behind()
             || !self.touched.is_empty()
             || !self.unblocked.is_empty()
             || self.shares.waiting() > 0
@@ -312,6 +316,7 @@ impl Core {
             let used = self.handle(conns, conn, bytes);
             let Some(session) = self.sessions.get(conn) else { return };
             session.pending.extend(&bytes[used..]);
+            self.take_whole(conns);
             self.note_rest(conn, used > 0);
             self.read_on_or_not(conns, conn);
         } else {
@@ -331,6 +336,7 @@ impl Core {
         pending.consume(used);
         let Some(session) = self.sessions.get(conn) else { return };
         session.pending = pending;
+        self.take_whole(conns);
         self.note_rest(conn, used > 0);
         self.read_on_or_not(conns, conn);
     }
@@ -391,10 +397,13 @@ impl Core {
                     {
                         return bytes.len() - left.len();
                     }
+                    let admitted = self.admits_frame(conns, conn, frame)
+                        && !self.refuses_long_frame(conns, conn, frame, frame.len());
+                    if admitted && self.is_taken_whole(conn, frame) {
+                        return bytes.len() - left.len();
+                    }
                     left = rest;
-                    if self.admits_frame(conns, conn, frame)
-                        && !self.refuses_long_frame(conns, conn, frame, frame.len())
-                    {
+                    if admitted {
                         self.begin(conns, conn, frame);
                     }
                 }

@@ -4,6 +4,7 @@ use super::aside::{Answer, answer_of};
 use super::core::Core;
 use super::crons::KEEPER;
 use super::ground::GONE;
+use super::lengthy::is_long;
 use super::message::{Message, Origin};
 use super::route::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
@@ -65,6 +66,9 @@ impl Core {
                 } else {
                     self.refuse(conns, origin, req_id, "Invalid token");
                 }
+            }
+            Ok(request) if trusted && is_long(&request.body) => {
+                self.begin_long(conns, conn, (frame.to_vec(), 0), request.op);
             }
             Ok(request) if trusted && self.has_no_ground(&request.body) => {
                 self.refuse(conns, origin, request.req_id, GONE);

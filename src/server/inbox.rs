@@ -151,8 +151,9 @@ impl Core {
             }
             Message::Flow(mail) => self.read_flow_mail(conns, batch, mail),
             Message::Kin(mail) => self.read_kin_mail(conns, batch, mail),
-            Message::Part { step, origin, kind, items } => {
-                self.part(conns, batch, *step, *origin, *kind, items);
+            Message::Long(mail) => self.read_long_mail(conns, batch, mail),
+            Message::Part { step, origin, kind, items, of } => {
+                self.part(conns, batch, (*step, *of), *origin, *kind, items);
             }
             Message::Parted { step, outcome } => self.parted(conns, *step, outcome),
             Message::Ask { step, question: Question::BackupPoint } | Message::Cut { step } => {
@@ -183,9 +184,10 @@ impl Core {
 fn work_of(message: &Message) -> Work {
     match message {
         Message::Notice(_) | Message::Report { .. } => Work::NEWS,
-        Message::Push { .. } | Message::Claim { .. } | Message::Claimed { .. } => {
-            Work::of(Op::PushBatch)
-        }
+        Message::Push { .. }
+        | Message::Long(_)
+        | Message::Claim { .. }
+        | Message::Claimed { .. } => Work::of(Op::PushBatch),
         Message::Part { .. } | Message::Parted { .. } => Work::of(Op::AckBatch),
         Message::Flow(_) => Work::of(Op::PushFlow),
         Message::Cron(_) => Work::of(Op::Cron),

@@ -22,10 +22,9 @@ impl Core {
         let field = match &request.body {
             Body::Push { job, .. } if is_below(repeats(job)) => "repeat.every".to_owned(),
             Body::PushBatch { jobs, .. } => {
-                let Some(place) = jobs.iter().position(|job| is_below(repeats(job))) else {
-                    return false;
-                };
-                format!("jobs[{place}]: repeat.every")
+                let Some(text) = self.too_often(jobs, 0) else { return false };
+                self.refuse(conns, origin, request.req_id, &text);
+                return true;
             }
             Body::Cron(Cron { every: Cadence::Interval(every_ms), .. })
                 if is_below(Some(*every_ms)) =>
@@ -37,5 +36,13 @@ impl Core {
         let text = format!("{field} must be between {least_ms} and {INTEGER_MAX}");
         self.refuse(conns, origin, request.req_id, &text);
         true
+    }
+
+    /// Which of these jobs of a push, the first of which has the place `base` in it, would run too often, if one would.
+    pub(super) fn too_often(&self, jobs: &[NewJob<'_>], base: usize) -> Option<String> {
+        let least_ms = self.engine.shard.interval_min_ms();
+        let is_below = |job: &NewJob<'_>| job.repeat.is_some_and(|it| it.every_ms < least_ms);
+        let place = base + jobs.iter().position(is_below)?;
+        Some(format!("jobs[{place}]: repeat.every must be between {least_ms} and {INTEGER_MAX}"))
     }
 }

@@ -1,7 +1,7 @@
 //! Commands on many jobs: split by owner, merged in the order of the request. All jobs are checked
 //! before any is touched; between the two, only a lock that runs out can still change an answer.
 
-use super::core::Core;
+use super::core::{Core, Pen};
 use super::dispatch::{Asked, Lookup};
 use super::execute::{framed, write_renewed};
 use super::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
@@ -12,10 +12,63 @@ use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::{reply, uuid_text};
 use corq_io::net::Connections;
-use corq_shards::Caller;
 use corq_shards::command::{Ack, Beat, Command};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::id::JobId;
+use corq_shards::{Caller, Out};
+
+/// How the jobs of a command have to be looked up.
+fn lookups(jobs: &[JobRef<'_>]) -> Vec<Lookup> {
+    let lookup = |job: &JobRef<'_>| match job {
+        JobRef::Id(id) => Lookup::Done(Some(*id)),
+        JobRef::Custom(_) => Lookup::AsName,
+    };
+    jobs.iter().map(lookup).collect()
+}
+
+/// A command on many jobs, or a piece of a longer one, that has just been begun.
+pub(super) fn jobs_task(
+    origin: Origin,
+    frame: Box<[u8]>,
+    jobs: &[JobRef<'_>],
+    piece: Option<(Step, usize)>,
+) -> Jobs {
+    Jobs {
+        origin,
+        frame,
+        names: lookups(jobs),
+        left: 0,
+        phase: Phase::Resolve,
+        as_names: false,
+        refused: None,
+        count: 0,
+        gone: Vec::new(),
+        late: Vec::new(),
+        piece,
+    }
+}
+
+/// The answer that tells of completions which came too late, by place and id.
+pub(super) fn write_ignored<'a>(
+    pen: &mut Pen<'_>,
+    req_id: Option<&[u8]>,
+    places: &[usize],
+    ids: impl Iterator<Item = JobRef<'a>>,
+) {
+    framed(pen, req_id, |pen| {
+        let mut writer = reply::head(pen.out, true, req_id, 1);
+        writer.str("data");
+        writer.map(2);
+        writer.str("ignoredIndices");
+        writer.array(places.len());
+        for &place in places {
+            writer.uint(place as u64);
+        }
+        writer.str("ignoredIds");
+        writer.array(places.len());
+        ids.for_each(|id| write_ref(&mut writer, id));
+    });
+}
 
 impl Core {
     /// Finds the shards that a command on many jobs concerns.
@@ -127,19 +180,10 @@ impl Core {
             Reply::Gone { renewed, places } => {
                 self.respond(conns, origin, |_, pen| write_renewed(pen, req_id, *renewed, places));
             }
-            Reply::Late(places) => self.respond(conns, origin, |_, pen| {
-                framed(pen, req_id, |pen| {
-                    let mut writer = reply::head(pen.out, true, req_id, 1);
-                    writer.str("data");
-                    writer.map(2);
-                    writer.str("ignoredIndices");
-                    writer.array(places.len());
-                    places.iter().for_each(|&place| writer.uint(place as u64));
-                    writer.str("ignoredIds");
-                    writer.array(places.len());
-                    places.iter().for_each(|&place| write_ref(&mut writer, jobs[place]));
-                });
-            }),
+            Reply::Late(places) => {
+                let ids = places.iter().map(|&place| jobs[place]);
+                self.respond(conns, origin, |_, pen| write_ignored(pen, req_id, places, ids));
+            }
             _ => self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id)),
         }
     }
@@ -161,27 +205,22 @@ impl Core {
             }
             names
         } else {
-            let lookup = |job: &JobRef<'_>| match job {
-                JobRef::Id(id) => Lookup::Done(Some(*id)),
-                JobRef::Custom(_) => Lookup::AsName,
-            };
-            jobs.iter().map(lookup).collect()
+            lookups(jobs)
         };
         let (count, gone) = missed.unwrap_or_default();
         self.deferred(asked.origin);
-        let task = Jobs {
-            origin: asked.origin,
-            frame: asked.frame.into(),
-            names,
-            left: 0,
-            phase: Phase::Resolve,
-            as_names,
-            refused: None,
-            count,
-            gone,
-            late: Vec::new(),
-        };
+        let task = jobs_task(asked.origin, asked.frame.into(), jobs, None);
+        let task = Jobs { names, as_names, count, gone, ..task };
         let step = self.tasks.start(self.me, Task::Jobs(task));
+        self.begin_on_jobs(conns, step, jobs);
+    }
+
+    pub(super) fn begin_on_jobs(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        jobs: &[JobRef<'_>],
+    ) {
         self.resolve_jobs(step, jobs);
         self.advance_jobs(conns, step);
     }
@@ -244,6 +283,10 @@ impl Core {
     }
 
     pub(super) fn parted(&mut self, conns: &mut Connections, step: Step, outcome: &Reply) {
+        if let Some(Task::Long(_)) = self.tasks.get(step) {
+            self.long_parted(step, outcome);
+            return;
+        }
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
         match outcome {
             Reply::Refused { place, refusal } => task.refuse(*place, *refusal),
@@ -270,7 +313,7 @@ impl Core {
         if let Ok(request) = decode(&frame) {
             match phase {
                 Phase::Resolve => self.send_parts(step, &request),
-                Phase::Check if self.none_refused(step) => self.send_acts(step, &request),
+                Phase::Check if self.acts_next(step) => self.send_acts(step, &request),
                 Phase::Check | Phase::Act => {}
             }
             self.try_all_as_names(step, &request);
@@ -320,8 +363,10 @@ impl Core {
         self.resolve_jobs(step, &batch.ids);
     }
 
-    fn none_refused(&mut self, step: Step) -> bool {
-        matches!(self.tasks.get(step), Some(Task::Jobs(task)) if task.refused.is_none())
+    /// Whether what was checked is done now: none is refused, and it is no piece of something longer.
+    fn acts_next(&mut self, step: Step) -> bool {
+        let Some(Task::Jobs(task)) = self.tasks.get(step) else { return false };
+        task.refused.is_none() && task.piece.is_none()
     }
 
     /// The first parts after the names are known: a check for acks, the act itself for heartbeats.
@@ -376,13 +421,15 @@ impl Core {
             return;
         };
         let Some(Task::Jobs(task)) = self.tasks.get(step) else { return };
-        let origin = task.origin;
+        let (origin, of) = (task.origin, task.piece.map(|(step, _)| step));
         let mut parts: Vec<Vec<PartItem>> = (0..self.slots.shards()).map(|_| Vec::new()).collect();
         for place in 0..batch.ids.len() {
             let Some(job) = task.id(place) else { continue };
             let owner = self.slots.of_job(job);
             let result = match kind {
                 PartKind::Ack => self.post.ask(owner).keep(batch.result(place)),
+                // Room is kept for it.
+                PartKind::Check if of.is_some() => self.post.ask(owner).keep(batch.result(place)),
                 PartKind::Check | PartKind::Beat => 0..0,
             };
             let (token, remove, ttl_ms) =
@@ -391,7 +438,7 @@ impl Core {
         }
         for (owner, items) in parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             task.left += 1;
-            self.post.ask(owner).messages.push(Message::Part { step, origin, kind, items });
+            self.post.ask(owner).messages.push(Message::Part { step, origin, kind, items, of });
         }
     }
 
@@ -417,6 +464,10 @@ impl Core {
                 Reply::Gone { renewed: task.count, places: gone.into() }
             }
         };
+        if let Some(piece) = task.piece {
+            self.piece_done(piece, &request.body, &task.names, &reply);
+            return;
+        }
         match reply {
             Reply::Count(count) | Reply::Gone { renewed: count, .. }
                 if matches!(request.body, Body::ExtendLocks(_)) =>
@@ -430,12 +481,28 @@ impl Core {
         self.answered(task.origin);
     }
 
+    /// Keeps room for completions that were found to be in order.
+    fn keep_room_for_acks(&mut self, of: Step, acks: &[Ack<'_>]) {
+        if self.own_reply() != Some(Reply::Done) {
+            return;
+        }
+        let Self { engine, effects, .. } = self;
+        let mut out = Out { journal: &mut engine.book, effects };
+        if engine.shard.takes_acks(acks, &mut out) {
+            self.add_promise(of, self.engine.shard.bytes_of_acks(acks));
+        } else {
+            self.effects.replies.clear();
+            let refused = Reply::Refused { place: 0, refusal: Refusal::Full };
+            self.effects.replies.push((CURRENT, refused));
+        }
+    }
+
     /// The owner's part.
     pub(super) fn part(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
-        step: Step,
+        (step, of): (Step, Option<Step>),
         origin: Origin,
         kind: PartKind,
         items: &[PartItem],
@@ -456,11 +523,18 @@ impl Core {
                 remove: item.remove,
             };
             let acks: Vec<Ack<'_>> = items.iter().map(ack).collect();
-            let command = match kind {
-                PartKind::Check => Command::CheckAcks { acks: &acks },
-                PartKind::Ack | PartKind::Beat => Command::Ack { acks: &acks },
+            let command = match (kind, of) {
+                (PartKind::Check, _) => Command::CheckAcks { acks: &acks },
+                (_, Some(of)) => {
+                    self.use_promise(of, self.engine.shard.bytes_of_acks(&acks));
+                    Command::AckHeld { acks: &acks }
+                }
+                _ => Command::Ack { acks: &acks },
             };
             self.apply(conns, caller, &command);
+            if let Some(of) = of.filter(|_| kind == PartKind::Check) {
+                self.keep_room_for_acks(of, &acks);
+            }
         }
         let outcome = match self.own_reply_on_many() {
             Some(Reply::Refused { place, refusal }) => {

@@ -8,6 +8,7 @@ use super::figures::Figures;
 use super::flow::FlowMail;
 use super::http::TooMany;
 use super::kin::KinMail;
+use super::lengthy::LongMail;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
@@ -254,6 +255,8 @@ pub enum Message {
     Kin(KinMail),
     /// About flows.
     Flow(FlowMail),
+    /// About long commands.
+    Long(LongMail),
     /// A part of a command on many jobs.
     Part {
         /// Who waits.
@@ -264,6 +267,9 @@ pub enum Message {
         kind: PartKind,
         /// With which jobs.
         items: Vec<PartItem>,
+        /// The long command that it is a part of: what is checked for it is kept room for, and what was checked and has
+        /// been lost since is passed over.
+        of: Option<Step>,
     },
     /// What became of a part. Places in it are those of the whole command.
     Parted {

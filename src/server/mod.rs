@@ -13,6 +13,7 @@
 //! names    custom ids     crons    schedules     interval   how often they may run
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
 //! many     commands on many jobs     all    questions to all shards
+//! lengthy  long ones, in slices      long_push, long_jobs    of which kind
 //! needs    what jobs of a push depend on     family  what parents learn of their children
 //! flow     jobs of several queues that come together
 //! kin      a parent for a child that is there
@@ -69,10 +70,13 @@ mod interval;
 mod job_map;
 mod kin;
 mod lane;
+mod lengthy;
 mod letters;
 mod limited;
 mod list;
 mod long;
+mod long_jobs;
+mod long_push;
 mod many;
 mod message;
 mod meter;

@@ -11,6 +11,7 @@ use super::task::{Claims, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
+use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -63,6 +64,38 @@ pub(super) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
         Body::Push { job, .. } => std::slice::from_ref(job),
         Body::PushBatch { jobs, .. } => jobs,
         _ => &[],
+    }
+}
+
+/// Writes the ids of a push: of the jobs that were made, and of those whose names were taken.
+pub(super) fn write_ids(
+    writer: &mut Writer<'_>,
+    all: &[NewJob<'_>],
+    taken: &[bool],
+    granted: &[NewJob<'_>],
+    made: &[PushedJob],
+) {
+    // A name that stands twice in one push is answered twice with what became of the first, which
+    // may be another job: one that holds the same deduplication key.
+    let here: BTreeMap<&str, &PushedJob> = if taken.contains(&true) {
+        let jobs = granted.iter().zip(made);
+        jobs.filter_map(|(job, made)| Some((job.custom_id?, made))).collect()
+    } else {
+        BTreeMap::new()
+    };
+    let mut pushed = made.iter();
+    for (job, &taken) in all.iter().zip(taken) {
+        match (taken, job.custom_id) {
+            (true, Some(name)) => match here.get(name) {
+                Some(made) => write_pushed(writer, made),
+                None => writer.str(name),
+            },
+            _ => {
+                if let Some(made) = pushed.next() {
+                    write_pushed(writer, made);
+                }
+            }
+        }
     }
 }
 
@@ -197,6 +230,10 @@ impl Core {
             self.flow_claimed(conns, step, taken);
             return;
         }
+        if let Some(Task::Long(_)) = self.tasks.get(step) {
+            self.long_claimed(step, taken);
+            return;
+        }
         let Some(Task::Claims(claims)) = self.tasks.get(step) else { return };
         for (&place, &taken) in claims.keepers[claims.answered].1.iter().zip(taken) {
             claims.taken[place] = taken;
@@ -304,14 +341,6 @@ impl Core {
         let effects = std::mem::take(&mut self.effects);
         let made = &effects.pushed[pushed];
         self.release_unused(&granted, made);
-        // A name that stands twice in one push is answered twice with what became of the first, which
-        // may be another job: one that holds the same deduplication key.
-        let here: BTreeMap<&str, &PushedJob> = if taken.contains(&true) {
-            let jobs = granted.iter().zip(made);
-            jobs.filter_map(|(job, made)| Some((job.custom_id?, made))).collect()
-        } else {
-            BTreeMap::new()
-        };
         self.respond(conns, origin, |_, pen| {
             framed(pen, req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, req_id, 1);
@@ -319,20 +348,7 @@ impl Core {
                 if many {
                     writer.array(all.len());
                 }
-                let mut pushed = made.iter();
-                for (job, &taken) in all.iter().zip(taken) {
-                    match (taken, job.custom_id) {
-                        (true, Some(name)) => match here.get(name) {
-                            Some(made) => write_pushed(&mut writer, made),
-                            None => writer.str(name),
-                        },
-                        _ => {
-                            if let Some(made) = pushed.next() {
-                                write_pushed(&mut writer, made);
-                            }
-                        }
-                    }
-                }
+                write_ids(&mut writer, all, taken, &granted, made);
             });
         });
         self.effects = effects;
@@ -340,7 +356,7 @@ impl Core {
     }
 
     /// Names that were granted to jobs which another job stood in the way of (its unique key).
-    fn release_unused(&mut self, granted: &[NewJob<'_>], pushed: &[PushedJob]) {
+    pub(super) fn release_unused(&mut self, granted: &[NewJob<'_>], pushed: &[PushedJob]) {
         for (job, made) in granted.iter().zip(pushed) {
             let Some(name) = job.custom_id else { continue };
             if made.custom_id.as_deref() != Some(name) {

@@ -29,6 +29,8 @@ pub struct Needs {
     found: Vec<Need>,
     /// Answers that are still to come.
     left: usize,
+    /// The long push that it is a piece of, and the place of its first job in that.
+    piece: Option<(Step, usize)>,
 }
 
 /// How far one dependency has been found.
@@ -50,7 +52,7 @@ enum Need {
 pub type UnmetOf<T> = Vec<(usize, T)>;
 
 /// What came of the dependencies of a push.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Needed {
     /// What its jobs wait for.
     pub unmet: UnmetOf<Vec<u8>>,
@@ -99,6 +101,13 @@ fn entry(lists: &mut UnmetOf<Vec<u8>>, job: usize) -> &mut Vec<u8> {
     &mut lists[last].1
 }
 
+fn need_of(text: &str) -> Need {
+    match JobRef::of(text) {
+        JobRef::Id(id) => Need::Job { id, by_name: false },
+        JobRef::Custom(_) => Need::Name,
+    }
+}
+
 fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a str)> + 'b {
     let of_job = |(place, job): (usize, &NewJob<'a>)| {
         Texts::new(job.depends_on).iter().map(move |text| (place, text))
@@ -114,12 +123,8 @@ impl Core {
         asked: Asked<'_>,
         body: &Body<'_>,
     ) {
-        let need = |(_, text)| match JobRef::of(text) {
-            JobRef::Id(id) => Need::Job { id, by_name: false },
-            JobRef::Custom(_) => Need::Name,
-        };
-        let found: Vec<Need> =
-            texts(jobs_of(body)).take(BATCH_DEPENDENCIES_MAX + 1).map(need).collect();
+        let texts = texts(jobs_of(body)).take(BATCH_DEPENDENCIES_MAX + 1);
+        let found: Vec<Need> = texts.map(|(_, text)| need_of(text)).collect();
         if found.len() > BATCH_DEPENDENCIES_MAX {
             let text =
                 format!("jobs must have at most {BATCH_DEPENDENCIES_MAX} dependencies together");
@@ -132,9 +137,29 @@ impl Core {
             self.claim_names(conns, origin, frame, body, Needed::default());
             return;
         }
-        let task = Needs { origin, frame, found, left: 0 };
+        let task = Needs { origin, frame, found, left: 0, piece: None };
         let step = self.tasks.start(self.me, Task::Needs(task));
         self.advance_needs(conns, step);
+    }
+
+    /// Finds out what the jobs of a piece of a long push depend on. False if they depend on nothing.
+    pub(super) fn begin_needs_of_piece(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        piece: (Step, usize),
+        frame: Vec<u8>,
+    ) -> bool {
+        let Ok(Request { body, .. }) = decode(&frame) else { return false };
+        let found: Vec<Need> = texts(jobs_of(&body)).map(|(_, text)| need_of(text)).collect();
+        drop(body);
+        if found.is_empty() {
+            return false;
+        }
+        let task = Needs { origin, frame: frame.into(), found, left: 0, piece: Some(piece) };
+        let step = self.tasks.start(self.me, Task::Needs(task));
+        self.advance_needs(conns, step);
+        true
     }
 
     /// Goes on once the answers to the last questions are there.
@@ -229,9 +254,9 @@ impl Core {
 
     /// Everything is known: refuses the push, or lets it go on with what is unmet.
     fn finish_needs(&mut self, conns: &mut Connections, step: Step) {
-        let Some(Task::Needs(Needs { origin, frame, found, .. })) = self.tasks.end(step) else {
-            return;
-        };
+        let Some(Task::Needs(task)) = self.tasks.end(step) else { return };
+        let Needs { origin, frame, found, piece, .. } = task;
+        let base = piece.map_or(0, |(_, from)| from);
         let Ok(Request { req_id, body, .. }) = decode(&frame) else { return };
         let mut needed = Needed::default();
         let mut children = Children::default();
@@ -251,9 +276,13 @@ impl Core {
                 Need::Name | Need::Job { .. } | Need::Unknown => {
                     let mut error = format!("Dependency job not found: {text}");
                     if matches!(body, Body::PushBatch { .. }) {
-                        error.insert_str(0, &format!("jobs[{job}]: "));
+                        error.insert_str(0, &format!("jobs[{}]: ", base + job));
                     }
                     if jobs_of(&body)[job].custom_id.is_none() {
+                        if let Some(piece) = piece {
+                            self.needs_of_piece(piece, Err((base + job, error)));
+                            return;
+                        }
                         self.refuse(conns, origin, req_id, &error);
                         self.answered(origin);
                         return;
@@ -263,7 +292,10 @@ impl Core {
                 }
             }
         }
-        self.claim_names(conns, origin, frame.clone(), &body, needed);
+        match piece {
+            Some(piece) => self.needs_of_piece(piece, Ok(needed)),
+            None => self.claim_names(conns, origin, frame.clone(), &body, needed),
+        }
     }
 
     /// Passes on what the last command means for jobs of other shards, and of this one.

@@ -104,7 +104,7 @@ impl Core {
             // One that only listens from now on gives back what its head took.
             _ => 0,
         };
-        let bytes = session.pending.capacity() + incoming;
+        let bytes = session.pending.capacity() + incoming + self.lengthy.held_by(conn);
         let held = Held { bytes, by_stranger: bytes > 0 && !session.is_known() };
         if held == session.held {
             return;

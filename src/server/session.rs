@@ -81,6 +81,15 @@ impl Backlog {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Takes so many from the front, with the memory they lie in and where they begin in it. What is behind them moves.
+    pub fn take_front(&mut self, bytes: usize) -> (Vec<u8>, usize) {
+        let rest = self.bytes.split_off(self.handled + bytes);
+        let mut front = std::mem::replace(&mut self.bytes, rest);
+        // What it was given to grow into is not kept.
+        front.shrink_to_fit();
+        (front, std::mem::take(&mut self.handled))
+    }
+
     /// So many have been handled. With the last of them the memory goes; those that are left move to the front
     /// once they are no more than the others, so that no more bytes are moved than are handled.
     pub fn consume(&mut self, bytes: usize) {

@@ -10,6 +10,8 @@ use super::engine::Engine;
 use super::flow::FlowMail;
 use super::inbox::MAIL_STEPS_MAX;
 use super::kin::KinMail;
+use super::lengthy::LongMail;
+use super::long_push::PushMail;
 use super::message::{Batch, Message};
 use corq_io::log::Lack;
 use corq_io::net::Connections;
@@ -152,6 +154,11 @@ impl Core {
                 )
                 // What is decided of a flow must not come behind the word that all has been said.
                 | Message::Flow(FlowMail::Stage { .. })
+                // In the order in which they were said.
+                | Message::Long(
+                    LongMail::Forgo { .. }
+                        | LongMail::Push(PushMail::Promise { .. } | PushMail::Piece(_))
+                )
         );
         // What jobs are to learn, and clients that go, bring others no further behind.
         let is_news =

@@ -5,6 +5,7 @@ use super::dispatch::Lookup;
 use super::figures::Figures;
 use super::flow::FlowTask;
 use super::kin::KinTask;
+use super::lengthy::LongCommand;
 use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
@@ -25,6 +26,8 @@ pub enum Task {
     Jobs(Jobs),
     /// A flow that is pushed.
     Flow(FlowTask),
+    /// A long command; not there while it goes on.
+    Long(Option<Box<LongCommand>>),
     /// A command on a parent and a child.
     Kin(KinTask),
     /// A question to all shards.
@@ -78,6 +81,9 @@ pub struct Jobs {
     pub gone: Vec<usize>,
     /// Places of those whose attempt was over already.
     pub late: Vec<usize>,
+    /// The long command that it is a piece of, and the place of its first job in that. If it completes jobs, it only asks
+    /// whether it could.
+    pub piece: Option<(Step, usize)>,
 }
 
 /// The steps of a command on many jobs.

@@ -226,6 +226,7 @@ impl Turn {
         {
             mail_left -= 1;
         }
+        self.core.go_on_with_long(&mut self.reactor.conns);
         self.core.take_up_aside(&mut self.reactor.conns);
         while self.core.go_on_unblocked(&mut self.reactor.conns) {}
         self.core.move_connections(&mut self.reactor.conns);

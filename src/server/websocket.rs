@@ -172,7 +172,10 @@ impl Core {
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
         match json::to_msgpack_within(bytes, &mut value, most) {
-            Ok(()) => self.begin(conns, conn, &value),
+            Ok(()) => match self.long_op(conn, &value) {
+                Some(op) => self.begin_long(conns, conn, (std::mem::take(&mut value), 0), op),
+                None => self.begin(conns, conn, &value),
+            },
             Err(error) if error.fault == Fault::NotUtf8 => {
                 self.close_websocket(conns, conn, Some(Closing::NOT_UTF8));
             }

@@ -8,6 +8,7 @@
 mod auth;
 mod bad_input;
 mod bad_values;
+mod batches;
 mod changes;
 mod cli;
 mod cron;

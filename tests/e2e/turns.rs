@@ -27,7 +27,7 @@ fn steps_of(client: &mut Client, command: &str) -> u64 {
 }
 
 /// Whether all that the server has done so far was done in slices.
-fn is_sliced(client: &mut Client, command: &str) {
+pub(crate) fn is_sliced(client: &mut Client, command: &str) {
     for work in [command, "due", "news", "disconnect", "other"] {
         let steps = steps_of(client, work);
         assert!(steps <= STEPS_MAX, "{work} took {steps} steps in a turn, after {command}");
@@ -35,7 +35,7 @@ fn is_sliced(client: &mut Client, command: &str) {
     assert!(steps_of(client, command) > 0, "{command} is counted");
 }
 
-fn push_many(client: &mut Client, queue: &str, count: usize, job: &Value) -> Vec<Value> {
+pub(crate) fn push_many(client: &mut Client, queue: &str, count: usize, job: &Value) -> Vec<Value> {
     let mut ids = Vec::new();
     while ids.len() < count {
         let jobs = vec![job.clone(); 1000.min(count - ids.len())];

@@ -101,7 +101,7 @@ impl World {
         let left = parts.len();
         self.tasks.insert(task, Task::Checking(Checking { client, acks, left, refused: false }));
         for (shard, acks) in parts {
-            self.send_as(client, shard, Ack { acks, check_for: Some(task) });
+            self.send_as(client, shard, Ack { acks, check_for: Some(task), passes_over: false });
         }
     }
 
@@ -117,7 +117,11 @@ impl World {
             && !checking.refused
         {
             for (shard, acks) in by_shard(&checking.acks) {
-                self.send_as(checking.client, shard, Ack { acks, check_for: None });
+                self.send_as(
+                    checking.client,
+                    shard,
+                    Ack { acks, check_for: None, passes_over: false },
+                );
             }
         }
     }

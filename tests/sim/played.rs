@@ -27,6 +27,7 @@ pub const NOT_PLAYED: &[&str] = &[
 pub const ALL: &[&str] = &[
     "Push",
     "Push of several",
+    "PushJudged",
     "Pull",
     "Pull of groups",
     "Pull of a group",
@@ -34,6 +35,7 @@ pub const ALL: &[&str] = &[
     "Pull with a limit of groups",
     "Pull rate of groups",
     "CheckAcks",
+    "AckHeld",
     "Ack",
     "Ack that removes",
     "Fail",
@@ -156,7 +158,12 @@ impl Played {
                     self.note_if(group.rate.is_some(), "Pull rate of groups");
                 }
             }
+            Command::PushJudged { jobs, .. } => {
+                self.note("PushJudged");
+                jobs.iter().for_each(|job| self.job(job));
+            }
             Command::CheckAcks { .. } => self.note("CheckAcks"),
+            Command::AckHeld { .. } => self.note("AckHeld"),
             Command::Ack { acks } => {
                 self.note("Ack");
                 self.note_if(acks.iter().any(|ack| ack.remove), "Ack that removes");

@@ -147,11 +147,18 @@ impl NewOne {
     }
 }
 
+/// Whether these come as a piece of a longer push: sometimes, if no group has to have room for them.
+fn may_be_judged(world: &mut World, jobs: &[NewOne]) -> bool {
+    jobs.iter().all(|job| job.group_max == 0) && world.dice.one_in(4)
+}
+
 /// A push to one queue. Custom ids have been claimed.
 #[derive(Clone, Debug)]
 pub struct Push {
     pub queue: String,
     pub jobs: Vec<NewOne>,
+    /// It is a piece of something longer, for which there is room.
+    pub is_judged: bool,
 }
 
 impl Call for Push {
@@ -159,7 +166,11 @@ impl Call for Push {
         let mut unmet = vec![Vec::new(); self.jobs.len()];
         let jobs = self.jobs.iter().zip(&mut unmet);
         let jobs: Vec<NewJob<'_>> = jobs.map(|(job, unmet)| job.lend(unmet)).collect();
-        to(&Command::Push { queue: &self.queue, jobs: &jobs });
+        if self.is_judged {
+            to(&Command::PushJudged { queue: &self.queue, jobs: &jobs });
+        } else {
+            to(&Command::Push { queue: &self.queue, jobs: &jobs });
+        }
     }
 
     fn judge(&self, model: &mut Model, at: &Moment<'_>, answer: Option<&Answer>) {
@@ -270,7 +281,8 @@ pub fn act(world: &mut World, client: usize) {
         let of_one_key = jobs.iter_mut().filter(|job| job.repeat.is_none());
         of_one_key.for_each(|job| job.unique_key = Some(key.clone()));
     }
-    let push = Push { queue: queue.into(), jobs };
+    let is_judged = may_be_judged(world, &jobs);
+    let push = Push { queue: queue.into(), jobs, is_judged };
     world.push(client, push);
 }
 
@@ -289,8 +301,9 @@ pub fn of_one_group(world: &mut World, client: usize, queue: &str, group: &str, 
         ties: Ties::default(),
         ..new_one(world)
     };
-    let jobs = (0..count).map(|_| one(world)).collect();
-    world.push(client, Push { queue: queue.into(), jobs });
+    let jobs: Vec<NewOne> = (0..count).map(|_| one(world)).collect();
+    let is_judged = may_be_judged(world, &jobs);
+    world.push(client, Push { queue: queue.into(), jobs, is_judged });
 }
 
 pub fn new_one(world: &mut World) -> NewOne {

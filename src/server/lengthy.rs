@@ -1,0 +1,528 @@
+//! Long commands on many jobs: PUSHB, ACKB, `JobHeartbeatB` and `ExtendLocks` that hold more than a turn may take.
+//!
+//! The shard of the connection keeps the frame and goes over it in slices: first to find where its items begin, then to
+//! read each as a short command's would be read. Nothing of the command is done before all of it has been read and
+//! judged. It is then done a piece at a time, by the shards of its jobs, and nothing can refuse a piece any more: names
+//! are claimed, room in the log and in groups is kept for it. The answer comes once, with the last piece.
+//!
+//! Until then the connection has no other command begun, as if the long one were all that it may have unanswered. Whoever
+//! leaves before the first piece is done has asked for nothing; what is begun then is done to its end.
+
+use super::core::Core;
+use super::long_jobs::JobsWork;
+use super::long_push::{PushMail, PushWork};
+use super::message::{Batch, Message, Origin, Step};
+use super::meter::Work;
+use super::session::IN_FLIGHT_MAX;
+use super::task::Task;
+use crate::api::request::{Body, JobRef, Request};
+use crate::api::spec::{COMMANDS, CommandSpec, Op};
+use crate::protocol::begun::{Face, LONG_BYTES, judge};
+use crate::protocol::decode::{Progress, decode, decode_piece, find_req_id};
+use crate::protocol::frame::PREFIX_BYTES;
+use crate::protocol::pieces::{Walk, is_cut};
+use corq_io::net::{ConnId, Connections};
+use corq_shards::Foresight;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A command on more jobs is long, however few bytes it has.
+pub const LONG_ITEMS: usize = 2000;
+
+/// Steps of long commands in one turn.
+const STEPS_MAX: u64 = 1500;
+
+/// Values of a frame that are stepped over at a time, and in about the time of one step.
+const VALUES_PER_SLICE: usize = 16 << 10;
+const VALUES_PER_STEP: usize = 32;
+
+/// Items of a frame that are read in about the time of a step.
+const ITEMS_PER_STEP: usize = 2;
+
+/// Bytes of a frame that are looked at in about the time of a step, if they are many small values.
+pub(super) const BYTES_PER_STEP: usize = 256;
+
+/// Pieces that may be on their way to the shards of their jobs.
+pub(super) const WINDOW: usize = 8;
+
+/// Names and places given back at a time.
+pub(super) const UNDONE_PER_STEP: usize = 500;
+
+/// How far a long command has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Its frame is stepped through.
+    Walk,
+    /// Its items are read.
+    Read,
+    /// It is found out what has to be known before it can be done.
+    Prepare,
+    /// It is done.
+    Act,
+    /// It is not done, and what was kept for it is given back.
+    Undo,
+}
+
+/// What it does.
+#[derive(Debug)]
+pub enum Doing {
+    /// Not known yet.
+    Unknown,
+    /// Pushes.
+    Push(Box<PushWork>),
+    /// Completes or renews.
+    Jobs(Box<JobsWork>),
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct LongCommand {
+    pub(super) origin: Origin,
+    bytes: Vec<u8>,
+    start: usize,
+    pub(super) walk: Walk,
+    pub(super) req_id: Option<Box<[u8]>>,
+    pub(super) phase: Phase,
+    progress: Progress,
+    /// The next item of the phase.
+    pub(super) place: usize,
+    /// Answers that are to come.
+    pub(super) left: usize,
+    /// Why it is refused, and for the sake of which item: the first.
+    pub(super) refused: Option<(usize, String)>,
+    pub(super) doing: Doing,
+}
+
+impl LongCommand {
+    /// The frame.
+    pub(super) fn frame(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Memory held.
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.walk.bytes()
+    }
+
+    /// How many jobs it is about.
+    pub(super) fn items(&self) -> usize {
+        self.walk.items()
+    }
+
+    /// Whether all items of the phase have been taken.
+    pub(super) fn is_through(&self) -> bool {
+        self.place >= self.items()
+    }
+
+    pub(super) fn begin(&mut self, phase: Phase) {
+        (self.phase, self.place) = (phase, 0);
+    }
+
+    pub(super) fn refuse(&mut self, place: usize, text: String) {
+        if self.refused.as_ref().is_none_or(|(first, _)| place < *first) {
+            self.refused = Some((place, text));
+        }
+    }
+
+    /// Writes the next piece as a frame of its own, and steps over it.
+    pub(super) fn take_piece(&mut self, queue: Option<&str>) -> (usize, Vec<u8>) {
+        let from = self.place;
+        let to = self.walk.piece_end(from);
+        let mut piece = Vec::new();
+        self.walk.write_piece(self.frame(), queue, (from, to), &mut piece);
+        self.place = to;
+        (from, piece)
+    }
+
+    /// One item as a frame of its own.
+    pub(super) fn write_one(&self, queue: Option<&str>, place: usize) -> Vec<u8> {
+        let mut piece = Vec::new();
+        self.walk.write_piece(self.frame(), queue, (place, place + 1), &mut piece);
+        piece
+    }
+}
+
+/// Whether there is more to do at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// There is.
+    More,
+    /// Others have to answer first.
+    Waits,
+    /// It is answered, or given up.
+    Over,
+}
+
+/// What a shard has kept for a long command.
+#[derive(Debug, Default)]
+pub(super) struct Promise {
+    /// Room in the log.
+    pub(super) bytes: u64,
+    /// Room in groups of a queue.
+    pub(super) places: Option<Box<(Box<str>, Foresight)>>,
+}
+
+/// Who has been promised something: the shard that asked, its number for it, and which one of that number.
+type Key = (u16, u32, u32);
+
+fn key_of(step: Step) -> Key {
+    (step.shard, step.task, step.round)
+}
+
+/// Those of a shard.
+#[derive(Debug, Default)]
+pub struct Lengthy {
+    /// Those that have something to do.
+    active: VecDeque<Step>,
+    /// A connection whose next frame is one.
+    wanted: Option<(ConnId, usize)>,
+    /// Memory that connections hold by them.
+    held: BTreeMap<ConnId, usize>,
+    promises: BTreeMap<Key, Promise>,
+    /// Room in groups that is being given back.
+    undoing: Vec<(Box<str>, Foresight)>,
+}
+
+impl Lengthy {
+    /// Whether one can go on.
+    pub fn has_left(&self) -> bool {
+        !self.active.is_empty() || !self.undoing.is_empty()
+    }
+
+    /// Memory that a connection holds by one.
+    pub fn held_by(&self, conn: ConnId) -> usize {
+        if self.held.is_empty() { 0 } else { self.held.get(&conn).copied().unwrap_or(0) }
+    }
+
+    pub(super) fn promise(&mut self, step: Step) -> &mut Promise {
+        self.promises.entry(key_of(step)).or_default()
+    }
+}
+
+/// What shards tell each other of them.
+#[derive(Debug)]
+pub enum LongMail {
+    /// About pushes.
+    Push(PushMail),
+    /// The command is over: what was kept for it and is not used is free.
+    Forgo {
+        /// Which.
+        step: Step,
+    },
+}
+
+/// Whether a command that was read at once is better done in slices.
+pub(super) fn is_long(body: &Body<'_>) -> bool {
+    match body {
+        Body::PushBatch { jobs, .. } => jobs.len() > LONG_ITEMS,
+        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
+            batch.ids.len() > LONG_ITEMS
+        }
+        _ => false,
+    }
+}
+
+/// The command of a frame, if it can be cut and the frame is long.
+fn cut_of(frame: &[u8]) -> Option<&'static CommandSpec> {
+    match judge(frame, frame.len(), Face::Frame) {
+        Some(Ok(spec)) if is_cut(spec.op) => Some(spec),
+        _ => None,
+    }
+}
+
+impl Core {
+    /// Whether a frame is a long command, to be taken with the memory it lies in once it is back with its connection.
+    #[inline]
+    pub(super) fn is_taken_whole(&mut self, conn: ConnId, frame: &[u8]) -> bool {
+        frame.len() > LONG_BYTES && self.wants_whole(conn, frame)
+    }
+
+    #[cold]
+    fn wants_whole(&mut self, conn: ConnId, frame: &[u8]) -> bool {
+        let Some(session) = self.sessions.get(conn) else { return false };
+        let wants = session.trusted && cut_of(frame).is_some();
+        if wants {
+            session.blocked = true;
+            self.lengthy.wanted = Some((conn, frame.len()));
+        }
+        wants
+    }
+
+    /// Takes the frame that [`Core::is_taken_whole`] has found at the front of what a connection has sent.
+    #[inline]
+    pub(super) fn take_whole(&mut self, conns: &mut Connections) {
+        if let Some((conn, bytes)) = self.lengthy.wanted.take() {
+            let Some(session) = self.sessions.get(conn) else { return };
+            session.habit.note_command();
+            let (whole, start) = session.pending.take_front(PREFIX_BYTES + bytes);
+            let start = start + PREFIX_BYTES;
+            if let Some(spec) = cut_of(&whole[start..]) {
+                self.begin_long(conns, conn, (whole, start), spec.op);
+            }
+        }
+    }
+
+    /// Which long command a frame is that is no connection's own input, if it is one.
+    pub(super) fn long_op(&mut self, conn: ConnId, frame: &[u8]) -> Option<Op> {
+        let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
+        let is_long = trusted && frame.len() > LONG_BYTES;
+        if is_long { cut_of(frame).map(|spec| spec.op) } else { None }
+    }
+
+    /// Begins a long command, whose frame is the end of `bytes`.
+    pub(super) fn begin_long(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        (bytes, start): (Vec<u8>, usize),
+        op: Op,
+    ) {
+        let spec = &COMMANDS[op as usize];
+        let origin = self.origin(conn);
+        let Some(session) = self.sessions.get(conn) else { return };
+        // Nothing else is begun beside it.
+        session.in_flight += IN_FLIGHT_MAX - 1;
+        self.deferred(origin);
+        let command = LongCommand {
+            origin,
+            bytes,
+            start,
+            walk: Walk::new(spec),
+            req_id: None,
+            phase: Phase::Walk,
+            progress: Progress::default(),
+            place: 0,
+            left: 0,
+            refused: None,
+            doing: Doing::Unknown,
+        };
+        self.lengthy.held.insert(conn, command.held_bytes());
+        let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
+        self.lengthy.active.push_back(step);
+        self.note_partial(conns, conn);
+    }
+
+    pub(super) fn long_task(&mut self, step: Step) -> Option<&mut LongCommand> {
+        match self.tasks.get(step) {
+            Some(Task::Long(command)) => command.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// An answer has come that one has waited for.
+    pub(super) fn wake_long(&mut self, step: Step) {
+        if !self.lengthy.active.contains(&step) {
+            self.lengthy.active.push_back(step);
+        }
+    }
+
+    /// Goes on with long commands, each in its turn, for so many steps.
+    pub fn go_on_with_long(&mut self, conns: &mut Connections) {
+        if !self.lengthy.has_left() || self.is_disk_behind() {
+            return;
+        }
+        let before = self.meter_work(Work::OTHER);
+        let until = self.steps() + STEPS_MAX;
+        self.give_up_some_places();
+        while self.steps() < until
+            && let Some(step) = self.lengthy.active.pop_front()
+        {
+            let Some(Task::Long(task)) = self.tasks.get(step) else { continue };
+            let Some(mut command) = task.take() else { continue };
+            self.meter_work(Work::of(command.walk.spec().op));
+            self.meter.note(1);
+            let next = self.advance_long(conns, step, &mut command);
+            if next == Next::Over {
+                self.end_long(conns, step, &command);
+                continue;
+            }
+            if let Some(Task::Long(task)) = self.tasks.get(step) {
+                *task = Some(command);
+            }
+            if next == Next::More {
+                self.lengthy.active.push_back(step);
+            }
+        }
+        self.meter_work(before);
+    }
+
+    fn advance_long(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        command: &mut LongCommand,
+    ) -> Next {
+        let acts = matches!(command.phase, Phase::Act | Phase::Undo);
+        let is_gone = self.sessions.get(command.origin.conn).is_none();
+        if !acts && (is_gone || command.refused.is_some()) {
+            if command.left > 0 {
+                return Next::Waits;
+            }
+            command.begin(Phase::Undo);
+        }
+        match (command.phase, &command.doing) {
+            (Phase::Walk, _) => self.walk_on(conns, command),
+            (Phase::Read, _) => self.read_piece(command),
+            (_, Doing::Push(_)) => self.push_on(conns, step, command),
+            (_, Doing::Jobs(_)) => self.jobs_on(conns, step, command),
+            (_, Doing::Unknown) => {
+                self.refuse_long(conns, command);
+                Next::Over
+            }
+        }
+    }
+
+    /// Answers one that was refused.
+    pub(super) fn refuse_long(&mut self, conns: &mut Connections, command: &LongCommand) {
+        if let Some((_, text)) = &command.refused {
+            self.refuse(conns, command.origin, command.req_id.as_deref(), text);
+        }
+    }
+
+    fn end_long(&mut self, conns: &mut Connections, step: Step, command: &LongCommand) {
+        self.tasks.end(step);
+        if !matches!(command.doing, Doing::Unknown) {
+            for dest in 0..self.slots.shards() {
+                let mail = LongMail::Forgo { step };
+                self.post.ask(dest).messages.push(Message::Long(mail));
+            }
+        }
+        let conn = command.origin.conn;
+        self.lengthy.held.remove(&conn);
+        if let Some(session) = self.sessions.get(conn) {
+            session.in_flight -= IN_FLIGHT_MAX - 1;
+        }
+        self.answered(command.origin);
+        self.note_partial(conns, conn);
+    }
+
+    fn walk_on(&mut self, conns: &mut Connections, command: &mut LongCommand) -> Next {
+        let mut values = VALUES_PER_SLICE;
+        let LongCommand { walk, bytes, start, .. } = command;
+        let walked = walk.go_on(&bytes[*start..], &mut values);
+        self.meter.note((VALUES_PER_SLICE - values) / VALUES_PER_STEP);
+        let conn = command.origin.conn;
+        if self.sessions.get(conn).is_some() {
+            self.lengthy.held.insert(conn, command.held_bytes());
+        }
+        match walked {
+            Ok(false) => return Next::More,
+            Ok(true) => {}
+            Err(text) => {
+                command.req_id = find_req_id(command.frame()).map(Into::into);
+                command.refuse(0, text.into());
+                return Next::More;
+            }
+        }
+        let around = command.walk.around().to_vec();
+        let fits = command.walk.fits();
+        match decode(&around) {
+            Err(refused) => {
+                command.req_id = refused.req_id.map(Into::into);
+                command.refuse(0, refused.error.into());
+            }
+            Ok(Request { req_id, body, .. }) => {
+                command.req_id = req_id.map(Into::into);
+                if let Err(text) = fits {
+                    command.refuse(0, text.into());
+                } else if self.has_no_ground(&body) {
+                    command.refuse(0, super::ground::GONE.to_owned());
+                } else {
+                    command.doing = self.doing(&body, command.items());
+                    command.begin(Phase::Read);
+                    self.note_partial(conns, conn);
+                }
+            }
+        }
+        Next::More
+    }
+
+    fn doing(&self, body: &Body<'_>, items: usize) -> Doing {
+        match body {
+            Body::PushBatch { queue, .. } => {
+                Doing::Push(Box::new(PushWork::new(queue, self.slots.of_queue(queue))))
+            }
+            Body::AckBatch(_) => Doing::Jobs(Box::new(JobsWork::new(Op::AckBatch, items))),
+            Body::JobHeartbeatBatch(_) => {
+                Doing::Jobs(Box::new(JobsWork::new(Op::JobHeartbeatBatch, 0)))
+            }
+            Body::ExtendLocks(_) => Doing::Jobs(Box::new(JobsWork::new(Op::ExtendLocks, 0))),
+            _ => Doing::Unknown,
+        }
+    }
+
+    /// Reads the next piece.
+    fn read_piece(&mut self, command: &mut LongCommand) -> Next {
+        if command.is_through() {
+            command.begin(Phase::Prepare);
+            return Next::More;
+        }
+        let queue = match &command.doing {
+            Doing::Push(push) => Some(push.queue.clone()),
+            _ => None,
+        };
+        let (from, piece) = command.take_piece(queue.as_deref());
+        self.meter.note((command.place - from) / ITEMS_PER_STEP + piece.len() / BYTES_PER_STEP);
+        command.progress.place = from;
+        match decode_piece(&piece, &mut command.progress) {
+            Err(text) => command.refuse(from, text.into()),
+            Ok(Request { body: Body::PushBatch { jobs, .. }, .. }) => {
+                if let Some(text) = self.too_often(&jobs, from) {
+                    command.refuse(from, text);
+                } else if let Err(text) = self.note_read(command, from, &jobs) {
+                    command.refuse(from, text);
+                }
+            }
+            Ok(_) => {}
+        }
+        Next::More
+    }
+
+    /// Mail about long commands.
+    pub(super) fn read_long_mail(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        mail: &LongMail,
+    ) {
+        match mail {
+            LongMail::Push(mail) => self.read_long_push(conns, batch, mail),
+            LongMail::Forgo { step } => {
+                let Some(promise) = self.lengthy.promises.remove(&key_of(*step)) else { return };
+                self.engine.book.1.promised_bytes -= promise.bytes;
+                self.lengthy.undoing.extend(promise.places.map(|places| *places));
+            }
+        }
+    }
+
+    /// Uses room that was promised to a long command.
+    pub(super) fn use_promise(&mut self, step: Step, bytes: u64) {
+        let promise = self.lengthy.promise(step);
+        let used = promise.bytes.min(bytes);
+        promise.bytes -= used;
+        self.engine.book.1.promised_bytes -= used;
+    }
+
+    /// Keeps room for a long command, which there is.
+    pub(super) fn add_promise(&mut self, step: Step, bytes: u64) {
+        self.lengthy.promise(step).bytes += bytes;
+        self.engine.book.1.promised_bytes += bytes;
+    }
+
+    fn give_up_some_places(&mut self) {
+        let Some(last) = self.lengthy.undoing.last_mut() else { return };
+        let (queue, sight) = last;
+        if self.engine.shard.give_up_places(queue, sight, UNDONE_PER_STEP) {
+            self.lengthy.undoing.pop();
+        }
+    }
+}
+
+/// What a job was called in a frame that brings only it.
+pub(super) fn only_id<'a>(body: &Body<'a>) -> JobRef<'a> {
+    match body {
+        Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
+            batch.ids.first().copied().unwrap_or(JobRef::Custom(""))
+        }
+        _ => JobRef::Custom(""),
+    }
+}

@@ -1,0 +1,222 @@
+//! Long commands on many jobs that are there: ACKB, `JobHeartbeatB` and `ExtendLocks`.
+//!
+//! Completions are all checked before the first is carried out. What is lost between the two, because its lock runs out or
+//! somebody else ends it, is passed over and told in the answer as what came too late. Renewals are done as they are read:
+//! none of them depends on another.
+
+use super::core::Core;
+use super::dispatch::Lookup;
+use super::execute::write_renewed;
+use super::lengthy::{BYTES_PER_STEP, Doing, LongCommand, Next, Phase, WINDOW, only_id};
+use super::many::write_ignored;
+use super::message::{Message, Origin, PartItem, PartKind, Step};
+use super::task::Task;
+use crate::api::request::{Body, JobRef, Request};
+use crate::api::spec::Op;
+use crate::protocol::decode::decode;
+use crate::protocol::reply;
+use corq_io::net::Connections;
+use corq_shards::effect::{Refusal, Reply};
+use corq_shards::id::JobId;
+use std::collections::HashSet;
+
+/// Items that are shared out to the shards of their jobs in about the time of a step.
+const SHARED_PER_STEP: usize = 8;
+
+/// What is known of one.
+#[derive(Debug)]
+pub struct JobsWork {
+    op: Op,
+    /// The jobs that are to be completed, by place, as far as they have been found.
+    ids: Vec<JobId>,
+    /// Those, with the tokens that were shown: none may be completed twice.
+    seen: HashSet<(u128, u128)>,
+    /// Jobs renewed.
+    count: u64,
+    /// Places of those that were not.
+    gone: Vec<usize>,
+    /// Places of those whose attempt was over already.
+    late: Vec<usize>,
+}
+
+impl JobsWork {
+    pub(super) fn new(op: Op, completes: usize) -> Self {
+        Self {
+            op,
+            ids: vec![JobId::default(); completes],
+            seen: HashSet::with_capacity(completes),
+            count: 0,
+            gone: Vec::new(),
+            late: Vec::new(),
+        }
+    }
+
+    fn completes(&self) -> bool {
+        self.op == Op::AckBatch
+    }
+}
+
+impl Core {
+    /// The next step of one.
+    pub(super) fn jobs_on(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        command: &mut LongCommand,
+    ) -> Next {
+        let is_through = command.is_through();
+        let Doing::Jobs(work) = &command.doing else { return Next::Over };
+        let completes = work.completes();
+        match command.phase {
+            Phase::Undo => {
+                self.refuse_long(conns, command);
+                return Next::Over;
+            }
+            Phase::Prepare if !completes => command.begin(Phase::Act),
+            Phase::Prepare if is_through && command.left == 0 => command.begin(Phase::Act),
+            Phase::Act if is_through && command.left == 0 => {
+                self.answer_long_jobs(conns, command);
+                return Next::Over;
+            }
+            _ if is_through || command.left >= WINDOW => return Next::Waits,
+            phase => {
+                let (from, piece) = command.take_piece(None);
+                let items = (command.place - from) / SHARED_PER_STEP;
+                self.meter.note(items + piece.len() / BYTES_PER_STEP + 1);
+                if completes && phase == Phase::Act {
+                    self.complete_piece(step, command, from, &piece);
+                } else {
+                    command.left += 1;
+                    self.start_on_piece(conns, command.origin, (step, from), &piece);
+                }
+            }
+        }
+        Next::More
+    }
+
+    /// A piece has been renewed, or checked.
+    pub(super) fn piece_done(
+        &mut self,
+        (step, from): (Step, usize),
+        body: &Body<'_>,
+        names: &[Lookup],
+        reply: &Reply,
+    ) {
+        let refused = match reply {
+            Reply::Refused { place, refusal } => {
+                let job = match body {
+                    Body::AckBatch(batch) => batch.ids.get(*place).copied(),
+                    _ => None,
+                };
+                let text = self.refusal_text(*refusal, job.unwrap_or(JobRef::Custom("")));
+                Some((from + *place, text))
+            }
+            _ => None,
+        };
+        let Some(command) = self.long_task(step) else { return };
+        command.left -= 1;
+        let Doing::Jobs(work) = &mut command.doing else { return };
+        let mut refusal = refused;
+        match (reply, body) {
+            (Reply::Count(count), _) => work.count += count,
+            (Reply::Gone { renewed, places }, _) => {
+                work.count += renewed;
+                work.gone.extend(places.iter().map(|place| from + place));
+            }
+            (Reply::Done, Body::AckBatch(batch)) => {
+                for (place, name) in names.iter().enumerate() {
+                    let Lookup::Done(Some(id)) = *name else { continue };
+                    work.ids[from + place] = id;
+                    let token = batch.token(place).map_or(0, |token| token.0);
+                    if !work.seen.insert((id.0, token)) {
+                        let text =
+                            super::execute::refusal_text(Refusal::NotActive, batch.ids[place]);
+                        refusal = Some((from + place, text));
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+        if let Some((place, text)) = refusal {
+            command.refuse(place, text);
+        }
+        self.wake_long(step);
+    }
+
+    /// Has the shards of its jobs complete a piece.
+    fn complete_piece(&mut self, step: Step, command: &mut LongCommand, from: usize, piece: &[u8]) {
+        let Ok(Request { body: Body::AckBatch(batch), .. }) = decode(piece) else { return };
+        let Doing::Jobs(work) = &mut command.doing else { return };
+        let mut parts: Vec<Vec<PartItem>> = (0..self.slots.shards()).map(|_| Vec::new()).collect();
+        for nth in 0..batch.ids.len() {
+            let place = from + nth;
+            let job = work.ids[place];
+            let owner = self.slots.of_job(job);
+            let result = self.post.ask(owner).keep(batch.result(nth));
+            let (token, remove) = (batch.token(nth), batch.remove(nth));
+            parts[owner].push(PartItem { place, job, token, result, remove, ttl_ms: None });
+        }
+        let (origin, kind, of) = (command.origin, PartKind::Ack, Some(step));
+        for (owner, items) in parts.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+            command.left += 1;
+            self.post.ask(owner).messages.push(Message::Part { step, origin, kind, items, of });
+        }
+    }
+
+    /// A shard has completed its part of a piece.
+    pub(super) fn long_parted(&mut self, step: Step, outcome: &Reply) {
+        let Some(command) = self.long_task(step) else { return };
+        command.left -= 1;
+        if let (Doing::Jobs(work), Reply::Late(places)) = (&mut command.doing, outcome) {
+            work.late.extend_from_slice(places);
+        }
+        self.wake_long(step);
+    }
+
+    fn answer_long_jobs(&mut self, conns: &mut Connections, command: &mut LongCommand) {
+        let Doing::Jobs(work) = &mut command.doing else { return };
+        work.late.sort_unstable();
+        work.gone.sort_unstable();
+        let (late, gone) = (std::mem::take(&mut work.late), std::mem::take(&mut work.gone));
+        let (op, count) = (work.op, work.count);
+        let (origin, req_id): (Origin, _) = (command.origin, command.req_id.as_deref());
+        self.meter.note((late.len() + gone.len()) / SHARED_PER_STEP);
+        match op {
+            Op::ExtendLocks => self.write_count(conns, origin, req_id, count),
+            Op::JobHeartbeatBatch => {
+                self.respond(conns, origin, |_, pen| write_renewed(pen, req_id, count, &gone));
+            }
+            _ if late.is_empty() => {
+                self.respond(conns, origin, |_, pen| reply::ok(pen.out, req_id));
+            }
+            _ => {
+                let ids: Vec<Vec<u8>> =
+                    late.iter().map(|&place| command.write_one(None, place)).collect();
+                let ids = ids.iter().map(|one| {
+                    decode(one).map_or(JobRef::Custom(""), |request| only_id(&request.body))
+                });
+                self.respond(conns, origin, |_, pen| write_ignored(pen, req_id, &late, ids));
+            }
+        }
+    }
+
+    /// Starts on a piece of a long command.
+    fn start_on_piece(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        piece: (Step, usize),
+        frame: &[u8],
+    ) {
+        let Ok(Request { body, .. }) = decode(frame) else { return };
+        let (Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch)) =
+            &body
+        else {
+            return;
+        };
+        let task = super::many::jobs_task(origin, frame.into(), &batch.ids, Some(piece));
+        let step = self.tasks.start(self.me, Task::Jobs(task));
+        self.begin_on_jobs(conns, step, &batch.ids);
+    }
+}

@@ -1,0 +1,508 @@
+//! Long pushes to one queue: what their jobs need is found out, their names are claimed and room is kept for them, a
+//! piece at a time; then their jobs come in order, and others may see the first while the last are on their way.
+//!
+//! Names are claimed in the order of their keepers and of the names themselves. A push that waits for a name holds none
+//! behind it, and one that asks a keeper for all of its names at once holds none of that keeper, so that no two wait for
+//! each other.
+
+use super::core::Core;
+use super::execute::framed;
+use super::groups::group_full;
+use super::lengthy::{
+    BYTES_PER_STEP, Doing, LongCommand, LongMail, Next, Phase, UNDONE_PER_STEP, WINDOW,
+};
+use super::message::{Batch, Message, Origin, Span, Step};
+use super::names::{jobs_of, write_ids};
+use super::needs::{Needed, UnmetOf};
+use super::parked::CURRENT;
+use crate::api::limits::BATCH_DEPENDENCIES_MAX;
+use crate::api::request::{Body, JobRef, Request};
+use crate::protocol::decode::decode;
+use crate::protocol::msgpack::{Reader, Texts};
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::command::Command;
+use corq_shards::dependency::Unmet;
+use corq_shards::effect::{Refusal, Reply};
+use corq_shards::new_job::NewJob;
+use corq_shards::record::Journal;
+use corq_shards::{Caller, Foresight, push_bytes};
+use std::collections::BTreeMap;
+
+/// What is known of a long push.
+#[derive(Debug)]
+pub struct PushWork {
+    pub(super) queue: Box<str>,
+    owner: usize,
+    stage: Stage,
+    /// What its jobs may take in the log.
+    bytes: u64,
+    /// Some of its jobs let their groups be only so large.
+    is_grouped: bool,
+    /// Jobs that its jobs depend on.
+    dependencies: usize,
+    /// What of that is unmet, by the first job of each piece.
+    needed: BTreeMap<usize, Needed>,
+    /// Custom ids that are to be claimed, by keeper, with their jobs.
+    names: BTreeMap<(usize, Box<str>), usize>,
+    /// Those the keeper is being asked for.
+    asked: Vec<(Box<str>, usize)>,
+    /// Those it has.
+    granted: Vec<Box<str>>,
+    /// Jobs whose custom ids others bear; empty if none has one.
+    taken: Vec<bool>,
+    /// Jobs with the custom id of an earlier one, and that one.
+    twice: BTreeMap<usize, usize>,
+    /// What became of those.
+    firsts: BTreeMap<usize, Vec<u8>>,
+    /// The ids of its jobs, as they are answered.
+    answer: Vec<u8>,
+}
+
+/// How far it is prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Needs,
+    Claims,
+    Room,
+    Groups,
+}
+
+/// What shards tell each other of long pushes.
+#[derive(Debug)]
+pub enum PushMail {
+    /// Asks for room in the log.
+    Promise {
+        /// Who waits.
+        step: Step,
+        /// How much.
+        bytes: u64,
+        /// How many jobs it is for.
+        jobs: usize,
+    },
+    /// The answer to that, or what groups have no room for.
+    Judged {
+        /// Who waits.
+        step: Step,
+        /// Why it cannot be, and for the sake of which job.
+        refused: Option<(usize, Refusal)>,
+    },
+    /// A piece, to be judged or to come.
+    Piece(Box<Piece>),
+    /// A piece has come.
+    Pushed {
+        /// Who waits.
+        step: Step,
+        /// Its first job.
+        from: usize,
+        /// The ids of its jobs, as they are answered.
+        ids: Span,
+    },
+}
+
+/// Some jobs of a long push.
+#[derive(Debug)]
+pub struct Piece {
+    step: Step,
+    origin: Origin,
+    /// The place of the first.
+    from: usize,
+    /// Only whether their groups have room for them is asked.
+    judges: bool,
+    frame: Span,
+    taken: Box<[bool]>,
+    unmet: UnmetOf<Span>,
+    open: UnmetOf<Span>,
+}
+
+impl PushWork {
+    pub(super) fn new(queue: &str, owner: usize) -> Self {
+        Self {
+            queue: queue.into(),
+            owner,
+            stage: Stage::Needs,
+            bytes: 0,
+            is_grouped: false,
+            dependencies: 0,
+            needed: BTreeMap::new(),
+            names: BTreeMap::new(),
+            asked: Vec::new(),
+            granted: Vec::new(),
+            taken: Vec::new(),
+            twice: BTreeMap::new(),
+            firsts: BTreeMap::new(),
+            answer: Vec::new(),
+        }
+    }
+
+    /// Takes in the answer for a piece. A name that stands twice is answered twice with what became of the first, which
+    /// may be another job.
+    fn take_answer(&mut self, from: usize, ids: &[u8]) {
+        if self.twice.is_empty() {
+            self.answer.extend_from_slice(ids);
+            return;
+        }
+        let mut reader = Reader::new(ids);
+        let mut place = from;
+        while let Ok(id) = reader.skip() {
+            let first = self.twice.get(&place).and_then(|first| self.firsts.get(first));
+            self.answer.extend_from_slice(first.map_or(id, |id| id));
+            if let Some(first) = self.firsts.get_mut(&place) {
+                *first = id.to_vec();
+            }
+            place += 1;
+        }
+    }
+}
+
+impl Core {
+    /// A piece of a long command has been read.
+    pub(super) fn note_read(
+        &mut self,
+        command: &mut LongCommand,
+        from: usize,
+        jobs: &[NewJob<'_>],
+    ) -> Result<(), String> {
+        let items = command.items();
+        let Doing::Push(push) = &mut command.doing else { return Ok(()) };
+        push.bytes += push_bytes(&push.queue, jobs);
+        push.is_grouped |= jobs.iter().any(|job| job.group_max > 0);
+        for (place, job) in jobs.iter().enumerate() {
+            push.dependencies += Texts::new(job.depends_on).len();
+            let Some(name) = job.custom_id else { continue };
+            if push.taken.is_empty() {
+                push.taken = vec![false; items];
+            }
+            self.meter.note(1);
+            let place = from + place;
+            let key = (self.slots.of_name(name), name.into());
+            if let Some(&first) = push.names.get(&key) {
+                push.taken[place] = true;
+                push.twice.insert(place, first);
+                push.firsts.insert(first, Vec::new());
+            } else {
+                push.names.insert(key, place);
+            }
+        }
+        if push.dependencies > BATCH_DEPENDENCIES_MAX {
+            let most = BATCH_DEPENDENCIES_MAX;
+            return Err(format!("jobs must have at most {most} dependencies together"));
+        }
+        Ok(())
+    }
+
+    /// The next step of a long push.
+    pub(super) fn push_on(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        command: &mut LongCommand,
+    ) -> Next {
+        let is_through = command.is_through();
+        let Doing::Push(push) = &mut command.doing else { return Next::Over };
+        match (command.phase, push.stage) {
+            (Phase::Undo, _) => return self.undo_push(conns, command),
+            (Phase::Act, _) if is_through && command.left == 0 => {
+                self.answer_push(conns, command);
+                return Next::Over;
+            }
+            (Phase::Act, _) if is_through || command.left >= WINDOW => return Next::Waits,
+            (Phase::Act, _) => self.send_piece(step, command, false),
+            (_, Stage::Needs) if push.dependencies == 0 => push.stage = Stage::Claims,
+            (_, Stage::Needs) if is_through && command.left == 0 => push.stage = Stage::Claims,
+            (_, Stage::Needs) if is_through || command.left >= WINDOW => return Next::Waits,
+            (_, Stage::Needs) => {
+                let queue = push.queue.clone();
+                let (from, piece) = command.take_piece(Some(&queue));
+                command.left += usize::from(self.begin_needs_of_piece(
+                    conns,
+                    command.origin,
+                    (step, from),
+                    piece,
+                ));
+            }
+            (_, Stage::Claims | Stage::Room) if command.left > 0 => return Next::Waits,
+            (_, Stage::Claims) if push.names.is_empty() => {
+                push.stage = Stage::Room;
+                if let Some((place, text)) = unknown_need(push) {
+                    command.refuse(place, text);
+                    return Next::More;
+                }
+                let bytes = push.bytes + needed_bytes(push);
+                let mail = PushMail::Promise { step, bytes, jobs: command.walk.items() };
+                self.post.ask(push.owner).messages.push(Message::Long(LongMail::Push(mail)));
+                command.left += 1;
+            }
+            (_, Stage::Claims) => {
+                self.claim_some(step, push);
+                command.left += 1;
+            }
+            (_, Stage::Room) if push.is_grouped => {
+                push.stage = Stage::Groups;
+                command.begin(Phase::Prepare);
+            }
+            (_, Stage::Room) => command.begin(Phase::Act),
+            (_, Stage::Groups) if is_through && command.left == 0 => command.begin(Phase::Act),
+            (_, Stage::Groups) if is_through || command.left >= WINDOW => return Next::Waits,
+            (_, Stage::Groups) => self.send_piece(step, command, true),
+        }
+        Next::More
+    }
+
+    /// What the dependencies of a piece have come to.
+    pub(super) fn needs_of_piece(
+        &mut self,
+        (step, from): (Step, usize),
+        outcome: Result<Needed, (usize, String)>,
+    ) {
+        if let Some(command) = self.long_task(step) {
+            command.left -= 1;
+            match outcome {
+                Err((place, text)) => command.refuse(place, text),
+                Ok(needed) => {
+                    if let Doing::Push(push) = &mut command.doing {
+                        push.needed.insert(from, needed);
+                    }
+                }
+            }
+            self.wake_long(step);
+        }
+    }
+
+    /// Asks the next keeper for some names, in their order.
+    fn claim_some(&mut self, step: Step, push: &mut PushWork) {
+        let Some(((keeper, _), _)) = push.names.first_key_value() else { return };
+        let keeper = *keeper;
+        let batch = self.post.ask(keeper);
+        let mut names = Vec::new();
+        while names.len() < UNDONE_PER_STEP
+            && let Some(first) = push.names.first_entry()
+            && first.key().0 == keeper
+        {
+            let ((_, name), place) = first.remove_entry();
+            names.push(batch.keep(name.as_bytes()));
+            push.asked.push((name, place));
+        }
+        self.meter.note(names.len());
+        batch.messages.push(Message::Claim { step, names });
+    }
+
+    /// A keeper has answered.
+    pub(super) fn long_claimed(&mut self, step: Step, taken: &[bool]) {
+        let Some(command) = self.long_task(step) else { return };
+        command.left -= 1;
+        if let Doing::Push(push) = &mut command.doing {
+            for ((name, place), &taken) in push.asked.drain(..).zip(taken) {
+                push.taken[place] = taken;
+                if !taken {
+                    push.granted.push(name);
+                }
+            }
+        }
+        self.wake_long(step);
+    }
+
+    fn send_piece(&mut self, step: Step, command: &mut LongCommand, judges: bool) {
+        let Doing::Push(push) = &command.doing else { return };
+        let (queue, owner) = (push.queue.clone(), push.owner);
+        let (from, frame) = command.take_piece(Some(&queue));
+        let to = command.place;
+        let Doing::Push(push) = &mut command.doing else { return };
+        let batch = self.post.ask(owner);
+        let frame = batch.keep(&frame);
+        let taken = match push.taken.get(from..to) {
+            Some(taken) => taken.into(),
+            None => vec![false; to - from].into(),
+        };
+        let needed = if judges {
+            push.needed.get(&from).cloned()
+        } else {
+            // Names are taken for good, and are let go of a few at a time.
+            push.granted.truncate(push.granted.len().saturating_sub(to - from));
+            push.needed.remove(&from)
+        };
+        let needed = needed.unwrap_or_default();
+        let mut keep = |lists: &UnmetOf<Vec<u8>>| {
+            lists.iter().map(|(job, bytes)| (*job, batch.keep(bytes))).collect()
+        };
+        let (unmet, open) = (keep(&needed.unmet), keep(&needed.open));
+        let origin = command.origin;
+        let piece = Piece { step, origin, from, judges, frame, taken, unmet, open };
+        let mail = PushMail::Piece(Box::new(piece));
+        batch.messages.push(Message::Long(LongMail::Push(mail)));
+        self.meter.note((to - from) / 8 + 1);
+        command.left += 1;
+    }
+
+    /// Gives back what was claimed for a push that does not come.
+    fn undo_push(&mut self, conns: &mut Connections, command: &mut LongCommand) -> Next {
+        let Doing::Push(push) = &mut command.doing else { return Next::Over };
+        let mut unasked = 0;
+        while unasked < UNDONE_PER_STEP && push.names.pop_first().is_some() {
+            unasked += 1;
+        }
+        if unasked > 0 {
+            self.meter.note(unasked);
+            return Next::More;
+        }
+        let keeps = push.granted.len().saturating_sub(UNDONE_PER_STEP);
+        for name in push.granted.split_off(keeps) {
+            self.release_name(&name);
+            self.meter.note(1);
+        }
+        if keeps > 0 {
+            return Next::More;
+        }
+        self.refuse_long(conns, command);
+        Next::Over
+    }
+
+    fn answer_push(&mut self, conns: &mut Connections, command: &LongCommand) {
+        let Doing::Push(push) = &command.doing else { return };
+        let req_id = command.req_id.as_deref();
+        self.meter.note(push.answer.len() / 4096);
+        self.respond(conns, command.origin, |_, pen| {
+            framed(pen, req_id, |pen| {
+                let mut writer = reply::head(pen.out, true, req_id, 1);
+                writer.str("ids");
+                writer.array(command.items());
+                writer.raw(&push.answer);
+            });
+        });
+    }
+
+    /// Mail about long pushes.
+    pub(super) fn read_long_push(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        mail: &PushMail,
+    ) {
+        match mail {
+            PushMail::Promise { step, bytes, jobs } => {
+                let Self { engine, .. } = self;
+                let takes = engine.book.takes_more(*bytes, || engine.shard.upkeep());
+                if takes {
+                    self.add_promise(*step, *bytes);
+                } else {
+                    self.reclaim.refused_pushes += *jobs as u64;
+                }
+                let refused = (!takes).then_some((0, Refusal::Full));
+                self.tell_judged(*step, refused);
+            }
+            PushMail::Judged { step, refused } => {
+                let refused = refused.map(|(place, refusal)| {
+                    let text = match refusal {
+                        Refusal::GroupFull => self.overfull_text(*step, place),
+                        refusal => self.refusal_text(refusal, JobRef::Custom("")),
+                    };
+                    (place, text)
+                });
+                let Some(command) = self.long_task(*step) else { return };
+                command.left -= 1;
+                if let Some((place, text)) = refused {
+                    command.refuse(place, text);
+                }
+                self.wake_long(*step);
+            }
+            PushMail::Piece(piece) => self.carry_out_piece(conns, batch, piece),
+            PushMail::Pushed { step, from, ids } => {
+                let Some(command) = self.long_task(*step) else { return };
+                command.left -= 1;
+                if let Doing::Push(push) = &mut command.doing {
+                    push.take_answer(*from, &batch.bytes[ids.clone()]);
+                }
+                self.wake_long(*step);
+            }
+        }
+    }
+
+    fn tell_judged(&mut self, step: Step, refused: Option<(usize, Refusal)>) {
+        let mail = Message::Long(LongMail::Push(PushMail::Judged { step, refused }));
+        self.post.tell(usize::from(step.shard)).messages.push(mail);
+    }
+
+    fn overfull_text(&mut self, step: Step, place: usize) -> String {
+        let Some(command) = self.long_task(step) else { return String::new() };
+        let one = match &command.doing {
+            Doing::Push(push) => command.write_one(Some(&push.queue), place),
+            _ => Vec::new(),
+        };
+        let body = decode(&one).map(|request| request.body);
+        let job = body.as_ref().ok().and_then(|body| jobs_of(body).first());
+        group_full(job, Some(place))
+    }
+
+    /// The owner's part: judges a piece, or lets its jobs come.
+    fn carry_out_piece(&mut self, conns: &mut Connections, batch: &Batch, piece: &Piece) {
+        let frame = &batch.bytes[piece.frame.clone()];
+        self.meter.note(frame.len() / BYTES_PER_STEP);
+        let Ok(Request { body, .. }) = decode(frame) else { return };
+        let Body::PushBatch { queue, .. } = &body else { return };
+        let all = jobs_of(&body);
+        let of = |list: &UnmetOf<Span>, place: usize| {
+            let found = list.binary_search_by_key(&place, |(job, _)| *job).ok()?;
+            Some(&batch.bytes[list[found].1.clone()])
+        };
+        let places = (0..all.len()).filter(|&place| !piece.taken[place]);
+        let granted = places.clone().map(|place| {
+            let unmet = of(&piece.unmet, place).unwrap_or_default();
+            let mut job = NewJob { unmet: Unmet::new(unmet), ..all[place].clone() };
+            if let Some(kin) = job.kin.as_deref_mut() {
+                kin.open = Unmet::new(of(&piece.open, place).unwrap_or_default());
+            }
+            job
+        });
+        let granted: Vec<NewJob<'_>> = granted.collect();
+        let now_ms = self.now_ms;
+        let mut sight = self.lengthy.promise(piece.step).places.take();
+        if piece.judges {
+            let (_, foresight) = &mut **sight
+                .get_or_insert_with(|| Box::new(((*queue).into(), Foresight::default())));
+            let overfull = self.engine.shard.foresee_piece(now_ms, queue, &granted, foresight);
+            let place = overfull.and_then(|nth| places.clone().nth(nth));
+            self.lengthy.promise(piece.step).places = sight;
+            self.tell_judged(
+                piece.step,
+                place.map(|place| (piece.from + place, Refusal::GroupFull)),
+            );
+            return;
+        }
+        let caller = Caller { client: piece.origin.client, request: CURRENT };
+        self.apply(conns, caller, &Command::PushJudged { queue, jobs: &granted });
+        if let Some(sight) = &mut sight {
+            self.engine.shard.note_come(queue, &granted, &mut sight.1);
+        }
+        self.lengthy.promise(piece.step).places = sight;
+        self.use_promise(piece.step, push_bytes(queue, &granted));
+        let known = all.iter().zip(&piece.taken).filter(|(_, taken)| **taken);
+        self.tell_duplicates(queue, known.filter_map(|(job, _)| job.custom_id));
+        let Some(Reply::Pushed(pushed)) = self.own_reply() else { return };
+        let effects = std::mem::take(&mut self.effects);
+        let made = &effects.pushed[pushed];
+        self.release_unused(&granted, made);
+        let tell = self.post.tell(usize::from(piece.step.shard));
+        let start = tell.bytes.len();
+        write_ids(&mut Writer::new(&mut tell.bytes), all, &piece.taken, &granted, made);
+        let (step, from, ids) = (piece.step, piece.from, start..tell.bytes.len());
+        let mail = PushMail::Pushed { step, from, ids };
+        tell.messages.push(Message::Long(LongMail::Push(mail)));
+        self.effects = effects;
+    }
+}
+
+/// The first job that depends on one nobody knows, unless another bears its name.
+fn unknown_need(push: &PushWork) -> Option<(usize, String)> {
+    push.needed.iter().find_map(|(from, needed)| {
+        let is_taken = |place: &usize| push.taken.get(from + place).copied().unwrap_or(false);
+        let refused = needed.refusals.iter().find(|(place, _)| !is_taken(place));
+        refused.map(|(place, text)| (from + place, text.to_string()))
+    })
+}
+
+/// What is unmet takes in the log, beside what it was counted as.
+fn needed_bytes(push: &PushWork) -> u64 {
+    let lists = push.needed.values().flat_map(|needed| needed.unmet.iter().chain(&needed.open));
+    lists.map(|(_, bytes)| bytes.len() as u64).sum()
+}
