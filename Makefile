@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang hostile sim torture mutants fuzz judges reference
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang turns hostile sim torture mutants fuzz judges reference
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,10 @@ soak: ## An hour (SOAK_SECONDS) of load, kills, stops, full disks and a million 
 
 hang: ## Load two shards for five minutes; fails on a single late reply
 	CORQ_HANG_SECONDS=300 cargo test --profile quick --test hang -- --nocapture
+
+turns: ## Measure the longest turn of every command at its bounds; fails above 5 ms (TURNS_ONLY=PUSH,Drain; a quiet machine)
+	@scripts/setup.sh
+	scripts/turns.sh
 
 hostile: ## Attack the HTTP port with 10,000 slow and malicious clients, measure the cost for others (a quiet machine)
 	CORQ_HOSTILE_CONNECTIONS=10000 CORQ_HOSTILE_SPEED=1 cargo test --profile quick --test hostile -- --nocapture

@@ -140,6 +140,15 @@ impl Shard {
             }
             self.audit_lists(queue)?;
         }
+        for state in State::ALL {
+            let of_state = counted.iter().filter(|((_, of), _)| *of == state);
+            let seen = of_state.filter(|((queue, _), _)| !self.queues[*queue].detached);
+            let found: u64 = seen.map(|(_, count)| count).sum();
+            let kept = self.queues.count(state);
+            if kept != found {
+                return Err(format!("{found} {state:?} in all queues, counted as {kept}"));
+            }
+        }
         let completed = counted.iter().filter(|((_, state), _)| *state == State::Completed);
         let completed: u64 = completed.map(|(_, count)| count).sum();
         if completed != self.completed_jobs {
@@ -154,8 +163,10 @@ impl Shard {
             let about = &self.jobs.slab[job];
             about.state == State::Active && self.leases[about.detail].puller.is_some()
         });
-        let (pulled, held) =
-            (pulled.count() as u64, self.activity().map(|(_, it)| it.active).sum());
+        let (pulled, held) = (
+            pulled.count() as u64,
+            self.clients.iter().map(|(_, held)| held.activity.active).sum(),
+        );
         if pulled != held {
             return Err(format!("{pulled} active jobs were pulled, {held} are counted"));
         }

@@ -283,7 +283,15 @@ impl Shard {
 
     /// The schedules that run here.
     pub fn crons(&self) -> impl Iterator<Item = &Cron> {
-        self.crons.iter().filter(|cron| !cron.held)
+        self.crons_from(0).filter_map(|(_, cron)| cron)
+    }
+
+    /// The places of schedules from an index on, with those that clients see.
+    pub fn crons_from(&self, index: u32) -> impl Iterator<Item = (u32, Option<&Cron>)> {
+        (index..self.crons.slab.end()).map(|index| {
+            let cron = self.crons.slab.peek(index);
+            (index, Some(cron).filter(|cron| !cron.name.is_empty() && !cron.held))
+        })
     }
 }
 

@@ -332,6 +332,7 @@ impl Shard {
         client: ClientId,
         beat: Beat,
     ) -> Result<(), Refusal> {
+        self.steps += 1;
         let Beat { job: id, token, ttl_ms } = beat;
         let job = self.held(now_ms, id, token)?;
         let index = self.jobs.slab[job].detail;

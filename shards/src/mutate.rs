@@ -326,7 +326,7 @@ impl Shard {
         self.steps += 1;
         let queue = self.jobs.slab[job].queue;
         self.jobs.slab[job].state = state;
-        self.queues[queue].enter(state);
+        self.queues.enter(queue, state);
         if self.queues[queue].groups.is_some()
             && let Some(group) = self.group_of(job)
         {
@@ -371,7 +371,7 @@ impl Shard {
         if state == State::Vacant {
             return;
         }
-        self.queues[queue].leave(state);
+        self.queues.leave(queue, state);
         if timer != NONE {
             self.job_timers.remove(timer, &mut self.jobs.slab);
         }

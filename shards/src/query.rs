@@ -118,9 +118,9 @@ impl std::ops::AddAssign for Activity {
 }
 
 impl Shard {
-    /// What the connections hold and have done, in no order that may decide anything.
-    pub fn activity(&self) -> impl Iterator<Item = (ClientId, Activity)> {
-        self.clients.iter().map(|(client, held)| (client, held.activity))
+    /// What a connection holds and has done.
+    pub fn activity_of(&self, client: ClientId) -> Activity {
+        self.clients.get(client).map_or(Activity::default(), |held| held.activity)
     }
 
     /// The index of a job.
@@ -164,24 +164,33 @@ impl Shard {
         self.queues.existing()
     }
 
+    /// The places of queues from an index on, with those that have a job or a setting: there may be very many.
+    pub fn queues_from(&self, index: u32) -> impl Iterator<Item = (u32, Option<&Queue>)> {
+        (index..self.queues.end()).map(|index| {
+            let queue = &self.queues[index];
+            (index, Some(queue).filter(|queue| queue.exists()))
+        })
+    }
+
     /// Indices of the dead-letter queue of `name`, oldest first.
     pub fn failed(&mut self, name: &str) -> impl Iterator<Item = u32> + use<'_> {
         let queue = self.queues.find(name).map(|queue| &self.queues[queue]);
         queue.into_iter().flat_map(|queue| queue.failed.iter(&self.jobs))
     }
 
-    /// Jobs by state and totals. Costs a step per queue.
+    /// Jobs by state and totals.
     pub fn census(&self) -> Census {
-        let mut census = Census { totals: self.totals, ..Census::default() };
-        for queue in self.queues() {
-            census.waiting += queue.count(State::Waiting);
-            census.active += queue.count(State::Active);
-            census.delayed += queue.count(State::Delayed);
-            census.completed += queue.count(State::Completed);
-            census.failed += queue.count(State::Failed);
-            census.waiting_children += queue.count(State::WaitingChildren);
+        let count = |state| self.queues.count(state);
+        Census {
+            waiting: count(State::Waiting),
+            active: count(State::Active),
+            delayed: count(State::Delayed),
+            completed: count(State::Completed),
+            failed: count(State::Failed),
+            waiting_children: count(State::WaitingChildren),
+            totals: self.totals,
+            ..Census::default()
         }
-        census
     }
 
     /// How long jobs have waited and been worked on since the start.

@@ -56,8 +56,11 @@ pub struct Queue {
     pub evicted_below: u64,
     /// The same, as the log says.
     pub evicted_noted: u64,
-    counts: [u32; State::ALL.len() + 1],
+    counts: [u32; STATES],
 }
+
+/// States, and that of no job.
+const STATES: usize = State::ALL.len() + 1;
 
 impl Queue {
     /// Jobs in a state.
@@ -96,16 +99,6 @@ impl Queue {
     /// Whether delivery is stopped.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
-    }
-
-    /// Counts a job in.
-    pub fn enter(&mut self, state: State) {
-        self.counts[state as usize] += 1;
-    }
-
-    /// Counts a job out.
-    pub fn leave(&mut self, state: State) {
-        self.counts[state as usize] -= 1;
     }
 
     /// Whether clients see it: it has a job or a setting.
@@ -153,6 +146,8 @@ pub struct Queues {
     made: u32,
     /// Where the next sweep looks first.
     sweep_from: u32,
+    /// Jobs by state, in all queues but those that are detached.
+    counts: [u64; STATES],
     minutes: Budget,
     /// The next queue whose minutes are looked at for their age.
     minutes_cursor: u32,
@@ -173,6 +168,7 @@ impl Queues {
             last: None,
             made: 0,
             sweep_from: 0,
+            counts: [0; STATES],
             minutes: Budget::default(),
             minutes_cursor: 0,
         }
@@ -212,6 +208,27 @@ impl Queues {
         index
     }
 
+    /// Counts a job of a queue in.
+    #[inline]
+    pub fn enter(&mut self, index: u32, state: State) {
+        let queue = &mut self[index];
+        queue.counts[state as usize] += 1;
+        self.counts[state as usize] += u64::from(!queue.detached);
+    }
+
+    /// Counts a job of a queue out.
+    #[inline]
+    pub fn leave(&mut self, index: u32, state: State) {
+        let queue = &mut self[index];
+        queue.counts[state as usize] -= 1;
+        self.counts[state as usize] -= u64::from(!queue.detached);
+    }
+
+    /// Jobs in a state, in all queues that clients see.
+    pub fn count(&self, state: State) -> u64 {
+        self.counts[state as usize]
+    }
+
     /// What clients call the jobs of a queue.
     pub fn names_of(&mut self, index: u32) -> &mut JobNames {
         let key = self.key;
@@ -220,7 +237,11 @@ impl Queues {
 
     /// Takes the name from a queue, so that the next user of the name gets a new one.
     pub fn detach(&mut self, index: u32) {
-        self.slab[index].detached = true;
+        let queue = &mut self.slab[index];
+        queue.detached = true;
+        for (all, own) in self.counts.iter_mut().zip(queue.counts) {
+            *all -= u64::from(own);
+        }
         *self.elders.entry(self.slab[index].name.clone()).or_default() += 1;
         self.unname(index);
     }

@@ -1,33 +1,32 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
 use super::core::Core;
-use super::cron_row::write_cron;
 use super::dispatch::Asked;
 use super::execute::framed;
 use super::figures::OfServer;
 use super::message::{Message, Origin, Question, Share, Step};
+use super::rows::Kind;
 use super::task::{All, Task};
-use super::workers::Roll;
 use crate::api::request::Body;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::memory::resident_bytes;
 use corq_io::net::Connections;
-use corq_shards::job::State;
 use corq_shards::stats::Census;
 
 impl Core {
     /// Asks all shards.
     pub(super) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
+        let (origin, req_id) = (asked.origin, asked.req_id);
         let question = match body {
-            Body::ListQueues => Question::Queues,
-            Body::CronList => Question::Crons,
-            Body::ListWorkers => Question::Workers,
+            Body::ListQueues => return self.list_rows(origin, req_id, Kind::Queues),
+            Body::CronList => return self.list_rows(origin, req_id, Kind::Crons),
+            Body::ListWorkers => return self.list_rows(origin, req_id, Kind::Workers),
             Body::Metrics => Question::Metrics,
             Body::Prometheus => Question::Prometheus,
             _ => Question::Stats,
         };
-        self.ask_question(asked.origin, asked.req_id, question);
+        self.ask_question(origin, req_id, question);
     }
 
     /// Asks all shards a question that may be no command.
@@ -47,7 +46,6 @@ impl Core {
             census: Census::default(),
             entries: Vec::new(),
             count: 0,
-            workers: Roll::default(),
             metrics: Box::default(),
             figures: Box::default(),
         };
@@ -60,9 +58,7 @@ impl Core {
     /// This shard's share.
     pub(super) fn answer_share(&mut self, conns: &Connections, step: Step, question: Question) {
         let share = match question {
-            Question::Workers => Some(Share::Workers(Box::new(self.roll_of_workers()))),
-            Question::Metrics => Some(self.share_of_metrics(conns, false)),
-            Question::Prometheus => Some(self.share_of_metrics(conns, true)),
+            Question::Metrics | Question::Prometheus => Some(self.share_of_metrics(conns)),
             Question::Health | Question::Ready | Question::ServerStats | Question::Heap => {
                 Some(self.share_of_figures())
             }
@@ -80,34 +76,7 @@ impl Core {
             Question::Ready => self.post.ask(dest),
             _ => self.post.tell(dest),
         };
-        let start = batch.bytes.len();
-        let mut count = 0;
-        match question {
-            Question::Crons => {
-                for cron in self.engine.shard.crons() {
-                    count += 1;
-                    write_cron(&mut Writer::new(&mut batch.bytes), cron, true);
-                }
-            }
-            Question::Queues => {
-                for queue in self.engine.shard.queues() {
-                    count += 1;
-                    let mut writer = Writer::new(&mut batch.bytes);
-                    writer.map(5);
-                    writer.str("name");
-                    writer.str(&queue.name);
-                    for state in [State::Waiting, State::Delayed, State::Active] {
-                        writer.str(state.name());
-                        writer.uint(queue.count(state));
-                    }
-                    writer.str("paused");
-                    writer.bool(queue.is_paused());
-                }
-            }
-            _ => {}
-        }
-        let entries = start..batch.bytes.len();
-        batch.messages.push(Message::Answer { step, census, entries, count, share });
+        batch.messages.push(Message::Answer { step, census, entries: 0..0, count: 0, share });
     }
 
     /// A share has come.
@@ -125,7 +94,6 @@ impl Core {
         all.entries.extend_from_slice(entries);
         all.count += count;
         match share {
-            Some(Share::Workers(roll)) => all.workers.add(roll),
             Some(Share::Metrics(metrics)) => all.metrics.add(metrics),
             Some(Share::Figures(figures)) => all.figures.add(figures),
             None => {}
@@ -135,7 +103,6 @@ impl Core {
             return;
         }
         let Some(Task::All(all)) = self.tasks.end(step) else { return };
-        let now_ms = self.now_ms;
         let uptime_ms = self.now_ms - self.started_at_ms;
         let tls = self.keeper.as_ref().map(|keeper| keeper.standing());
         let shards = self.slots.shards();
@@ -150,33 +117,18 @@ impl Core {
             self.answered(all.origin);
             return;
         }
+        if all.question == Question::Prometheus {
+            let text = all.metrics.text(shards, resident_bytes(), uptime_ms, tls);
+            self.list_queues_in_metrics(all.origin, all.req_id, text);
+            return;
+        }
         self.respond(conns, all.origin, |_, pen| {
             framed(pen, req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, req_id, 1);
                 match all.question {
-                    Question::Workers => {
-                        writer.str("data");
-                        all.workers.write(&mut writer, now_ms);
-                    }
                     Question::Metrics => {
                         writer.str("metrics");
                         all.metrics.write(&mut writer, resident_bytes());
-                    }
-                    Question::Prometheus => {
-                        writer.str("data");
-                        writer.map(1);
-                        writer.str("metrics");
-                        writer.str(&all.metrics.text(shards, resident_bytes(), uptime_ms, tls));
-                    }
-                    Question::Crons => {
-                        writer.str("crons");
-                        writer.array(all.count);
-                        writer.raw(&all.entries);
-                    }
-                    Question::Queues => {
-                        writer.str("queues");
-                        writer.array(all.count);
-                        writer.raw(&all.entries);
                     }
                     Question::BackupPoint => {
                         writer.str("data");

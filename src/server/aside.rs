@@ -274,6 +274,9 @@ impl Core {
         if gone && !self.countings.is_empty() {
             self.stop_counting(client);
         }
+        if gone && !self.valuings.is_empty() {
+            self.stop_valuing(client);
+        }
         if self.aside.is_empty() {
             return;
         }

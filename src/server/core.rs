@@ -38,6 +38,7 @@ use super::show::Showings;
 use super::strain::{Fullness, PutOff};
 use super::streams::Streams;
 use super::task::Tasks;
+use super::values::Valuings;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
 use super::workers::{SEEN_TOLD_MS, Workers};
@@ -82,6 +83,7 @@ pub struct Core {
     pub(super) lookings: Lookings,
     pub(super) showings: Showings,
     pub(super) countings: Countings,
+    pub(super) valuings: Valuings,
     pub(super) post: Post,
     pub(super) aside: Aside,
     pub(super) workers: Workers,
@@ -127,6 +129,8 @@ pub struct Core {
     pub(super) unblocked: Vec<ConnId>,
     /// Connections about to move to another shard.
     pub(super) leaving: Leaving,
+    /// What is applied once time has brought what it brings in this turn.
+    pub(super) late: Late,
     /// Connections that have left too much unread and are to be closed.
     pub(super) deaf: Vec<ConnId>,
     pub(super) outputs: Outputs,
@@ -141,6 +145,19 @@ pub struct Core {
     pub(super) closed_shards: usize,
     /// Whether the others know that everybody here has an answer.
     pub(super) counted_quiet: bool,
+}
+
+/// Whether commands are applied behind the step of time of a turn: what of them is left for the next step makes that come
+/// at once.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Late {
+    /// Time has not been stepped on in this turn.
+    #[default]
+    No,
+    /// It has, and nothing was applied since.
+    Stepped,
+    /// Something was.
+    Applied,
 }
 
 /// A reply being written.
@@ -200,6 +217,7 @@ impl Core {
             lookings: Lookings::default(),
             showings: Showings::default(),
             countings: Countings::default(),
+            valuings: Valuings::default(),
             post,
             aside: Aside::default(),
             rates: Rates::default(),
@@ -230,6 +248,7 @@ impl Core {
             finishing: Vec::new(),
             unblocked: Vec::new(),
             leaving: Leaving::default(),
+            late: Late::default(),
             deaf: Vec::new(),
             outputs: Outputs::default(),
             started_at_ms: now_ms,
@@ -255,6 +274,11 @@ impl Core {
             || !self.unblocked.is_empty()
             || self.shares.waiting() > 0
             || !self.deaf.is_empty()
+            || self.late == Late::Applied
+            // What the disk has brought may have been a slice of a list.
+            || !self.showings.is_empty()
+            || !self.countings.is_empty()
+            || !self.valuings.is_empty()
             || self.saturated && !self.waits_for_disk() && !self.engine.book.1.strained
             || !self.put_off.is_empty() && !self.engine.book.1.strained
             || self.has_aside()
@@ -549,6 +573,9 @@ impl Core {
     /// Carries out a command and answers everybody whom it lets answer, but not the caller: its
     /// replies are those left in `effects.replies` under [`CURRENT`].
     pub(super) fn apply(&mut self, conns: &mut Connections, caller: Caller, command: &Command<'_>) {
+        if self.late == Late::Stepped {
+            self.late = Late::Applied;
+        }
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         self.engine.shard.apply(self.now_ms, caller, command, &mut out);
@@ -561,6 +588,7 @@ impl Core {
         self.effects.clear();
         let mut out = Out { journal: &mut self.engine.book, effects: &mut self.effects };
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
+        self.late = Late::Stepped;
         if let Some((request, steps)) = self.engine.shard.take_chore_steps()
             && let Some(parked) = self.parked.get((request.0 as usize).wrapping_sub(1))
         {
@@ -575,7 +603,9 @@ impl Core {
         let next_ms = next_ms.min(self.note_silent_workers());
         self.show_on_in_turn(conns);
         let counts_on = self.count_on_in_turn(conns);
-        if self.look_on_in_turn(conns) || counts_on { self.now_ms } else { next_ms }
+        let values_on = self.value_on_in_turn(conns);
+        let looks_on = self.look_on_in_turn(conns);
+        if looks_on || counts_on || values_on { self.now_ms } else { next_ms }
     }
 
     /// What a command or the time has brought about goes where it belongs.

@@ -4,7 +4,7 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::execute::TOO_LARGE;
-use super::message::{Message, Origin};
+use super::message::Origin;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
@@ -104,15 +104,10 @@ impl Core {
             counting;
         self.aside.note_shown(expected_bytes);
         reply[rows_at..rows_at + 4].copy_from_slice(&rows.to_be_bytes());
-        let dest = usize::from(origin.shard);
         if framing.finish(&mut reply).is_err() {
             self.refuse(conns, origin, req_id.as_deref(), TOO_LARGE);
-        } else if dest == self.me || rows <= SLICE_ROWS as u32 {
-            self.send_frame(conns, origin, &reply);
         } else {
-            let bytes = reply.len();
-            self.post.tell(dest).messages.push(Message::List { origin, frame: reply });
-            self.note_large_answer(dest, bytes);
+            self.send_whole(conns, origin, reply);
         }
         None
     }

@@ -8,6 +8,7 @@ use super::lengthy::is_long;
 use super::message::{Message, Origin};
 use super::route::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
+use crate::api::spec::Op;
 use crate::protocol::decode::{decode, is_auth};
 use crate::protocol::{reply, uuid_text};
 use corq_io::net::{ConnId, Connections};
@@ -59,6 +60,7 @@ impl Core {
         // Looked at where it is: a request is some hundred bytes, and moving it would copy them for each job.
         match &decode(frame) {
             &Ok(Request { req_id, body: Body::Auth { token }, .. }) => {
+                self.meter_command(Op::Auth, frame.len());
                 let accepted = self.guard.accepts(token);
                 self.note_trust(conn, accepted);
                 if accepted {
@@ -115,6 +117,9 @@ impl Core {
             Route::Worker(id) => self.hand_over(conns, asked, body, self.slots.of_name(id)),
             Route::Keeper => self.hand_over(conns, asked, body, KEEPER),
             Route::All if matches!(body, Body::BackupPoint) => self.ask_backup_point(conns, asked),
+            Route::All if self.has_to_wait(asked.origin, body) => {
+                self.set_aside(conns, asked, body);
+            }
             Route::All => self.ask_all(asked, body),
         }
     }

@@ -22,6 +22,7 @@ impl Core {
             && self.aside.is_empty()
             && self.showings.is_empty()
             && self.countings.is_empty()
+            && self.valuings.is_empty()
             && self.webhooks.outbox.is_empty()
             && self.parked.is_empty()
             && self.unread.is_none()
@@ -41,7 +42,7 @@ impl Core {
             self.tasks.len(),
             self.parked.len(),
             self.cold.len(),
-            self.lookings.len() + self.showings.len() + self.countings.len(),
+            self.lookings.len() + self.showings.len() + self.countings.len() + self.valuings.len(),
             self.aside.len(),
             log.head().0 - log.released().0,
         )

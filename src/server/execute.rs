@@ -137,6 +137,9 @@ impl Core {
             Body::Cron(_) | Body::CronDelete(_) | Body::CronGet(_) => {
                 self.begin_cron(conns, asked, body);
             }
+            Body::ListQueues | Body::ListWorkers | Body::CronList | Body::Prometheus => {
+                self.ask_all(asked, body);
+            }
             Body::AddWebhook(_)
             | Body::RemoveWebhook(_)
             | Body::SetWebhookEnabled { .. }

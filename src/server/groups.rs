@@ -132,6 +132,7 @@ impl Core {
         let groups = groups.take(limit as usize);
         let rows: Vec<(Box<str>, u64, u64, GroupSettings)> =
             groups.map(|it| (it.name.into(), it.pending, it.active, it.settings)).collect();
+        self.meter.note(rows.len());
         self.respond(conns, asked.origin, |_, pen| {
             framed(pen, asked.req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, asked.req_id, 1);

@@ -7,6 +7,7 @@ use super::engine::Fetched;
 use super::kin::Link;
 use super::message::{Origin, Step};
 use super::show::Show;
+use super::values::Valuing;
 use corq_shards::job::Stored;
 use corq_shards::kin::Report;
 use slab::Slab;
@@ -39,6 +40,8 @@ pub enum Then {
     },
     /// Show these jobs.
     Show(Show),
+    /// Go on with what became of children.
+    Values(Box<Valuing>),
     /// Tell webhooks of the event at this place.
     Trigger {
         /// See [`super::triggers`].
@@ -106,7 +109,7 @@ impl ColdReplies {
             Then::Send { frame, .. } => {
                 frame.len() + of_records().map(|one| one.record_bytes as usize).sum::<usize>()
             }
-            Then::Ask { .. } | Then::Show(_) => {
+            Then::Ask { .. } | Then::Show(_) | Then::Values(_) => {
                 of_records().map(|one| one.record_bytes as usize).sum()
             }
             // These answer nobody.

@@ -75,6 +75,10 @@ impl Core {
     ) {
         match message {
             Message::Adopt(moved) => self.adopt(conns, *moved),
+            Message::List { origin, frame } => {
+                self.answered(origin);
+                self.send_whole(conns, origin, frame);
+            }
             message if self.puts_off(&message, others_wait || !batch.messages.is_empty()) => {
                 batch.messages.push(message);
             }
@@ -109,15 +113,11 @@ impl Core {
                     self.send_frame(conns, *origin, &batch.bytes[frame.clone()]);
                 }
             }
-            Message::List { origin, frame } => {
-                self.answered(*origin);
-                self.send_frame(conns, *origin, frame);
-            }
             Message::Owed { origin, head, value } => {
                 self.owe(conns, *origin, &batch.bytes[head.clone()], value.clone());
             }
-            // Taken out before, since a socket has one owner.
-            Message::Adopt(_) => {}
+            // Taken out before, since a socket has one owner, and a long answer is not copied.
+            Message::Adopt(_) | Message::List { .. } => {}
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),
             Message::Carried { from, bytes } => {
                 let bytes = *bytes;
@@ -164,6 +164,7 @@ impl Core {
                 let entries = &batch.bytes[entries.clone()];
                 self.answer_came(conns, *step, *census, entries, *count, share.as_ref());
             }
+            Message::Rows(mail) => self.read_rows_mail(conns, batch, mail),
             Message::Toll { origin, client } => self.toll(batch, *origin, client),
             Message::Tolled { conn, verdict } => self.tolled(*conn, *verdict),
             Message::Events(mail) => self.read_event_mail(conns, batch, mail),
@@ -190,6 +191,8 @@ fn work_of(message: &Message) -> Work {
         | Message::Claimed { .. } => Work::of(Op::PushBatch),
         Message::Part { .. } | Message::Parted { .. } => Work::of(Op::AckBatch),
         Message::Flow(_) => Work::of(Op::PushFlow),
+        Message::Ask { question: Question::Prometheus, .. } => Work::of(Op::Prometheus),
+        Message::Rows(mail) => mail.work(),
         Message::Cron(_) => Work::of(Op::Cron),
         Message::Webhook(_) => Work::of(Op::AddWebhook),
         _ => Work::OTHER,

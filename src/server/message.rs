@@ -12,8 +12,8 @@ use super::lengthy::LongMail;
 use super::metrics::Metrics;
 use super::moving::Moved;
 use super::needs::UnmetOf;
+use super::rows::RowsMail;
 use super::webhooks::WebhookMail;
-use super::workers::Roll;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use corq_shards::dependency::{Notice, Standing};
@@ -298,6 +298,8 @@ pub enum Message {
         /// What is more than numbers and entries.
         share: Option<Share>,
     },
+    /// About lists of what all shards have.
+    Rows(RowsMail),
     /// The sender has cut its log for a backup.
     Cut {
         /// Who waits.
@@ -330,14 +332,8 @@ pub enum Message {
 /// A question to all shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// `ListQueues`.
-    Queues,
     /// Stats.
     Stats,
-    /// `CronList`.
-    Crons,
-    /// `ListWorkers`.
-    Workers,
     /// Metrics.
     Metrics,
     /// Prometheus.
@@ -357,8 +353,6 @@ pub enum Question {
 /// A share of an answer that has to be put together by whoever asked.
 #[derive(Debug)]
 pub enum Share {
-    /// Of the workers.
-    Workers(Box<Roll>),
     /// Of the metrics.
     Metrics(Box<Metrics>),
     /// Of what only HTTP asks for.

@@ -18,6 +18,7 @@ use crate::protocol::write::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;
 use corq_io::tls::Standing;
+use corq_shards::job::State;
 use corq_shards::latency::{EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
 use std::fmt::Write;
@@ -55,11 +56,63 @@ impl Durations {
     }
 }
 
-/// The jobs of one queue.
-#[derive(Clone, Debug)]
-struct QueueRow {
-    name: Box<str>,
-    counts: [u64; QUEUE_FAMILIES.len()],
+/// Lines that tell of single queues, by family.
+#[derive(Debug, Default)]
+pub struct QueueLines {
+    rows: usize,
+    lines: [String; QUEUE_FAMILIES.len()],
+}
+
+impl QueueLines {
+    /// Adds those of a queue.
+    pub fn write(&mut self, queue: &str, count: impl Fn(State) -> u64) {
+        self.rows += 1;
+        let label = format!("{{queue=\"{}\"}}", escaped(queue));
+        for ((name, _, state), lines) in QUEUE_FAMILIES.iter().zip(&mut self.lines) {
+            sample(lines, name, &label, &count(*state).to_string());
+        }
+    }
+
+    /// How many queues they tell of.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How long they are.
+    pub fn bytes(&self) -> usize {
+        self.lines.iter().map(String::len).sum()
+    }
+}
+
+/// The text of all metrics, to which the lines of single queues come page by page.
+#[derive(Debug)]
+pub struct MetricsText {
+    head: String,
+    queues: [Vec<Vec<u8>>; QUEUE_FAMILIES.len()],
+    tail: String,
+}
+
+impl MetricsText {
+    /// Adds lines of queues. Returns their bytes.
+    pub fn add_queues(&mut self, some: &QueueLines) -> usize {
+        for (pieces, lines) in self.queues.iter_mut().zip(&some.lines) {
+            pieces.push(lines.clone().into_bytes());
+        }
+        some.bytes()
+    }
+
+    /// All of it, in order.
+    pub fn take_pieces(&mut self) -> Vec<Vec<u8>> {
+        let mut pieces = vec![std::mem::take(&mut self.head).into_bytes()];
+        for ((name, help, _), lines) in QUEUE_FAMILIES.iter().zip(&mut self.queues) {
+            let mut text = String::new();
+            head(&mut text, name, "gauge", help);
+            pieces.push(text.into_bytes());
+            pieces.append(lines);
+        }
+        pieces.push(std::mem::take(&mut self.tail).into_bytes());
+        pieces
+    }
 }
 
 /// The longest turns of one kind of work on one shard.
@@ -76,13 +129,12 @@ pub struct Metrics {
     turns: Vec<TurnRow>,
     numbers: [u64; FAMILIES.len()],
     timings: [Timing; HISTOGRAMS.len()],
-    queues: Vec<QueueRow>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let (numbers, timings) = ([0; FAMILIES.len()], Default::default());
-        Self { turns: Vec::new(), numbers, timings, queues: Vec::new() }
+        Self { turns: Vec::new(), numbers, timings }
     }
 }
 
@@ -96,8 +148,6 @@ impl Metrics {
             *sum += timing;
         }
         self.turns.extend_from_slice(&other.turns);
-        let room = QUEUES_SHOWN_MAX - self.queues.len().min(QUEUES_SHOWN_MAX);
-        self.queues.extend(other.queues.iter().take(room).cloned());
     }
 
     fn number(&self, name: &str) -> u64 {
@@ -161,14 +211,14 @@ impl Metrics {
         }
     }
 
-    /// The text exposition of Prometheus, version 0.0.4.
+    /// The text exposition of Prometheus, version 0.0.4, but for the lines of single queues.
     pub fn text(
         &self,
         shards: usize,
         memory_bytes: u64,
         uptime_ms: u64,
         tls: Option<Standing>,
-    ) -> String {
+    ) -> MetricsText {
         let mut text = String::new();
         let of_process: [(&str, &str, String); 4] = [
             ("shards", "Shards of the process", shards.to_string()),
@@ -215,13 +265,7 @@ impl Metrics {
             head(&mut text, name, kind, help);
             sample(&mut text, name, "", &number.to_string());
         }
-        for (place, (name, help, _)) in QUEUE_FAMILIES.iter().enumerate() {
-            head(&mut text, name, "gauge", help);
-            for row in &self.queues {
-                let label = format!("{{queue=\"{}\"}}", escaped(&row.name));
-                sample(&mut text, name, &label, &row.counts[place].to_string());
-            }
-        }
+        let begun = std::mem::take(&mut text);
         for (name, help, value) in TURN_FAMILIES {
             head(&mut text, name, "gauge", help);
             for row in &self.turns {
@@ -236,7 +280,7 @@ impl Metrics {
             head(&mut text, &summary, "summary", &format!("{}; since the start", row.help));
             write_summary(&mut text, &summary, timing);
         }
-        text
+        MetricsText { head: begun, queues: Default::default(), tail: text }
     }
 }
 
@@ -287,8 +331,8 @@ fn write_sum(text: &mut String, name: &str, timing: &Timing) {
 }
 
 impl Core {
-    /// This shard's part of `Metrics` and `Prometheus`; with its queues for the latter.
-    pub(super) fn share_of_metrics(&self, conns: &Connections, queues: bool) -> Share {
+    /// This shard's part of `Metrics` and `Prometheus`.
+    pub(super) fn share_of_metrics(&self, conns: &Connections) -> Share {
         let shard = &self.engine.shard;
         let (totals, held) = (shard.totals(), shard.holdings());
         let (net, log) = (self.net, self.engine.book.0.counters());
@@ -412,15 +456,10 @@ impl Core {
         let timings = shard.timings();
         let timings =
             [push, pull, ack, &timings.waiting, &timings.processing, turn].map(Timing::clone);
-        let rows = shard.queues().filter(|_| queues).take(QUEUES_SHOWN_MAX);
-        let queues = rows.map(|queue| QueueRow {
-            name: queue.name.clone(),
-            counts: std::array::from_fn(|place| queue.count(QUEUE_FAMILIES[place].2)),
-        });
         let shard = self.me;
         let turns = self.meter.longest().map(|(work, longest)| TurnRow { shard, work, longest });
         let turns = turns.collect();
-        Share::Metrics(Box::new(Metrics { turns, numbers, timings, queues: queues.collect() }))
+        Share::Metrics(Box::new(Metrics { turns, numbers, timings }))
     }
 
     /// Jobs by state, totals and rates of this shard.
@@ -434,6 +473,7 @@ impl Core {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -445,14 +485,18 @@ mod tests {
         timing.record(2_400, 1);
         timing.record(90_000_000, 1);
         metrics.timings[0] = timing;
-        let name = "we\"ird\\na\nme".into();
-        metrics.queues.push(QueueRow { name, counts: [1, 2, 3, 4, 5, 6] });
         metrics
     }
 
     #[test]
     fn the_text_is_what_prometheus_reads() {
-        let text = metrics().text(2, 4096, 1_500, None);
+        let mut text = metrics().text(2, 4096, 1_500, None);
+        let mut lines = QueueLines::default();
+        let counts = QUEUE_FAMILIES.iter().map(|(_, _, state)| *state).collect::<Vec<_>>();
+        let count = |state| counts.iter().position(|of| *of == state).map_or(0, |at| at as u64 + 1);
+        lines.write("we\"ird\\na\nme", count);
+        assert_eq!((lines.rows(), text.add_queues(&lines)), (1, lines.bytes()));
+        let text = String::from_utf8(text.take_pieces().concat()).unwrap();
         for line in [
             "# HELP corq_jobs_pushed_total Jobs pushed since the start.",
             "# TYPE corq_jobs_pushed_total counter",
@@ -485,13 +529,9 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up_and_listed_queues_have_a_limit() {
+    fn shares_add_up() {
         let mut sum = metrics();
         sum.add(&metrics());
-        assert_eq!((sum.number("jobs_pushed_total"), sum.queues.len()), (14, 2));
-        let mut many = metrics();
-        many.queues = vec![many.queues[0].clone(); QUEUES_SHOWN_MAX];
-        sum.add(&many);
-        assert_eq!(sum.queues.len(), QUEUES_SHOWN_MAX);
+        assert_eq!(sum.number("jobs_pushed_total"), 14);
     }
 }

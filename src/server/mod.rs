@@ -12,9 +12,9 @@
 //! notes    progress and logs      wait   for the end of a job     chore  long commands, in slices
 //! names    custom ids     crons    schedules     interval   how often they may run
 //! webhooks who is told by HTTP     triggers  of what, and when     deliveries  by whom
-//! many     commands on many jobs     all    questions to all shards
+//! many     commands on many jobs     all    questions to all shards     rows   lists of what all have
 //! lengthy  long ones, in slices      long_push, long_jobs    of which kind
-//! needs    what jobs of a push depend on     family  what parents learn of their children
+//! needs    what jobs of a push depend on     family  what parents learn of their children     values  and answer
 //! flow     jobs of several queues that come together
 //! kin      a parent for a child that is there
 //! door     who answers over HTTP before the shards do     ears   signals     certificate  of TLS
@@ -100,6 +100,7 @@ mod reshard;
 mod respond;
 mod room;
 mod route;
+mod rows;
 mod session;
 mod share;
 mod show;
@@ -110,6 +111,7 @@ mod subscribe;
 mod task;
 mod triggers;
 mod turn;
+mod values;
 mod vigil;
 mod wait;
 mod warnings;

@@ -51,6 +51,7 @@ impl Core {
         let end = end.map_or(u64::MAX, |last| last.saturating_add(1)).min(notes.logs.len() as u64);
         let range = start.min(end) as usize..end as usize;
         let lines: Vec<LogEntry> = notes.logs.range(range).copied().collect();
+        self.meter.note(lines.len());
         let needed: Vec<Stored> = lines.iter().map(|entry| entry.stored).collect();
         if !self.at_hand(conns, asked, &needed, fetched) {
             return;

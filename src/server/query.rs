@@ -47,7 +47,7 @@ impl Core {
             Body::GetChildrenValues(_)
             | Body::GetFailedChildrenValues(_)
             | Body::GetIgnoredChildrenFailures(_) => {
-                self.children_values(conns, asked, body, fetched);
+                self.children_values(conns, asked, body);
             }
             Body::GetCountsPerPriority(queue) => self.priority_counts(conns, asked, queue),
             Body::GetResult(job) => self.get_result(conns, asked, body, *job, fetched),
@@ -145,6 +145,7 @@ impl Core {
                 }
             }
             Then::Show(show) => self.show(conns, origin, show, fetched),
+            Then::Values(valuing) => self.value_on(conns, *valuing, &fetched),
             Then::Trigger { place } => self.trigger_record_arrived(place, &fetched),
             Then::Report(report) => self.report_record_arrived(report, &fetched),
             Then::Kin { step, link } => self.patch_child(conns, step, link, &fetched),

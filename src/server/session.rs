@@ -7,6 +7,7 @@ use super::partial::Held;
 use super::share::Taken;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
+use std::ops::Range;
 
 /// Commands of one connection that may be unanswered at a time (`docs/protocol.md`, "Frames").
 pub const IN_FLIGHT_MAX: u32 = 50;
@@ -275,6 +276,11 @@ impl Sessions {
     /// The connections that are there.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.places.iter_mut().flatten()
+    }
+
+    /// Some of the places for connections, with those that are there.
+    pub fn places(&self, some: Range<usize>) -> &[Option<Session>] {
+        &self.places[some.start.min(self.places.len())..some.end.min(self.places.len())]
     }
 
     /// The same, to look at.

@@ -8,7 +8,7 @@ use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
 use super::hole::Then;
 use super::job_map::{records_of, write_job};
 use super::letters::write_letter;
-use super::message::{Message, Origin};
+use super::message::Origin;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
@@ -105,6 +105,7 @@ impl Core {
         let shard = &self.engine.shard;
         let jobs = show.jobs.iter().filter_map(|&id| show.wanted.find(shard, id));
         let jobs: Vec<u32> = jobs.collect();
+        self.meter.note(jobs.len());
         let needed = self.needed(&jobs);
         let bytes: u64 = needed.iter().map(|stored| u64::from(stored.record_bytes)).sum();
         // Each is written twice.
@@ -201,6 +202,7 @@ impl Core {
             }
             Ok::<(), Absent>(())
         });
+        self.meter.note(jobs.len());
         begun.next = next;
         begun.count += jobs.len() as u32;
         let bytes = begun.reply.len() + begun.entries.len();
@@ -242,14 +244,7 @@ impl Core {
             self.refuse(conns, origin, req_id, TOO_LARGE);
             return;
         }
-        let dest = usize::from(origin.shard);
-        if dest == self.me {
-            self.send_frame(conns, origin, &reply);
-            return;
-        }
-        let bytes = reply.len();
-        self.post.tell(dest).messages.push(Message::List { origin, frame: reply });
-        self.note_large_answer(dest, bytes);
+        self.send_whole(conns, origin, reply);
     }
 
     /// Goes on with the list whose turn it is.

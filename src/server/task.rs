@@ -9,8 +9,8 @@ use super::lengthy::LongCommand;
 use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
+use super::rows::RowsTask;
 use super::webhooks::WebhookTask;
-use super::workers::Roll;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
 use slab::Slab;
@@ -32,6 +32,8 @@ pub enum Task {
     Kin(KinTask),
     /// A question to all shards.
     All(All),
+    /// A list of what all shards have.
+    Rows(RowsTask),
     /// A command on a schedule.
     Cron(CronTask),
     /// A change of the webhooks.
@@ -114,8 +116,6 @@ pub struct All {
     pub entries: Vec<u8>,
     /// How many entries.
     pub count: usize,
-    /// Workers, if they were asked for.
-    pub workers: Roll,
     /// Metrics, if they were.
     pub metrics: Box<Metrics>,
     /// What only HTTP asks for, if it did.

@@ -1,7 +1,7 @@
 //! The loop of one shard: what has happened, what it means, what the log must hold before anybody
 //! learns of it, and sleep.
 
-use super::core::Core;
+use super::core::{Core, Late};
 use super::inbox::MAIL_STEPS_MAX;
 use super::message::{Batch, Message};
 use super::ports::{Entrance, Port};
@@ -204,6 +204,7 @@ impl Turn {
     fn turn(&mut self) -> Result<u64, Fatal> {
         let before = self.clock.instant();
         self.core.now_ms = self.clock.read();
+        self.core.late = Late::No;
         self.core.aside.begin_turn();
         self.core.shares.begin_turn();
         self.core.last_value.begin_turn();
@@ -251,9 +252,7 @@ impl Turn {
         let crowded = self.core.note_output(&self.reactor.conns, !self.held.is_empty());
         let stuck = self.core.post.flush();
         self.core.end_turn(self.clock.since_reading_us());
-        // What the disk has brought may have been a slice of a list.
-        let goes_on = !self.core.showings.is_empty();
-        if stuck || crowded || mail_left == 0 || goes_on || self.core.has_left() {
+        if stuck || crowded || mail_left == 0 || self.core.has_left() {
             return Ok(self.core.now_ms);
         }
         let flush_ms = self.core.engine.book.0.next_deadline().unwrap_or(u64::MAX);

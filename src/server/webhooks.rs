@@ -331,6 +331,7 @@ impl Core {
         };
         let counts: Vec<Counts> =
             self.engine.shard.webhooks().map(|webhook| counts(webhook.id)).collect();
+        self.meter.note(counts.len());
         self.respond(conns, asked.origin, |engine, pen| {
             framed(pen, asked.req_id, |pen| {
                 let mut writer = reply::head(pen.out, true, asked.req_id, 1);

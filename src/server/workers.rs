@@ -9,6 +9,7 @@ use super::core::Core;
 use super::dispatch::Asked;
 use super::execute::{framed, write_alive};
 use super::message::Message;
+use super::rows::{PAGE_BYTES, PAGE_ROWS};
 use crate::api::request::{Body, RegisterWorker};
 use crate::protocol::msgpack::Texts;
 use crate::protocol::reply;
@@ -17,6 +18,8 @@ use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// Silence after which a worker counts as gone (`docs/protocol.md`, "Workers, webhooks, the server").
 pub const SILENCE_MS_MAX: u64 = 90_000;
@@ -165,6 +168,26 @@ impl Workers {
         next.map_or(u64::MAX, |(seen_ms, _)| seen_ms.saturating_add(SILENCE_MS_MAX))
     }
 
+    /// Workers in the order of their ids from behind `after` on, up to so many and about so many bytes, and whether
+    /// there are more.
+    pub fn behind(
+        &self,
+        after: &str,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> (Vec<(Box<str>, Worker)>, bool) {
+        let rest = (Bound::Excluded(after), Bound::Unbounded);
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        for (id, worker) in self.by_id.range::<str, _>(rest) {
+            if some.len() >= rows_max || bytes >= bytes_max {
+                return (some, true);
+            }
+            bytes += worker.bytes(id);
+            some.push((id.clone(), worker.clone()));
+        }
+        (some, false)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_id.len()
@@ -191,59 +214,81 @@ impl Workers {
     }
 }
 
-/// What one shard knows of workers.
+/// Workers of all shards, as they are put together for a list.
 #[derive(Debug, Default)]
-pub struct Roll {
-    /// The registrations it keeps.
-    workers: Vec<(Box<str>, Worker)>,
-    /// What connections hold and have done here.
-    activity: Vec<(ClientId, Activity)>,
-    /// When connections of this shard that made registrations last said something.
-    seen: Vec<(ClientId, u64)>,
+pub struct Crew {
+    /// When connections last said something, of those that have workers.
+    seen: BTreeMap<u64, u64>,
+    /// Those that are still to be written.
+    workers: BTreeMap<Box<str>, Worker>,
+    /// Those whose connections all shards have been asked about, and what is known of these so far.
+    asked: Vec<(Box<str>, Worker)>,
+    done: Vec<Activity>,
+    /// Connections that count in the sum.
+    counted: BTreeSet<u64>,
+    sum: Activity,
+    /// Workers that have a job.
+    active: u64,
 }
 
-impl Roll {
-    /// Adds another shard's.
-    pub fn add(&mut self, other: &Self) {
-        self.workers.extend_from_slice(&other.workers);
-        self.activity.extend_from_slice(&other.activity);
-        self.seen.extend_from_slice(&other.seen);
+impl Crew {
+    /// Adds when connections last said something.
+    pub fn add_seen(&mut self, seen: &[(ClientId, u64)]) {
+        self.seen.extend(seen.iter().map(|(client, at_ms)| (client.0, *at_ms)));
     }
 
-    /// Writes `data` of `ListWorkers`.
-    pub fn write(mut self, writer: &mut Writer<'_>, now_ms: u64) {
-        let mut done: BTreeMap<u64, Activity> = BTreeMap::new();
-        for (client, activity) in self.activity {
-            *done.entry(client.0).or_default() += activity;
+    /// Adds workers.
+    pub fn add_workers(&mut self, workers: &[(Box<str>, Worker)]) {
+        self.workers.extend(workers.iter().cloned());
+    }
+
+    /// Adds what the connections that were asked about have done on one shard.
+    pub fn add_activity(&mut self, done: &[Activity]) {
+        for (sum, done) in self.done.iter_mut().zip(done) {
+            *sum += *done;
         }
-        let seen: BTreeMap<u64, u64> = self.seen.iter().map(|(it, at)| (it.0, *at)).collect();
-        for (_, worker) in &mut self.workers {
-            let heard = seen.get(&worker.client.0).copied().unwrap_or(0);
-            worker.last_seen_ms = worker.last_seen_ms.max(heard);
+    }
+
+    /// The connections of the next workers, about which all shards are to be asked. None if there are no more.
+    pub fn next(&mut self, now_ms: u64) -> Option<Arc<[ClientId]>> {
+        let (mut looks, mut bytes) = (0, 0);
+        while looks < PAGE_ROWS && bytes < PAGE_BYTES {
+            let Some((id, mut worker)) = self.workers.pop_first() else { break };
+            looks += 1;
+            let heard_ms = self.seen.get(&worker.client.0).copied().unwrap_or(0);
+            worker.last_seen_ms = worker.last_seen_ms.max(heard_ms);
+            if worker.last_seen_ms + SILENCE_MS_MAX > now_ms {
+                bytes += worker.bytes(&id);
+                self.asked.push((id, worker));
+            }
         }
-        self.workers.retain(|(_, worker)| worker.last_seen_ms + SILENCE_MS_MAX > now_ms);
-        self.workers.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let of = |worker: &Worker| done.get(&worker.client.0).copied().unwrap_or_default();
-        writer.map(2);
-        writer.str("workers");
-        writer.array(self.workers.len());
-        for (id, worker) in &self.workers {
-            write_worker(writer, id, worker, of(worker));
+        self.done = vec![Activity::default(); self.asked.len()];
+        (looks > 0).then(|| self.asked.iter().map(|(_, worker)| worker.client).collect())
+    }
+
+    /// Writes those that were asked about. Returns how many they are.
+    pub fn write(&mut self, writer: &mut Writer<'_>) -> usize {
+        let asked = std::mem::take(&mut self.asked);
+        for ((id, worker), done) in asked.iter().zip(&self.done) {
+            write_worker(writer, id, worker, *done);
+            self.active += u64::from(done.active > 0);
+            if self.counted.insert(worker.client.0) {
+                self.sum += *done;
+            }
         }
-        let active = self.workers.iter().filter(|(_, worker)| of(worker).active > 0).count();
-        let clients: BTreeSet<u64> = self.workers.iter().map(|(_, it)| it.client.0).collect();
-        let mut sum = Activity::default();
-        for client in clients {
-            sum += done.get(&client).copied().unwrap_or_default();
-        }
-        let stats = [
-            ("total", self.workers.len() as u64),
-            ("active", active as u64),
-            ("activeJobs", sum.active),
-            ("totalProcessed", sum.processed),
-            ("totalFailed", sum.failed),
-        ];
+        asked.len()
+    }
+
+    /// Writes what follows them in `data` of `ListWorkers`.
+    pub fn write_stats(&self, writer: &mut Writer<'_>, total: usize) {
         writer.str("stats");
+        let stats = [
+            ("total", total as u64),
+            ("active", self.active),
+            ("activeJobs", self.sum.active),
+            ("totalProcessed", self.sum.processed),
+            ("totalFailed", self.sum.failed),
+        ];
         writer.map(stats.len());
         for (name, number) in stats {
             writer.str(name);
@@ -387,18 +432,6 @@ impl Core {
             });
         });
     }
-
-    /// This shard's part of `ListWorkers`.
-    pub(super) fn roll_of_workers(&self) -> Roll {
-        let sessions = self.sessions.iter().filter(|session| session.has_worker);
-        let seen = sessions.map(|one| (one.client, one.last_seen_ms));
-        let workers = self.workers.by_id.iter();
-        Roll {
-            workers: workers.map(|(id, worker)| (id.clone(), worker.clone())).collect(),
-            activity: self.engine.shard.activity().collect(),
-            seen: seen.collect(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -513,25 +546,31 @@ mod tests {
     fn a_worker_that_is_silent_for_long_is_gone_unless_its_connection_speaks() {
         let now_ms = 1_000_000;
         let silent = now_ms - SILENCE_MS_MAX;
-        let roll = Roll {
-            workers: vec![
-                ("gone".into(), worker(1, silent)),
-                ("here".into(), worker(2, silent + 1)),
-                ("speaks".into(), worker(3, silent)),
-            ],
-            activity: vec![
-                (ClientId(2), Activity { active: 1, processed: 2, failed: 3 }),
-                (ClientId(2), Activity { active: 0, processed: 5, failed: 0 }),
-                (ClientId(1), Activity { active: 9, processed: 9, failed: 9 }),
-            ],
-            seen: vec![(ClientId(3), now_ms)],
-        };
+        let mut crew = Crew::default();
+        crew.add_workers(&[
+            ("gone".into(), worker(1, silent)),
+            ("here".into(), worker(2, silent + 1)),
+            ("speaks".into(), worker(3, silent)),
+        ]);
+        crew.add_seen(&[(ClientId(3), now_ms)]);
+        assert_eq!(crew.next(now_ms).unwrap()[..], [ClientId(2), ClientId(3)]);
+        let done = Activity { active: 1, processed: 2, failed: 3 };
+        crew.add_activity(&[done, Activity::default()]);
+        crew.add_activity(&[Activity { processed: 5, ..Activity::default() }; 2]);
+        let mut rows = Vec::new();
+        assert_eq!(crew.write(&mut Writer::new(&mut rows)), 2);
+        assert!(crew.next(now_ms).is_none());
         let mut bytes = Vec::new();
-        roll.write(&mut Writer::new(&mut bytes), now_ms);
+        let mut writer = Writer::new(&mut bytes);
+        writer.map(2);
+        writer.str("workers");
+        writer.array(2);
+        writer.raw(&rows);
+        crew.write_stats(&mut writer, 2);
         let data = rmpv::decode::read_value(&mut &bytes[..]).unwrap().to_string();
         assert!(data.contains(r#""id": "here""#) && data.contains(r#""id": "speaks""#), "{data}");
         assert!(!data.contains("gone"), "{data}");
-        let stats = r#""stats": {"total": 2, "active": 1, "activeJobs": 1, "totalProcessed": 7, "totalFailed": 3}"#;
+        let stats = r#""stats": {"total": 2, "active": 1, "activeJobs": 1, "totalProcessed": 12, "totalFailed": 3}"#;
         assert!(data.contains(stats), "{data}");
     }
 }

@@ -50,6 +50,7 @@ mod modes;
 mod moving;
 mod named;
 mod order;
+mod pages;
 mod printed;
 mod push;
 mod queries;

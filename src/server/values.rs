@@ -1,0 +1,221 @@
+//! What became of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
+//! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
+
+use super::core::Core;
+use super::dispatch::Asked;
+use super::engine::{Absent, Fetched, Records};
+use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE};
+use super::hole::Then;
+use super::message::Origin;
+use crate::api::request::Body;
+use crate::protocol::frame::FRAME_BYTES_MAX;
+use crate::protocol::reply;
+use crate::protocol::write::Writer;
+use corq_io::net::Connections;
+use corq_shards::command::ClientId;
+use corq_shards::id::JobId;
+use corq_shards::job::Stored;
+use corq_shards::kin::{ChildEnd, ChildEnded, How, Kin};
+use corq_shards::record::Record;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
+
+/// Children that one slice looks at.
+const SLICE_CHILDREN: usize = 500;
+
+/// Bytes of records after which a slice ends.
+const SLICE_BYTES: u64 = 256 << 10;
+
+/// An answer that is being written.
+#[derive(Debug)]
+pub struct Valuing {
+    origin: Origin,
+    req_id: Option<Box<[u8]>>,
+    /// The parent.
+    job: JobId,
+    how: How,
+    /// Whether it is the one of the answers that has its values in `data`.
+    in_data: bool,
+    /// The place of the last end that was looked at. Ends that are written again meanwhile come once more.
+    after: Option<u64>,
+    shown: BTreeSet<JobId>,
+    /// What is written so far, and of how many.
+    count: usize,
+    pieces: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// Those of a shard, each in its turn. One per command, so the connections bound their number.
+pub type Valuings = VecDeque<Valuing>;
+
+impl Core {
+    /// Begins an answer; most are complete with their first slice.
+    pub(super) fn children_values(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
+        let (job, how, in_data) = match body {
+            Body::GetChildrenValues(job) => (*job, How::Completed, true),
+            Body::GetFailedChildrenValues(job) => (*job, How::Failed, false),
+            Body::GetIgnoredChildrenFailures(job) => (*job, How::Ignored, false),
+            _ => return,
+        };
+        if self.try_as_name(conns, asked, body, job) {
+            return;
+        }
+        let Some(job) = asked.id_of(job) else {
+            self.refuse(conns, asked.origin, asked.req_id, NOT_FOUND);
+            return;
+        };
+        let (origin, req_id) = (asked.origin, asked.req_id.map(Into::into));
+        let (after, shown) = (None, BTreeSet::new());
+        let (count, pieces, bytes) = (0, Vec::new(), 0);
+        let valuing =
+            Valuing { origin, req_id, job, how, in_data, after, shown, count, pieces, bytes };
+        self.value_on(conns, valuing, &[]);
+    }
+
+    /// One slice of the answer whose turn it is. True if there is more to do.
+    pub(super) fn value_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+        let Some(valuing) = self.valuings.pop_front() else { return false };
+        self.answered(valuing.origin);
+        self.value_on(conns, valuing, &[]);
+        !self.valuings.is_empty()
+    }
+
+    /// Writes the next slice. `fetched` holds records that had to be read for it first.
+    pub(super) fn value_on(
+        &mut self,
+        conns: &mut Connections,
+        mut valuing: Valuing,
+        fetched: &[Fetched],
+    ) {
+        let found = self.engine.shard.find(valuing.job);
+        let Some(index) = found else {
+            self.end_valuing(conns, valuing, Some(NOT_FOUND));
+            return;
+        };
+        let options = self.engine.shard.view(index).options;
+        let kin = options.and_then(|options| options.kin.as_deref());
+        let (ends, next) = slice_of(kin, &valuing);
+        self.meter.note(ends.len());
+        let is_new =
+            |end: &&ChildEnd| end.how == valuing.how && !valuing.shown.contains(&end.child);
+        let needed: Vec<ChildEnd> = ends.iter().filter(is_new).copied().collect();
+        let records = Records::new(&self.engine.book, fetched);
+        let missing = |stored: &Stored| records.record(stored) == Err(Absent::Cold);
+        let missing: Vec<Stored> = needed.iter().map(|end| end.stored).filter(missing).collect();
+        if !missing.is_empty() {
+            let (origin, then) = (valuing.origin, Then::Values(Box::new(valuing)));
+            self.read_first(origin, then, &missing, fetched.to_vec());
+            return;
+        }
+        let mut piece = Vec::new();
+        let mut writer = Writer::new(&mut piece);
+        let mut count = 0;
+        for ChildEnd { child, stored, .. } in needed {
+            if !valuing.shown.insert(child) {
+                continue;
+            }
+            let Some(ended) = records.record(&stored).ok().and_then(ended_of) else {
+                self.end_valuing(conns, valuing, Some(DAMAGED));
+                return;
+            };
+            write_value(&mut writer, &ended, valuing.how);
+            count += 1;
+        }
+        valuing.count += count;
+        let bytes = piece.len() + count * size_of::<JobId>();
+        valuing.bytes += bytes;
+        self.aside.note_begun(bytes);
+        if !piece.is_empty() {
+            valuing.pieces.push(piece);
+        }
+        if valuing.bytes > FRAME_BYTES_MAX {
+            self.end_valuing(conns, valuing, Some(TOO_LARGE));
+            return;
+        }
+        match next {
+            Some(after) => {
+                valuing.after = Some(after);
+                self.deferred(valuing.origin);
+                self.valuings.push_back(valuing);
+            }
+            None => self.end_valuing(conns, valuing, None),
+        }
+    }
+
+    fn end_valuing(
+        &mut self,
+        conns: &mut Connections,
+        valuing: Valuing,
+        refused: Option<&'static str>,
+    ) {
+        let Valuing { origin, req_id, in_data, count, mut pieces, bytes, .. } = valuing;
+        self.aside.note_shown(bytes);
+        let req_id = req_id.as_deref();
+        if let Some(text) = refused {
+            self.refuse(conns, origin, req_id, text);
+            return;
+        }
+        let mut head = Vec::new();
+        let mut writer = reply::head(&mut head, true, req_id, 1);
+        if in_data {
+            writer.str("data");
+            writer.map(1);
+        }
+        writer.str("values");
+        writer.map(count);
+        pieces.insert(0, head);
+        self.send_pieces(conns, origin, req_id, pieces);
+    }
+
+    /// Ends the answers to a client that is gone.
+    pub(super) fn stop_valuing(&mut self, client: ClientId) {
+        let aside = &mut self.aside;
+        self.valuings.retain(|valuing| {
+            let stays = valuing.origin.client != client;
+            if !stays {
+                aside.note_shown(valuing.bytes);
+            }
+            stays
+        });
+    }
+}
+
+/// The next ends, and the place of the last of them if there are more.
+fn slice_of(kin: Option<&Kin>, valuing: &Valuing) -> (Vec<ChildEnd>, Option<u64>) {
+    let Some(kin) = kin else { return (Vec::new(), None) };
+    let behind = valuing.after.map_or(Bound::Unbounded, Bound::Excluded);
+    let rest = kin.ends.range((behind, Bound::Unbounded));
+    let (mut ends, mut bytes) = (Vec::new(), 0);
+    for (&place, end) in rest {
+        ends.push(*end);
+        bytes += u64::from(end.stored.record_bytes);
+        if ends.len() == SLICE_CHILDREN || bytes >= SLICE_BYTES {
+            return (ends, Some(place));
+        }
+    }
+    (ends, None)
+}
+
+fn write_value(writer: &mut Writer<'_>, ended: &ChildEnded<'_>, how: How) {
+    let (queue, known_as) = (ended.queue, ended.known_as);
+    writer.str_head(queue.len() + 1 + known_as.len());
+    for part in [queue, ":", known_as] {
+        writer.raw(part.as_bytes());
+    }
+    match how {
+        How::Completed => writer.raw_or_nil(ended.value),
+        _ => writer.str(std::str::from_utf8(ended.value).unwrap_or_default()),
+    }
+}
+
+fn ended_of(record: &[u8]) -> Option<ChildEnded<'_>> {
+    match Record::decode_original(record).ok()? {
+        Record::ChildEnded(ended) => Some(ended),
+        _ => None,
+    }
+}
