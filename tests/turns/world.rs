@@ -27,7 +27,7 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// More than a turn may do, and not much more: for slow machines.
     pub(crate) const SMALL: Self =
-        Self { jobs: 8000, batch: 8000, family: 8000, groups: 8000, names: 6000, payload: 100_000 };
+        Self { jobs: 6000, batch: 6000, family: 6000, groups: 6000, names: 5500, payload: 100_000 };
 
     /// The bounds, or what one client can have where there is none.
     pub(crate) const FULL: Self = Self {
