@@ -48,7 +48,7 @@ impl Closing {
     /// All messages on their way take too much together.
     pub const NO_ROOM: Self =
         Self { code: 1013, reason: "the messages of all connections are too large together" };
-    /// Somebody who has lost his right sends more than he may.
+    /// A client that has lost its right sends more than it may.
     pub const STRANGER: Self = Self { code: 1008, reason: "Not authenticated" };
     /// Half a message, and no more of it.
     pub const TOO_SLOW: Self = Self { code: 1008, reason: "a message did not come in time" };

@@ -20,7 +20,7 @@ const LOG_FILES: std::ops::RangeInclusive<u64> = 8..=256;
 /// Threads that post to webhooks.
 const POSTERS_MIN: u64 = 4;
 
-/// See the module.
+/// How many descriptors each use may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptors {
     /// Connections of all shards together.

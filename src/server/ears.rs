@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// a second.
 const TOLD_FOR: Duration = Duration::from_mins(1);
 
-/// See the module.
+/// The signals that the server handles.
 pub struct Ears {
     signals: Signals,
     keeper: Option<Arc<Keeper>>,

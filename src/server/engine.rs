@@ -4,18 +4,18 @@ use super::book::Book;
 use corq_shards::Shard;
 use corq_shards::job::Stored;
 
-/// See the module.
+/// The state machine of a shard with its log.
 pub struct Engine {
-    /// Decides.
+    /// The state machine.
     pub shard: Shard,
-    /// Remembers.
+    /// The journal, with the log behind it.
     pub book: Book,
 }
 
 /// A record that had to be read back from the disk.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// Which.
+    /// The record.
     pub stored: Stored,
     /// Its bytes; `None` if the disk did not give back what was written.
     pub bytes: Option<Box<[u8]>>,

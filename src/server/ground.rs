@@ -21,7 +21,7 @@ pub struct Home {
     pub directory: String,
 }
 
-/// See the module.
+/// Whether the data directory is still there, and what is refused when it is not.
 #[derive(Debug, Default)]
 pub struct Ground {
     /// None without a data directory.

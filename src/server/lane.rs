@@ -61,7 +61,7 @@ struct Entry {
     bytes: Shared,
 }
 
-/// See the module.
+/// Events that the subscribers of one topic share.
 #[derive(Debug, Default)]
 pub struct Lane {
     events: VecDeque<Entry>,

@@ -30,7 +30,7 @@ impl Core {
         self.show(conns, asked.origin, Show { req_id, jobs, wanted, begun: None }, Vec::new());
     }
 
-    /// `GetDlqConfig`.
+    /// Answers `GetDlqConfig`.
     pub(super) fn dlq_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
         let DlqRule { auto_retry, retry_interval_ms, retries_max, age_max_ms, entries_max } =
             self.rules_of(queue).dlq;
@@ -49,7 +49,7 @@ impl Core {
         });
     }
 
-    /// `GetStallConfig`.
+    /// Answers `GetStallConfig`.
     pub(super) fn stall_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
         let StallRule { enabled, interval_ms, stalls_max, grace_ms } = self.rules_of(queue).stall;
         self.write_config(conns, asked, |writer| {

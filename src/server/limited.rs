@@ -11,7 +11,7 @@ use corq_shards::job::State;
 const NO_RATE: i64 = -2;
 
 impl Core {
-    /// `GetQueueLimits`.
+    /// Answers `GetQueueLimits`.
     pub(super) fn queue_limits(
         &mut self,
         conns: &mut Connections,

@@ -17,7 +17,7 @@ const LARGE_BYTES: usize = 32 << 20;
 /// Time after that until it is.
 const KEPT_MS: u64 = 10_000;
 
-/// See the module.
+/// Unread output of all connections of a shard.
 #[derive(Debug, Default)]
 pub struct Outputs {
     /// Connections that were ended for the sake of the others.

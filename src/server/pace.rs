@@ -10,7 +10,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Steps between two looks at the clock.
 const STEPS: u32 = 64;
 
-/// See the module.
+/// Limits how often progress is logged.
 #[derive(Debug)]
 pub struct Pace {
     steps: u32,

@@ -5,7 +5,7 @@ use super::message::Batch;
 use corq_io::mesh::{Endpoint, Refused};
 use std::collections::VecDeque;
 
-/// See the module.
+/// Messages to other shards: sent at once, or after the durability gate.
 pub struct Post {
     endpoint: Endpoint<Batch>,
     asks: Vec<Batch>,

@@ -24,7 +24,7 @@ const PACE_URGENT: u64 = 32;
 const CREDIT_BYTES_MAX: u64 = 16 * SLICE_BYTES;
 /// Until the next slice while others keep the shard busy.
 const PAUSE_MS: u64 = 2;
-/// See the module.
+/// The pace of compaction of a shard.
 #[derive(Debug, Default)]
 pub struct Reclaim {
     /// The head of the log when the last slice had been done.

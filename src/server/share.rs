@@ -58,7 +58,7 @@ impl Taken {
     }
 }
 
-/// See the module.
+/// Fair share: what each connection has had of a turn.
 #[derive(Debug)]
 pub struct Shares {
     turn: u32,

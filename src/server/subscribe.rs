@@ -27,7 +27,7 @@ impl Core {
         self.open_stream(conns, conn, Form::Frames, Some(queue), hello);
     }
 
-    /// `UnsubscribeEvents`.
+    /// Answers `UnsubscribeEvents`.
     pub(super) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         if self.sessions.speech(asked.origin.conn) != Some(Speech::Frames) {
             self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);

@@ -64,7 +64,7 @@ struct Waiting {
     bytes: usize,
 }
 
-/// See the module.
+/// Events for webhooks, held until the log has their records.
 #[derive(Default)]
 pub struct Outbox {
     waiting: VecDeque<Waiting>,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
+/// Watches the inodes of the data directory.
 #[derive(Debug)]
 pub struct Vigil {
     watch: Watch,

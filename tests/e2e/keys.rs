@@ -1,5 +1,5 @@
 //! Deduplication keys. The fear: jobs that share one in a batch, or by the thousand, end the server, or a
-//! client is told another job's id.
+//! client gets another job's id.
 
 use serde_json::{Value, json};
 

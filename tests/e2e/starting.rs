@@ -76,7 +76,7 @@ fn is_put_off_until_it_serves(server: &Server) -> (u32, u32) {
         progress += u32::from(ready.contains(" MB read, "));
         assert!(start.elapsed() < DEADLINE);
     }
-    // From here on none is.
+    // From here on no request is put off.
     for _ in 0..20 {
         assert!(get(server.http, "/stats").unwrap().starts_with("HTTP/1.1 200"));
     }

@@ -30,9 +30,8 @@ const LEFT: &[(&str, usize, usize)] = &[
     ("io/src", 71, 12),
     ("shards/src", 85, 37),
     ("src/protocol", 2, 1),
-    ("src/server", 87, 31),
+    ("src/server", 77, 26),
     ("src/tools", 5, 0),
-    ("tests/e2e", 33, 0),
 ];
 
 /// Words of a text with their lines, without what is around them.
