@@ -10,11 +10,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Server, Start};
+use crate::support::{DEADLINE, Server, Start};
 
 const PAGE: &str = include_str!("browser/page.html");
 const TOKEN: &str = "browsers-token";
@@ -135,7 +134,7 @@ impl Pages {
             .unwrap();
         let _running = Running(child);
         then();
-        match self.verdicts.recv_timeout(Duration::from_mins(1)) {
+        match self.verdicts.recv_timeout(DEADLINE) {
             Ok(verdict) => assert_eq!(verdict, format!("{part}: ok")),
             Err(RecvTimeoutError::Timeout) => panic!("{part}: the page has said nothing"),
             Err(error) => panic!("{part}: {error}"),

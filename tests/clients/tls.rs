@@ -152,7 +152,7 @@ fn curl_speaks_https_and_through_a_path() {
     let server = start.start();
     let curl = |arguments: &[&str]| {
         let output = Command::new("curl")
-            .args(["--silent", "--show-error", "--fail", "--max-time", "20"])
+            .args(["--silent", "--show-error", "--fail", "--max-time", "300"])
             .args(arguments)
             .output()
             .expect("curl is there");

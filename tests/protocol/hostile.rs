@@ -148,7 +148,7 @@ fn counts_that_lie_cost_nothing() {
         "the command itself"
     );
     // To go through what is announced would take hours.
-    assert!(begun.elapsed() < Duration::from_mins(2));
+    assert!(begun.elapsed() < Duration::from_mins(10));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::settle;
 use crate::support::{Dice, Habit, Receiver, Server, Start};
 
 /// How long figures may disagree at rest. Schedules and delays go on, so they do for moments.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// How long no command may be sent. Long, because a loaded machine is not a stuck server.
 const STUCK: Duration = Duration::from_mins(10);
 /// Jobs beyond which clients only work.
@@ -100,7 +100,7 @@ impl Life {
             .env("WEBHOOK_ALLOW_PRIVATE", "true")
             .env("WEBHOOK_RETRY_DELAY_MS", 20)
             .env("WEBHOOK_TIMEOUT_MS", 500)
-            .env("SHUTDOWN_TIMEOUT_MS", 5000)
+            .env("SHUTDOWN_TIMEOUT_MS", 240_000)
             .env("RUST_BACKTRACE", 1)
             // Memory that a sanitizer finds unfreed at the end is what a killed process leaves, too.
             .env("ASAN_OPTIONS", "detect_leaks=0");

@@ -12,10 +12,10 @@ use crate::face::Door;
 use crate::support::Client;
 
 /// How long a step may take in which nothing changes. All times that commands set are shorter.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 /// How long all of it may take, whatever moves.
-const WHOLE: Duration = Duration::from_mins(3);
+const WHOLE: Duration = Duration::from_mins(15);
 
 const PENDING: [&str; 5] = ["waiting", "delayed", "active", "failed", "waiting-children"];
 

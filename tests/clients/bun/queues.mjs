@@ -71,7 +71,8 @@ export const promises = {
     } else {
       jobs.setGlobalConcurrency(1);
       jobs.setGlobalRateLimit(5, 2000);
-      await sleep(300);
+      // Nothing tells when they are set.
+      await sleep(5000);
     }
     let [active, most, done] = [0, 0, 0];
     const start = Date.now();
@@ -109,7 +110,12 @@ export const promises = {
       if (job.data.bad) throw new Error('bad');
       return 'good';
     });
-    await sleep(200);
+    // What listens is told by nothing but an event.
+    await until('an event', async () => {
+      await jobs.add('probe', {});
+      await sleep(100);
+      return heard.length > 0;
+    });
     const good = await jobs.add('good', {});
     const bad = await jobs.add('bad', { bad: true }, { attempts: 1 });
     const has = (name, job) => heard.some(([seen, id]) => seen === name && id === job.id);

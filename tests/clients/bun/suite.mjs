@@ -37,7 +37,7 @@ async function restart() {
     done.push(job.data.n);
     return { n: job.data.n };
   };
-  for (let n = 0; n < 2; n++) worker('bun-restart', work, { concurrency: 3, lockDuration: 1500 });
+  for (let n = 0; n < 2; n++) worker('bun-restart', work, { concurrency: 3, lockDuration: 5000 });
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
   for (const part of [1, 2]) {
     await until('some jobs', async () => done.length > (part * ids.length) / 4);

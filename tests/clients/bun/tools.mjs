@@ -14,7 +14,7 @@ export const connection = {
   port: Number(process.argv[2]),
   ...(ca && { tls: { caFile: ca } }),
 };
-const DEADLINE_MS = 30_000;
+const DEADLINE_MS = 300_000;
 // Names of jobs stand beside their data from version 3 of the protocol on.
 export const modern = Number(version.split('.')[1]) >= 9;
 

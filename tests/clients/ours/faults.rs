@@ -23,8 +23,8 @@ fn start(client: &Client, ledger: &Arc<Ledger>) -> Worker {
             Ok::<_, Failure>(())
         }
     };
-    let builder = Worker::builder(client, "faults").concurrency(8).lock_ttl(Duration::from_secs(4));
-    builder.start(work).unwrap()
+    let builder = Worker::builder(client, "faults").concurrency(8);
+    builder.lock_ttl(Duration::from_secs(15)).start(work).unwrap()
 }
 
 fn patient(address: &str) -> Client {

@@ -156,12 +156,12 @@ fn a_job_that_takes_longer_than_its_lock_is_not_given_to_anybody_else() {
                 let work = move |_: ActiveJob| {
                     runs.fetch_add(1, Ordering::SeqCst);
                     async {
-                        tokio::time::sleep(Duration::from_secs(5)).await;
+                        tokio::time::sleep(Duration::from_secs(15)).await;
                         Ok::<_, Failure>(())
                     }
                 };
-                let builder = Worker::builder(&client, "long").lock_ttl(Duration::from_secs(2));
-                builder.concurrency(1).start(work).unwrap()
+                let builder = Worker::builder(&client, "long").lock_ttl(Duration::from_secs(10));
+                builder.concurrency(2).start(work).unwrap()
             })
             .collect();
         for _ in 0..4 {
@@ -195,7 +195,7 @@ fn a_handler_can_know_that_its_job_was_taken_away() {
             }
         };
         let worker = Worker::builder(&client, "taken")
-            .lock_ttl(Duration::from_secs(1))
+            .lock_ttl(Duration::from_secs(10))
             .on_event(move |event| noted.lock().unwrap().push(event.clone()))
             .start(work)
             .unwrap();

@@ -49,7 +49,7 @@ class Commands:
         self.count += 1
         self.socket.send(json.dumps({"cmd": cmd, "reqId": self.count, **fields}))
         while True:
-            message = json.loads(self.socket.recv(timeout=30))
+            message = json.loads(self.socket.recv(timeout=300))
             if message.get("reqId") == self.count:
                 return message
             self.events.append(message)
@@ -57,7 +57,7 @@ class Commands:
     def event(self):
         if self.events:
             return self.events.pop(0)
-        return json.loads(self.socket.recv(timeout=30))
+        return json.loads(self.socket.recv(timeout=300))
 
 
 def life_of_a_job_over_websockets():
@@ -66,7 +66,7 @@ def life_of_a_job_over_websockets():
     data = {"big": 2**63, "text": "ä\n😀", "float": 1.0, "list": [None, True]}
     pushed = do("PUSH", queue="py-life", data=data, priority=3)
     assert pushed["ok"], pushed
-    job = do("PULL", queue="py-life", owner="python", timeout=1000)
+    job = do("PULL", queue="py-life", owner="python", timeout=60_000)
     assert job["job"]["data"] == data and job["job"]["id"] == pushed["id"], job
     refused = do("ACK", id=pushed["id"])
     assert not refused["ok"] and "token" in refused["error"], refused
@@ -75,7 +75,7 @@ def life_of_a_job_over_websockets():
     kinds = [do.event()["eventType"] for _ in range(3)]
     assert kinds == ["pushed", "pulled", "completed"], kinds
     pong = do.socket.ping(b"hello")
-    assert pong.wait(30), "a ping is answered"
+    assert pong.wait(300), "a ping is answered"
     do.socket.close(1000, "done")
     assert do.socket.protocol.close_rcvd.code == 1000
 
@@ -84,9 +84,9 @@ def large_and_fragmented_messages_over_websockets():
     do = Commands("/ws/queues/py-large", max_size=None)
     text = "ä" * 4_000_000
     do.socket.send(iter(['{"cmd":"PUSH","queue":"py-large","reqId":0,"data":"', text, '"}']))
-    reply = json.loads(do.socket.recv(timeout=30))
+    reply = json.loads(do.socket.recv(timeout=300))
     while reply.get("reqId") != 0:
-        reply = json.loads(do.socket.recv(timeout=30))
+        reply = json.loads(do.socket.recv(timeout=300))
     assert reply["ok"], reply
     assert do("PULL", queue="py-large")["job"]["data"] == text
     do.socket.close()
@@ -102,7 +102,7 @@ def close_codes_as_websockets_sees_them():
 def closed(connection):
     try:
         while True:
-            connection.recv(timeout=30)
+            connection.recv(timeout=300)
     except websockets.exceptions.ConnectionClosed as end:
         return end.rcvd.code
 
@@ -122,7 +122,7 @@ def strangers_are_kept_out():
 
 
 def wsproto_on_a_plain_socket():
-    plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+    plain = socket.create_connection(("127.0.0.1", port), timeout=300)
     if context:
         plain = context.wrap_socket(plain, server_hostname="127.0.0.1")
     peer = WSConnection(ConnectionType.CLIENT)
@@ -156,7 +156,7 @@ def wsproto_on_a_plain_socket():
 
 def events_over_httpx():
     do = Commands("/ws/queues/nothing")
-    with httpx.Client(base_url=f"{http}://{base}", headers=bearer, timeout=30, verify=verify) as client:
+    with httpx.Client(base_url=f"{http}://{base}", headers=bearer, timeout=300, verify=verify) as client:
         with connect_sse(client, "GET", "/events/queues/py-sse") as source:
             events = source.iter_sse()
             first = next(events)

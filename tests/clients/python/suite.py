@@ -22,7 +22,7 @@ from bunqueue.errors import BunqueueError
 PORT = int(sys.argv[1])
 CA = os.environ.get("CORQ_TEST_CA")
 WAY = {"host": "127.0.0.1", "port": PORT, "tls": {"ca_file": CA} if CA else None}
-DEADLINE_S = 30
+DEADLINE_S = 300
 
 
 class Closed(ssl.SSLSocket):
@@ -130,7 +130,7 @@ class Promises(unittest.TestCase):
     def test_delayed_jobs_come_late_and_urgent_ones_early(self):
         jobs = queue("py-ordered")
         start = time.monotonic()
-        jobs.add("job", {"n": 3}, delay=400, priority=100)
+        jobs.add("job", {"n": 3}, delay=5000, priority=100)
         jobs.add("job", {"n": 2})
         jobs.add("job", {"n": 1}, priority=5)
         self.assertEqual(jobs.get_delayed_count(), 1)
@@ -142,7 +142,7 @@ class Promises(unittest.TestCase):
         with worker("py-ordered", process, concurrency=1, batch_size=1):
             until("three jobs", lambda: len(order) == 3)
         self.assertEqual([n for n, _ in order], [1, 2, 3])
-        self.assertGreaterEqual(order[2][1], 0.399)
+        self.assertGreaterEqual(order[2][1], 4.999)
 
     def test_a_queue_is_controlled_and_queried(self):
         jobs = queue("py-control")
@@ -410,7 +410,7 @@ def restart():
             done.append(job.data["n"])
         return {"n": job.data["n"]}
 
-    workers = [worker("py-restart", process, lock_ttl_ms=1500) for _ in range(2)]
+    workers = [worker("py-restart", process, lock_ttl_ms=5000) for _ in range(2)]
     for part in (1, 2):
         until("some jobs", lambda part=part: len(done) > part * len(ids) / 4)
         print("kill", flush=True)
