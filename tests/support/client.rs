@@ -129,7 +129,13 @@ impl Client {
     pub(crate) fn recv_within(&mut self, wait: Duration) -> Option<Json> {
         self.socket.set_read_timeout(Some(wait)).expect("a timeout above zero is taken");
         let mut first = [0];
-        let there = matches!(self.socket.peek(&mut first), Ok(1));
+        let there = loop {
+            match self.socket.peek(&mut first) {
+                // This process was stopped, and goes on.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                came => break matches!(came, Ok(1)),
+            }
+        };
         self.socket.set_read_timeout(Some(DEADLINE)).expect("a timeout above zero is taken");
         there.then(|| self.recv().expect("the reply that has begun ends"))
     }

@@ -154,12 +154,15 @@ impl Http {
 
     fn more(&mut self) -> std::io::Result<()> {
         let mut buffer = vec![0; 64 * 1024];
-        match self.socket.read(&mut buffer)? {
-            0 => Err(ErrorKind::UnexpectedEof.into()),
-            bytes => {
+        match self.socket.read(&mut buffer) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => {
                 self.received.extend_from_slice(&buffer[..bytes]);
                 Ok(())
             }
+            // This process was stopped, and goes on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -285,7 +285,13 @@ impl WebSocket {
         let end = Instant::now() + time;
         let socket = self.socket.get_mut();
         socket.set_read_timeout(Some(time)).unwrap();
-        let came = socket.peek(&mut [0]);
+        let came = loop {
+            match socket.peek(&mut [0]) {
+                // This process was stopped, and goes on.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                came => break came,
+            }
+        };
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
         let silent = came.is_err_and(|error| {
             matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
