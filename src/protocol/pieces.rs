@@ -222,7 +222,7 @@ impl Walk {
         &self.around
     }
 
-    /// Whether the lists fit each other.
+    /// Whether the lists fit each other, which is of interest once what is in them has been read.
     pub fn fits(&self) -> Result<(), Complaint> {
         let ids = self.count("ids");
         for list in &self.lists {
@@ -285,7 +285,7 @@ impl Walk {
             writer.str(queue);
         }
         for list in lists() {
-            let to = to.min(list.ends.len());
+            let (from, to) = (from.min(list.ends.len()), to.min(list.ends.len()));
             writer.str(list.field.name);
             writer.array(to - from);
             writer.raw(&frame[list.edge(from)..list.edge(to)]);
@@ -313,7 +313,6 @@ mod tests {
         while !walk.go_on(frame, &mut steps.clone())? {}
         let around = walk.around().to_vec();
         let Request { body, .. } = decode(&around).map_err(|refused| refused.error)?;
-        walk.fits()?;
         let queue = match &body {
             Body::PushBatch { queue, .. } => Some(*queue),
             _ => None,
@@ -328,6 +327,7 @@ mod tests {
             progress.place = to;
             pieces.push(piece);
         }
+        walk.fits()?;
         Ok(pieces)
     }
 
@@ -427,6 +427,8 @@ mod tests {
         for (op, rest) in [
             ("ACKB", r#""results":[1]"#.to_owned()),
             ("ACKB", r#""removeOnCompletes":[true]"#.to_owned()),
+            ("ACKB", format!(r#""results":[{ids},1,{ids},1]"#)),
+            ("ACKB", r#""results":[1],"tokens":[1]"#.to_owned()),
             ("ACKB", format!(r#""tokens":[{ids},""]"#)),
             ("ACKB", format!(r#""removeOnCompletes":[{many}]"#)),
             ("ExtendLocks", r#""durations":[1]"#.to_owned()),
@@ -438,7 +440,6 @@ mod tests {
         for (bytes, op) in [
             (&b"\x83\xa3cmd\xa5PUSHB\xa4jobs\xdc\x00\x03\xc0"[..], "PUSHB"),
             (b"\x82\xa3cmd\xa5PUSHB\xa4jobs\x92\x81\xa4data", "PUSHB"),
-            (b"\x82\xa3cmd\xa4ACKB\xa3ids\x91\xc1", "ACKB"),
             (b"\x82\xa3cmd\xa4ACKB\xa3ids\x91\xa1a\xc0", "ACKB"),
             (b"\x82\xa3cmd\xa4ACKB\xa3ids\x91\xa1\xff", "ACKB"),
         ] {

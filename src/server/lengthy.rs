@@ -414,7 +414,6 @@ impl Core {
             }
         }
         let around = command.walk.around().to_vec();
-        let fits = command.walk.fits();
         match decode(&around) {
             Err(refused) => {
                 command.req_id = refused.req_id.map(Into::into);
@@ -422,9 +421,7 @@ impl Core {
             }
             Ok(Request { req_id, body, .. }) => {
                 command.req_id = req_id.map(Into::into);
-                if let Err(text) = fits {
-                    command.refuse(0, text.into());
-                } else if self.has_no_ground(&body) {
+                if self.has_no_ground(&body) {
                     command.refuse(0, super::ground::GONE.to_owned());
                 } else {
                     command.doing = self.doing(&body, command.items());
@@ -454,6 +451,9 @@ impl Core {
     fn read_piece(&mut self, command: &mut LongCommand) -> Next {
         if command.is_through() {
             command.begin(Phase::Prepare);
+            if let Err(text) = command.walk.fits() {
+                command.refuse(0, text.into());
+            }
             return Next::More;
         }
         let queue = match &command.doing {
