@@ -100,7 +100,7 @@ impl Life {
             .env("WEBHOOK_ALLOW_PRIVATE", "true")
             .env("WEBHOOK_RETRY_DELAY_MS", 20)
             .env("WEBHOOK_TIMEOUT_MS", 500)
-            .env("SHUTDOWN_TIMEOUT_MS", 240_000)
+            .env("SHUTDOWN_TIMEOUT_MS", 5000)
             .env("RUST_BACKTRACE", 1)
             // Memory that a sanitizer finds unfreed at the end is what a killed process leaves, too.
             .env("ASAN_OPTIONS", "detect_leaks=0");
