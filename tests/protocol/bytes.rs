@@ -70,7 +70,9 @@ fn the_text_of_an_id_round_trips() {
         let bits = u128::from(chance.draw()) << 64 | u128::from(chance.draw());
         let text = format(bits);
         let text = std::str::from_utf8(&text).unwrap();
-        assert_eq!(text, uuid::Uuid::from_u128(bits).hyphenated().to_string());
+        let digits = format!("{bits:032x}");
+        let groups = [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| &digits[group]);
+        assert_eq!(text, groups.join("-"));
         assert_eq!(parse_exact(text), Some(bits));
         assert_eq!(parse(&text.to_uppercase()), Some(bits));
         // Upper case is no id's text, unless it has no letters.
@@ -94,8 +96,12 @@ fn one_wrong_character_makes_a_text_no_id() {
             assert_eq!(parse(&changed), None, "{changed}");
         }
     }
-    for other in ["", "0190163d-8694-739b-aea5-966c26f8a7870", &text[1..]] {
-        assert_eq!(parse(other), None);
+    let simple = text.replace('-', "");
+    let forms =
+        [format!("{{{text}}}"), format!("urn:uuid:{text}"), format!("{{{simple}}}"), simple];
+    let others = ["", "0190163d-8694-739b-aea5-966c26f8a7870", &text[1..]];
+    for other in others.into_iter().chain(forms.iter().map(String::as_str)) {
+        assert_eq!((parse(other), parse_exact(other)), (None, None), "{other}");
     }
     // As many bytes, but not as many characters.
     assert_eq!(parse(&format!("ä{}", &text[2..])), None);
