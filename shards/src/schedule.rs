@@ -2,8 +2,8 @@
 //! times it is given; jobs and records are not known here.
 //!
 //! An expression is kept as one bit per allowed value, so a schedule is a few words and its next run
-//! a few bit scans. (The `cron` crate counts weekdays from Sunday = 1, demands both day fields at
-//! once, has no five-field form and reads the clock; it judges this module in its tests instead.)
+//! a few bit scans. Clients send expressions, so a search that finds nothing ends after nine years. Why no
+//! crate does it: `docs/decisions/0040-cron-expressions.md`.
 //!
 //! Daylight saving: a local time that does not exist stands for the first
 //! instant after the gap, one that exists twice for the first of the two.

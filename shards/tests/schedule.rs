@@ -100,42 +100,87 @@ fn an_interval_never_drifts_however_late_it_is_asked() {
 }
 
 /// The `cron` crate reads the same fields in its own way: an independent judge, in UTC, where no clock
-/// is set, and for at most one restricted day field, where the two agree on the meaning.
+/// is set. It counts weekdays from Sunday = 1, wants seconds, and of two restricted day fields it wants
+/// both: so it is given each of them alone, and the earlier of the two is ours.
 #[test]
 fn runs_are_those_of_another_implementation() {
     let mut chance = Chance::new(17);
-    for _ in 0..300 {
+    let mut both = 0;
+    for _ in 0..600 {
         let mut number = |min: u64, max: u64| min + chance.draw() % (max + 1 - min);
-        let mut field = |min: u64, max: u64| match number(0, 4) {
+        let mut field = |min: u64, max: u64| match number(0, 5) {
             0 => "*".to_string(),
-            1 => format!("*/{}", number(1, max)),
+            1 => format!("*/{}", number(2, max)),
             2 => format!("{}", number(min, max)),
             3 => format!("{},{}", number(min, max), number(min, max)),
-            _ => {
+            range => {
                 let (one, other) = (number(min, max), number(min, max));
-                format!("{}-{}", one.min(other), one.max(other))
+                let step = if range == 4 { String::new() } else { format!("/{}", number(1, max)) };
+                format!("{}-{}{step}", one.min(other), one.max(other))
             }
         };
         let [second, minute, hour] = [field(0, 59), field(0, 59), field(0, 23)];
-        let (mut day, month) = (field(1, 28), field(1, 12));
-        let weekday = match number(0, 2) {
+        let (day, month) = (field(1, 28), field(1, 12));
+        let (weekday, judges_weekday) = match number(0, 4) {
             0 => {
-                day = "*".to_string();
-                ["mon", "tue-thu", "sat,sun"][number(0, 2) as usize]
+                let (one, other) = (number(0, 6), number(0, 6));
+                let text = |add: u64| format!("{},{}", one + add, other + add);
+                (text(0), text(1))
             }
-            _ => "*",
+            1 => ("1-5".into(), "2-6".into()),
+            2 => ("mon".into(), "mon".into()),
+            _ => ("*".to_string(), "*".to_string()),
         };
-        let ours = format!("{second} {minute} {hour} {day} {month} {weekday}");
-        let judge = cron::Schedule::from_str(&ours).unwrap();
+        let five = second == "0";
+        let ours = format!("{minute} {hour} {day} {month} {weekday}");
+        let ours = if five { ours } else { format!("{second} {ours}") };
+        let judge = |day: &str, weekday: &str| {
+            let text = format!("{second} {minute} {hour} {day} {month} {weekday}");
+            cron::Schedule::from_str(&text).unwrap()
+        };
+        let judges = match (day.as_str(), judges_weekday.as_str()) {
+            (day, "*") => vec![judge(day, "*")],
+            ("*", weekday) => vec![judge("*", weekday)],
+            (day, weekday) => {
+                both += 1;
+                vec![judge(day, "*"), judge("*", weekday)]
+            }
+        };
         let start = ms("2026-01-01T00:00:00Z") + number(0, 400 * 86_400) * 1000;
-        let from = DateTime::from_timestamp_millis(start as i64).unwrap();
         let plan = at(&ours, "UTC");
         let mut last = start;
-        for expected in judge.after::<Utc>(&from).take(20) {
+        for _ in 0..20 {
+            let from = DateTime::from_timestamp_millis(last as i64).unwrap();
+            let next = |judge: &cron::Schedule| judge.after::<Utc>(&from).next().unwrap();
+            let expected = judges.iter().map(next).min().unwrap();
             last = plan.next(last, last).unwrap();
             assert_eq!(text(last), text(expected.timestamp_millis() as u64), "{ours}");
         }
     }
+    assert!(both > 50, "{both} had two restricted day fields");
+}
+
+/// What other readers of expressions take.
+#[test]
+fn names_and_lists_are_taken_only_where_they_mean_something() {
+    for wrong in [
+        ", * * * *",
+        "* * , * *",
+        "1, * * * *",
+        "mon * * * *",
+        "1mon * * * *",
+        "0 0 janfeb * *",
+        "0 0 * * \u{17f}un",
+        "0 0 * * +fri",
+        "0 0 L * *",
+        "0 0 15W * *",
+        "0 0 * * 1#2",
+        "* * * * * * *",
+    ] {
+        assert!(Plan::at(wrong, None).is_err(), "{wrong}");
+    }
+    let friday_to_sunday = ["2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"];
+    assert_eq!(runs(&at("0 0 * * 5-0", "UTC"), "2026-01-01T00:00:00Z", 3), friday_to_sunday);
 }
 
 #[test]
@@ -143,6 +188,10 @@ fn a_local_time_that_does_not_exist_runs_at_the_first_instant_after_the_gap() {
     let daily = at("30 2 * * *", "Europe/Berlin");
     let three = ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"];
     assert_eq!(runs(&daily, "2026-03-28T00:00:00Z", 3), three);
+    // Several runs within the hour that is not there are one.
+    let twice = at("0,30 2 * * *", "Europe/Berlin");
+    let three = ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z", "2026-03-30T00:30:00Z"];
+    assert_eq!(runs(&twice, "2026-03-28T12:00:00Z", 3), three);
     // Half an hour, at Lord Howe; a whole day, in Samoa.
     let howe = at("15 2 4 10 *", "Australia/Lord_Howe");
     assert_eq!(runs(&howe, "2026-10-01T00:00:00Z", 1), ["2026-10-03T15:30:00Z"]);
@@ -156,6 +205,9 @@ fn a_local_time_that_exists_twice_runs_once_the_first_time() {
     let daily = at("30 2 * * *", "Europe/Berlin");
     let three = ["2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"];
     assert_eq!(runs(&daily, "2026-10-24T00:00:00Z", 3), three);
+    let twice = at("0,30 2 * * *", "Europe/Berlin");
+    let three = ["2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:00:00Z"];
+    assert_eq!(runs(&twice, "2026-10-24T12:00:00Z", 3), three);
     // Asked in the middle of the second pass, even of every second: the next run is behind it.
     let all = at("* * * * * *", "Europe/Berlin");
     assert_eq!(runs(&all, "2026-10-25T01:17:03Z", 1), ["2026-10-25T02:00:00Z"]);
