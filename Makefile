@@ -1,6 +1,6 @@
 # The index of commands. `make` prints it.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang turns hostile sim torture mutants fuzz judges reference
+.PHONY: help run test lint fmt docs man ci bench release flat http backlog reclaim recovery many fair floors fanout rivals page crash soak hang turns hostile sim torture mutants fuzz judges reference libraries
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ release: ## Build optimised binaries in target/release, and the server with prof
 
 bench: ## Measure the standing figures on this machine (quiet, about ten minutes)
 	scripts/bench.sh
+
+libraries: ## Count the instructions of hand-written code and of libraries that could replace it (needs valgrind)
+	cargo build --quiet --release --manifest-path bench/libraries/Cargo.toml --target-dir target/libraries
+	target/libraries/release/libraries
 
 rivals: ## Measure corq and other job queues side by side (ROUNDS, default 3; installed below target/)
 	@scripts/setup.sh
