@@ -51,7 +51,7 @@ fn any_text(chance: &mut Chance) -> String {
 }
 
 /// A value that JSON can say, nested at most `depth` deep.
-fn any(chance: &mut Chance, depth: u32) -> Json {
+pub(crate) fn any(chance: &mut Chance, depth: u32) -> Json {
     match chance.draw() % if depth == 0 { 7 } else { 10 } {
         0 => Json::Null,
         1 => (chance.draw() & 1 == 0).into(),
@@ -491,7 +491,7 @@ fn a_key_within_a_key_is_escaped_once_however_deep() {
 }
 
 /// A value of any kind, its keys too.
-fn any_packed(chance: &mut Chance, depth: u32) -> Value {
+pub(crate) fn any_packed(chance: &mut Chance, depth: u32) -> Value {
     match chance.draw() % if depth == 0 { 10 } else { 14 } {
         0 => Value::Nil,
         1 => (chance.draw() & 1 == 0).into(),

@@ -13,6 +13,7 @@ mod hostile;
 mod http1;
 mod jobs;
 mod json;
+mod json_slices;
 mod openapi;
 mod replies;
 mod rows;

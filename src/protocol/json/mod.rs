@@ -10,15 +10,17 @@
 mod find;
 mod parse;
 mod print;
+mod scalar;
 
 use std::fmt;
 
 pub use find::text_of;
-pub use parse::{to_msgpack, to_msgpack_within};
+pub use parse::{Parse, to_msgpack, to_msgpack_within};
 pub use print::{
-    EXPANSION_MAX, TEXT_BYTES_MAX, Unshown, from_msgpack, from_msgpack_within, from_record,
-    from_record_within, from_reply, from_reply_within, integer, number, string,
+    EXPANSION_MAX, Print, TEXT_BYTES_MAX, Unshown, from_msgpack, from_msgpack_within, from_record,
+    from_record_within, from_reply, from_reply_within,
 };
+pub use scalar::{integer, number, string};
 
 use crate::api::limits::DEPTH_MAX;
 
@@ -47,7 +49,7 @@ pub enum Fault {
     Unexpected,
     /// Something follows the value.
     Trailing,
-    /// A number that no float can hold.
+    /// A number that no float can hold, or of more than 65,536 digits in a row.
     NumberRange,
     /// An escape that is none, or half of a surrogate pair, which is no character.
     Escape,

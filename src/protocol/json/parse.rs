@@ -1,18 +1,29 @@
-//! JSON text to `MessagePack`, strictly by RFC 8259.
+//! JSON text to `MessagePack`, strictly by RFC 8259: a machine that stops after any token and goes on later, so that a
+//! long text costs a slice of a turn at a time. What it writes does not depend on where it stopped, but for the widths
+//! of the counts of lists and objects that were open then.
+
+mod token;
 
 use super::{Fault, JSON_DEPTH_MAX, JsonError, plain_length};
+use crate::protocol::msgpack::Reader;
 use crate::protocol::write::Writer;
 use rmp::Marker;
 
 /// Containers deeper than this begin with room for any count. A shallower one begins with room for
 /// fifteen and is moved when it has more, so that a text is moved this often at most.
-const TIGHT_DEPTH_MAX: u32 = 8;
+const TIGHT_DEPTH_MAX: usize = 8;
 
 /// Entries that the one byte of a small container can count.
 const TIGHT_COUNT_MAX: usize = 15;
 
-/// Digits that always fit a `u64`.
-const SAFE_DIGITS: usize = 19;
+/// Bytes of the head of a container with room for any count, and of a string of any length.
+const WIDEST_HEAD_BYTES: usize = 5;
+
+/// How much of a string is looked through at a time. A longer one may be left in its middle.
+const STRING_STEP_BYTES: usize = 64 << 10;
+
+/// Looking whether a text is UTF-8 takes a fraction of reading it.
+const CHECKED_PER_READ: usize = 4;
 
 /// Writes the one JSON value that `text` is behind what `out` holds. On an error `out` is as it was.
 ///
@@ -28,70 +39,264 @@ pub fn to_msgpack_within(
     out: &mut Vec<u8>,
     bytes_max: usize,
 ) -> Result<(), JsonError> {
-    if let Err(error) = std::str::from_utf8(text) {
-        return Err(JsonError { at: error.valid_up_to(), fault: Fault::NotUtf8 });
-    }
-    let start = out.len();
-    let mut parser = Parser { text, at: 0, out, end: start.saturating_add(bytes_max) };
-    let parsed = parser.whole();
-    let at = parser.at;
-    parsed.map_err(|fault| {
-        out.truncate(start);
-        JsonError { at, fault }
-    })
+    Parse::new(out.len(), bytes_max).go_on(text, out, usize::MAX).map(|_| ())
 }
 
-struct Parser<'t, 'o> {
+/// A text that is being read.
+#[derive(Debug)]
+pub struct Parse {
+    /// The next byte of the text; on an error, the one that is wrong.
+    at: usize,
+    /// How much of the text is known to be UTF-8.
+    checked: usize,
+    state: State,
+    /// The containers that are open, from the outermost.
+    open: Vec<Open>,
+    /// Where the value begins in the output, and where it has to end.
+    start: usize,
+    end: usize,
+    fields: Option<Fields>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// The look whether the text is UTF-8.
+    Check,
+    Value,
+    /// A value, or the end of an empty list.
+    FirstItem,
+    /// A key, or the end of an empty object.
+    FirstKey,
+    Key,
+    Colon,
+    /// What follows a value: a comma or an end.
+    Behind,
+    /// More of a string whose head is here in the output.
+    Long {
+        head: usize,
+        is_key: bool,
+    },
+}
+
+/// A container that is being written.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// Where its head is.
+    at: usize,
+    /// Whether that has room for any count.
+    wide: bool,
+    kind: Kind,
+    count: usize,
+}
+
+/// A map into which the fields of the object go that the text is, but for those of certain names.
+#[derive(Debug)]
+struct Fields {
+    map: Open,
+    leaves_out: [&'static str; 3],
+    /// Where the field begins that is to be left out.
+    dropped: Option<usize>,
+    /// Whether the text has turned out to be an object.
+    found: bool,
+}
+
+impl Parse {
+    /// Reads a text into a value of at most about `bytes_max` bytes, behind so many that the output has.
+    pub fn new(out_bytes: usize, bytes_max: usize) -> Self {
+        Self {
+            at: 0,
+            checked: 0,
+            state: State::Check,
+            open: Vec::new(),
+            start: out_bytes,
+            end: out_bytes.saturating_add(bytes_max),
+            fields: None,
+        }
+    }
+
+    /// Reads an object whose fields, but for those of the names in `leaves_out`, join the `entries` of the map at
+    /// `map_at` in the output, whose head has the width of [`Marker::Map32`].
+    pub fn fields(
+        (map_at, entries): (usize, usize),
+        out_bytes: usize,
+        bytes_max: usize,
+        leaves_out: [&'static str; 3],
+    ) -> Self {
+        let map = Open { at: map_at, wide: true, kind: Kind::Map, count: entries };
+        let fields = Fields { map, leaves_out, dropped: None, found: false };
+        Self { fields: Some(fields), ..Self::new(out_bytes, bytes_max) }
+    }
+
+    /// Whether the text that was to be an object is one.
+    pub fn is_object(&self) -> bool {
+        self.fields.as_ref().is_some_and(|fields| fields.found)
+    }
+
+    /// How much of the text has been read.
+    pub fn read_bytes(&self) -> usize {
+        self.at
+    }
+
+    /// Reads about `bytes` bytes more of `text`, which is the same each time, as `out` is but for what this writes. True
+    /// once all of it is read. On an error `out` is as it was before the first time.
+    pub fn go_on(
+        &mut self,
+        text: &[u8],
+        out: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Result<bool, JsonError> {
+        let done = if self.state == State::Check {
+            let goes_on = self.check(text, bytes.saturating_mul(CHECKED_PER_READ));
+            match goes_on {
+                Err(at) => Err(JsonError { at, fault: Fault::NotUtf8 }),
+                // One that is read at once goes on at once.
+                Ok(true) if bytes >= text.len() => self.read(text, out, usize::MAX),
+                Ok(_) => Ok(false),
+            }
+        } else {
+            let until = self.at.saturating_add(bytes);
+            self.read(text, out, if until < text.len() { until } else { usize::MAX })
+        };
+        match done {
+            Ok(false) => self.widen(out),
+            Ok(true) => {}
+            Err(_) => out.truncate(self.start),
+        }
+        done
+    }
+
+    /// Looks at so many bytes more. True once all are found to be UTF-8; otherwise where they are not.
+    fn check(&mut self, text: &[u8], bytes: usize) -> Result<bool, usize> {
+        let end = self.checked.saturating_add(bytes).min(text.len());
+        match std::str::from_utf8(&text[self.checked..end]) {
+            Ok(_) => self.checked = end,
+            Err(error) => {
+                self.checked += error.valid_up_to();
+                // A character that is cut is looked at again, with what follows.
+                if error.error_len().is_some() || end == text.len() {
+                    return Err(self.checked);
+                }
+            }
+        }
+        if end == text.len() {
+            self.state = State::Value;
+        }
+        Ok(end == text.len())
+    }
+
+    fn read(&mut self, text: &[u8], out: &mut Vec<u8>, until: usize) -> Result<bool, JsonError> {
+        let mut reading = Reading { text, out, until, parse: self };
+        reading.run().map_err(|fault| JsonError { at: self.at, fault })
+    }
+
+    /// Gives the containers that are open room for any count: what follows would have to be moved later, however much
+    /// it is.
+    fn widen(&mut self, out: &mut Vec<u8>) {
+        const MORE: usize = WIDEST_HEAD_BYTES - 1;
+        for place in 0..self.open.len() {
+            let Open { at, wide, kind, .. } = self.open[place];
+            if wide {
+                continue;
+            }
+            out.splice(at..=at, [kind.widest(), 0, 0, 0, 0]);
+            self.open[place].wide = true;
+            for inner in &mut self.open[place + 1..] {
+                inner.at += MORE;
+            }
+            if let State::Long { head, .. } = &mut self.state {
+                *head += MORE;
+            }
+        }
+    }
+}
+
+/// A slice of it.
+struct Reading<'t, 'o> {
     /// UTF-8, as has been checked.
     text: &'t [u8],
-    /// The next byte; on an error, the one that is wrong.
-    at: usize,
     out: &'o mut Vec<u8>,
-    /// Where the value has to end.
-    end: usize,
+    /// The byte of the text from which on it stops.
+    until: usize,
+    parse: &'o mut Parse,
 }
 
-impl<'t> Parser<'t, '_> {
-    fn whole(&mut self) -> Result<(), Fault> {
-        self.value(JSON_DEPTH_MAX)?;
-        match self.skip_space() {
-            None => Ok(()),
-            Some(_) => Err(Fault::Trailing),
+impl Reading<'_, '_> {
+    /// Reads up to the end of the slice. True if that is the end of the text.
+    fn run(&mut self) -> Result<bool, Fault> {
+        loop {
+            if let State::Long { head, is_key } = self.parse.state {
+                self.long_string(head, is_key)?;
+                if self.parse.at >= self.until {
+                    return Ok(false);
+                }
+                continue;
+            }
+            let next = self.skip_space();
+            if self.parse.at >= self.until {
+                return Ok(false);
+            }
+            match (self.parse.state, next) {
+                (State::FirstItem, Some(b']')) | (State::FirstKey, Some(b'}')) => {
+                    self.parse.at += 1;
+                    self.close();
+                }
+                (State::FirstItem | State::Value, Some(first)) => self.value(first)?,
+                (State::FirstKey | State::Key, Some(b'"')) => {
+                    self.parse.state = State::Colon;
+                    self.string(true)?;
+                }
+                (State::Colon, Some(b':')) => {
+                    self.parse.at += 1;
+                    self.parse.state = State::Value;
+                }
+                (State::Behind, next) => {
+                    if self.behind(next)? {
+                        return Ok(true);
+                    }
+                }
+                _ => return Err(self.unexpected()),
+            }
         }
     }
 
     #[inline]
     fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+        self.text.get(self.parse.at).copied()
     }
 
-    /// Steps over white space and says which byte follows.
+    /// Steps over white space, as far as the slice goes, and says which byte follows.
     #[inline]
     fn skip_space(&mut self) -> Option<u8> {
-        loop {
-            match self.peek() {
-                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
-                other => return other,
+        let mut at = self.parse.at;
+        let next = loop {
+            match self.text.get(at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') if at < self.until => at += 1,
+                other => break other.copied(),
             }
-        }
+        };
+        self.parse.at = at;
+        next
     }
 
     /// What it means that another byte was hoped for here.
     #[cold]
     fn unexpected(&self) -> Fault {
-        if self.at < self.text.len() { Fault::Unexpected } else { Fault::Truncated }
+        if self.parse.at < self.text.len() { Fault::Unexpected } else { Fault::Truncated }
     }
 
-    /// A value within which `depth` more containers may open.
-    fn value(&mut self, depth: u32) -> Result<(), Fault> {
-        match self.skip_space() {
-            Some(b'"') => self.string(),
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.array(depth),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word(b"true", Marker::True),
-            Some(b'f') => self.word(b"false", Marker::False),
-            Some(b'n') => self.word(b"null", Marker::Null),
+    /// A value, or the beginning of a container.
+    #[inline]
+    fn value(&mut self, first: u8) -> Result<(), Fault> {
+        self.parse.state = State::Behind;
+        match first {
+            b'"' => self.string(false),
+            b'{' => self.open(Kind::Map),
+            b'[' => self.open(Kind::Array),
+            b'-' | b'0'..=b'9' => self.number(),
+            b't' => self.word(b"true", Marker::True),
+            b'f' => self.word(b"false", Marker::False),
+            b'n' => self.word(b"null", Marker::Null),
             _ => Err(self.unexpected()),
         }
     }
@@ -101,89 +306,80 @@ impl<'t> Parser<'t, '_> {
             if self.peek() != Some(byte) {
                 return Err(self.unexpected());
             }
-            self.at += 1;
+            self.parse.at += 1;
         }
         self.out.push(meaning.to_u8());
         Ok(())
     }
 
-    fn array(&mut self, depth: u32) -> Result<(), Fault> {
-        let open = self.open(depth, Kind::Array)?;
-        let mut items = 0;
-        if self.skip_space() == Some(b']') {
-            self.at += 1;
-        } else {
-            loop {
-                self.value(depth - 1)?;
-                items += 1;
-                if self.ends(b']')? {
-                    break;
-                }
-            }
-        }
-        self.close(open, items);
-        Ok(())
-    }
-
-    fn object(&mut self, depth: u32) -> Result<(), Fault> {
-        let open = self.open(depth, Kind::Map)?;
-        let mut entries = 0;
-        if self.skip_space() == Some(b'}') {
-            self.at += 1;
-        } else {
-            loop {
-                if self.skip_space() != Some(b'"') {
-                    return Err(self.unexpected());
-                }
-                self.string()?;
-                if self.skip_space() != Some(b':') {
-                    return Err(self.unexpected());
-                }
-                self.at += 1;
-                self.value(depth - 1)?;
-                entries += 1;
-                if self.ends(b'}')? {
-                    break;
-                }
-            }
-        }
-        self.close(open, entries);
-        Ok(())
-    }
-
-    /// Steps over what follows an item; true if it is the end.
+    /// What follows a value. True if that is the end of the text.
     #[inline]
-    fn ends(&mut self, end: u8) -> Result<bool, Fault> {
-        let next = self.skip_space();
+    fn behind(&mut self, next: Option<u8>) -> Result<bool, Fault> {
+        let Some(open) = self.parse.open.last_mut() else {
+            return if next.is_none() { Ok(true) } else { Err(Fault::Trailing) };
+        };
+        let (end, more) = match open.kind {
+            Kind::Array => (b']', State::Value),
+            Kind::Map => (b'}', State::Key),
+        };
+        open.count += 1;
         if next != Some(b',') && next != Some(end) {
             return Err(self.unexpected());
         }
-        if self.out.len() > self.end {
+        if self.parse.open.len() == 1 {
+            self.leave_out();
+        }
+        if self.out.len() > self.parse.end {
             return Err(Fault::TooLong);
         }
-        self.at += 1;
-        Ok(next == Some(end))
+        self.parse.at += 1;
+        if next == Some(b',') {
+            self.parse.state = more;
+        } else {
+            self.close();
+        }
+        Ok(false)
+    }
+
+    /// Takes a field of the outermost object back that is to be left out.
+    fn leave_out(&mut self) {
+        let Parse { fields: Some(fields), open, .. } = &mut *self.parse else { return };
+        let Some(dropped) = fields.dropped.take() else { return };
+        self.out.truncate(dropped);
+        open[0].count -= 1;
     }
 
     /// Begins a container, whose count is known at its end.
-    fn open(&mut self, depth: u32, kind: Kind) -> Result<Open, Fault> {
-        if depth == 0 {
+    fn open(&mut self, kind: Kind) -> Result<(), Fault> {
+        let Parse { at, state, open, fields, .. } = &mut *self.parse;
+        if open.len() >= JSON_DEPTH_MAX as usize {
             return Err(Fault::Depth);
         }
-        self.at += 1;
-        let at = self.out.len();
-        let wide = depth <= JSON_DEPTH_MAX - TIGHT_DEPTH_MAX;
+        *at += 1;
+        *state = if kind == Kind::Map { State::FirstKey } else { State::FirstItem };
+        if let Some(fields) = fields
+            && kind == Kind::Map
+            && open.is_empty()
+        {
+            fields.found = true;
+            open.push(fields.map);
+            return Ok(());
+        }
+        let wide = open.len() >= TIGHT_DEPTH_MAX;
+        open.push(Open { at: self.out.len(), wide, kind, count: 0 });
         let room = if wide { &[kind.widest(), 0, 0, 0, 0][..] } else { &[kind.tight(0)] };
         self.out.extend_from_slice(room);
-        Ok(Open { at, wide, kind })
+        Ok(())
     }
 
-    fn close(&mut self, open: Open, count: usize) {
-        let Open { at, wide, kind } = open;
+    /// Ends the innermost container.
+    fn close(&mut self) {
+        self.parse.state = State::Behind;
+        let Some(Open { at, wide, kind, count }) = self.parse.open.pop() else { return };
         // No text of as much as four gigabytes comes here.
         let [a, b, c, d] = (count as u32).to_be_bytes();
         if wide {
-            self.out[at + 1..at + 5].copy_from_slice(&[a, b, c, d]);
+            self.out[at + 1..at + WIDEST_HEAD_BYTES].copy_from_slice(&[a, b, c, d]);
         } else if count <= TIGHT_COUNT_MAX {
             self.out[at] = kind.tight(d);
         } else if u16::try_from(count).is_ok() {
@@ -193,36 +389,50 @@ impl<'t> Parser<'t, '_> {
         }
     }
 
-    fn string(&mut self) -> Result<(), Fault> {
-        self.at += 1;
-        let start = self.at;
-        self.at += plain_length(&self.text[start..]);
+    fn string(&mut self, is_key: bool) -> Result<(), Fault> {
+        self.parse.at += 1;
+        let start = self.parse.at;
+        let window = &self.text[start..self.text.len().min(start + STRING_STEP_BYTES)];
+        self.parse.at += plain_length(window);
+        let out_start = self.out.len();
         if self.peek() == Some(b'"') {
-            let text = &self.text[start..self.at];
-            self.at += 1;
+            let text = &self.text[start..self.parse.at];
+            self.parse.at += 1;
             Writer::new(self.out).str_head(text.len());
             self.out.extend_from_slice(text);
-            return Ok(());
+        } else {
+            self.parse.at = start;
+            self.string_with_escapes(out_start, is_key)?;
         }
-        self.string_with_escapes(start)
+        if is_key && self.parse.open.len() == 1 {
+            self.note_field(out_start);
+        }
+        Ok(())
     }
 
-    /// The length is known at the end only, and its width with it: the head is put in front then.
-    fn string_with_escapes(&mut self, start: usize) -> Result<(), Fault> {
-        let out_start = self.out.len();
-        let mut plain = start;
-        loop {
-            self.out.extend_from_slice(&self.text[plain..self.at]);
-            match self.peek() {
-                Some(b'"') => break,
-                Some(b'\\') => self.escape()?,
-                Some(_) => return Err(Fault::Control),
-                None => return Err(Fault::Truncated),
+    /// Whether the field whose key has just been written is one to be left out.
+    fn note_field(&mut self, key_at: usize) {
+        let Some(fields) = &mut self.parse.fields else { return };
+        // A longer key bears none of the names.
+        let key = Reader::new(&self.out[key_at..]).text_bytes().ok().flatten();
+        let is_named = key.is_some_and(|key| {
+            fields.leaves_out.iter().any(|name| fields.found && name.as_bytes() == key)
+        });
+        fields.dropped = is_named.then_some(key_at);
+    }
+
+    /// The length is known at the end only, and its width with it: the head is put in front then, or as soon as it is
+    /// known to be the widest.
+    fn string_with_escapes(&mut self, out_start: usize, is_key: bool) -> Result<(), Fault> {
+        while !self.string_step()? {
+            if self.out.len() - out_start > usize::from(u16::MAX) {
+                let head = [Marker::Str32.to_u8(), 0, 0, 0, 0];
+                self.out.extend_from_slice(&head);
+                self.out[out_start..].rotate_right(WIDEST_HEAD_BYTES);
+                self.parse.state = State::Long { head: out_start, is_key };
+                return Ok(());
             }
-            plain = self.at;
-            self.at += plain_length(&self.text[plain..]);
         }
-        self.at += 1;
         let length = self.out.len() - out_start;
         Writer::new(self.out).str_head(length);
         let head = self.out.len() - out_start - length;
@@ -230,141 +440,43 @@ impl<'t> Parser<'t, '_> {
         Ok(())
     }
 
-    fn escape(&mut self) -> Result<(), Fault> {
-        let byte = match self.text.get(self.at + 1) {
-            Some(b'n') => b'\n',
-            Some(b't') => b'\t',
-            Some(b'r') => b'\r',
-            Some(b'b') => 0x08,
-            Some(b'f') => 0x0c,
-            Some(&same @ (b'"' | b'\\' | b'/')) => same,
-            Some(b'u') => {
-                let character = self.unicode()?;
-                self.out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    /// Goes on with a long string.
+    fn long_string(&mut self, head: usize, is_key: bool) -> Result<(), Fault> {
+        while !self.string_step()? {
+            if self.parse.at >= self.until {
                 return Ok(());
             }
-            Some(_) => return Err(Fault::Escape),
-            None => return Err(Fault::Truncated),
-        };
-        self.out.push(byte);
-        self.at += 2;
+        }
+        let length = (self.out.len() - head - WIDEST_HEAD_BYTES) as u32;
+        self.out[head + 1..head + WIDEST_HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+        self.parse.state = if is_key { State::Colon } else { State::Behind };
         Ok(())
     }
 
-    /// `\uXXXX`, or two of them that make one character.
-    fn unicode(&mut self) -> Result<char, Fault> {
-        let first = self.unit(self.at)?;
-        let (units, used) = match first {
-            0xd800..=0xdbff => ([first, self.unit(self.at + 6)?], 12),
-            _ => ([first, 0], 6),
-        };
-        match char::decode_utf16(units).next() {
-            Some(Ok(character)) => {
-                self.at += used;
-                Ok(character)
-            }
-            _ => Err(Fault::Escape),
-        }
-    }
-
-    /// The number of the `\uXXXX` at `at`.
-    fn unit(&self, at: usize) -> Result<u16, Fault> {
-        let Some(text) = self.text.get(at..at + 6) else {
-            return Err(Fault::Escape);
-        };
-        if !text.starts_with(b"\\u") {
-            return Err(Fault::Escape);
-        }
-        text[2..].iter().try_fold(0, |unit, &digit| {
-            let value = char::from(digit).to_digit(16).ok_or(Fault::Escape)?;
-            Ok(unit << 4 | value as u16)
-        })
-    }
-
-    fn number(&mut self) -> Result<(), Fault> {
-        let start = self.at;
-        let negative = self.peek() == Some(b'-');
-        self.at += usize::from(negative);
-        let whole = self.digits()?;
-        if whole.len() > 1 && whole[0] == b'0' {
-            self.at -= whole.len() - 1;
-            return Err(Fault::Unexpected);
-        }
-        let is_whole = !matches!(self.peek(), Some(b'.' | b'e' | b'E'));
-        if is_whole && write_integer(self.out, negative, whole) {
-            return Ok(());
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits()?;
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        // What has the grammar of JSON is ASCII and has the grammar of Rust.
-        let text = std::str::from_utf8(&self.text[start..self.at]).map_err(|_| Fault::NotUtf8)?;
-        match text.parse::<f64>() {
-            Ok(value) if value.is_finite() => {
-                Writer::new(self.out).f64(value);
-                Ok(())
-            }
-            _ => {
-                self.at = start;
-                Err(Fault::NumberRange)
-            }
-        }
-    }
-
-    /// One digit at least.
+    /// Copies what stands for itself in a string, and one escape behind it. True at the end of the string.
     #[inline]
-    fn digits(&mut self) -> Result<&'t [u8], Fault> {
-        let text = self.text;
-        let rest = &text[self.at..];
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count == 0 {
-            return Err(self.unexpected());
+    fn string_step(&mut self) -> Result<bool, Fault> {
+        let at = self.parse.at;
+        let window = &self.text[at..self.text.len().min(at + STRING_STEP_BYTES)];
+        let plain = plain_length(window);
+        self.out.extend_from_slice(&window[..plain]);
+        self.parse.at += plain;
+        match self.peek() {
+            Some(b'"') => {
+                self.parse.at += 1;
+                return Ok(true);
+            }
+            Some(b'\\') => self.escape()?,
+            Some(byte) if byte < b' ' => return Err(Fault::Control),
+            // The window ends here.
+            Some(_) => {}
+            None => return Err(Fault::Truncated),
         }
-        self.at += count;
-        Ok(&rest[..count])
+        Ok(false)
     }
 }
 
-/// Writes a whole number. False if 64 bits cannot hold it, or its sign if it is zero.
-fn write_integer(out: &mut Vec<u8>, negative: bool, digits: &[u8]) -> bool {
-    let digit = |byte: &u8| u64::from(byte - b'0');
-    let value = if digits.len() <= SAFE_DIGITS {
-        Some(digits.iter().fold(0, |value, byte| value * 10 + digit(byte)))
-    } else {
-        digits.iter().try_fold(0_u64, |value, byte| value.checked_mul(10)?.checked_add(digit(byte)))
-    };
-    let Some(value) = value else { return false };
-    let mut writer = Writer::new(out);
-    if !negative {
-        writer.whole_uint(value);
-        return true;
-    }
-    match 0_i64.checked_sub_unsigned(value) {
-        Some(below) if below < 0 => {
-            writer.whole_int(below);
-            true
-        }
-        _ => false,
-    }
-}
-
-/// A container that is being written.
-#[derive(Clone, Copy)]
-struct Open {
-    at: usize,
-    wide: bool,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Array,
     Map,

@@ -1,18 +1,19 @@
-//! `MessagePack` to JSON text.
+//! `MessagePack` to JSON text: a machine that stops after any value and goes on later, so that a long text costs a slice
+//! of a turn at a time. What it writes does not depend on where it stopped.
 
 use std::fmt;
 use std::io::Write;
 
-use chrono::DateTime;
 use data_encoding::BASE64;
 
 use super::JSON_DEPTH_MAX;
+use super::scalar::{
+    ESCAPE_BYTES_MAX, encode, escaped, escaped_length, float, integer, string, time,
+};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::msgpack::{Malformed, Reader};
 use crate::protocol::step::Step;
-
-/// Integers beyond this have neighbours that are the same float.
-const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
+use rmp::Marker;
 
 /// The extension type that `MessagePack` keeps for points in time.
 const TIMESTAMP: i8 = -1;
@@ -100,7 +101,7 @@ pub fn from_reply_within(value: &[u8], out: &mut Vec<u8>, bytes_max: usize) -> R
 }
 
 /// Who made a value.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Origin {
     Client,
     Record,
@@ -121,74 +122,203 @@ impl Origin {
 }
 
 fn print(value: &[u8], origin: Origin, out: &mut Vec<u8>, bytes_max: usize) -> Result<(), Unshown> {
-    let start = out.len();
-    let mut printer =
-        Printer { reader: Reader::new(value), end: start.saturating_add(bytes_max), out };
-    let mut printed = printer.value(origin, JSON_DEPTH_MAX);
-    if printed.is_ok() && !printer.reader.rest().is_empty() {
-        printed = Err(Malformed::Trailing.into());
-    }
-    printed.inspect_err(|_| out.truncate(start))
+    Print::new(origin, out.len(), bytes_max).go_on(value, out, usize::MAX).map(|_| ())
 }
 
-struct Printer<'v, 'o> {
-    reader: Reader<'v>,
-    out: &'o mut Vec<u8>,
-    /// Where the text has to end.
+/// A string or bytes beyond this are written a piece at a time, of as many bytes. A piece of base64 has whole groups.
+const PIECE_BYTES: usize = 48 << 10;
+
+/// Bytes of a marker and a length of 32 bits.
+const WIDEST_HEAD_BYTES: usize = 5;
+
+/// A value that is being shown.
+#[derive(Debug)]
+pub struct Print {
+    /// The next byte of the value.
+    at: usize,
+    state: State,
+    /// The lists and maps that are open, from the outermost.
+    open: Vec<Open>,
+    /// Where the text begins in the output, and where it has to end.
+    start: usize,
     end: usize,
 }
 
-impl<'v> Printer<'v, '_> {
-    /// A value within which `depth` more containers may open.
-    fn value(&mut self, origin: Origin, depth: u32) -> Result<(), Unshown> {
-        let step = self.reader.step()?;
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Value(Origin),
+    /// What follows a value, or the beginning of a list or map.
+    Behind,
+    /// More of a long text that ends there.
+    Text {
+        end: usize,
+        is_key: bool,
+    },
+    /// More of bytes that begin and end there.
+    Base64 {
+        at: usize,
+        end: usize,
+        is_key: bool,
+    },
+    /// So many values more of a key that is a list or map, which begins there.
+    Measure {
+        from: usize,
+        left: usize,
+    },
+}
+
+/// A list or map that is being shown.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    is_map: bool,
+    /// Items or entries that are left.
+    left: usize,
+    begun: bool,
+    origin: Origin,
+}
+
+impl Print {
+    /// Shows a reply in at most `bytes_max` of text, behind so many bytes that the output has. See [`from_reply`].
+    pub fn reply(out_bytes: usize, bytes_max: usize) -> Self {
+        Self::new(Origin::Reply, out_bytes, bytes_max)
+    }
+
+    /// The same of what a client gave. See [`from_msgpack`].
+    pub fn value(out_bytes: usize, bytes_max: usize) -> Self {
+        Self::new(Origin::Client, out_bytes, bytes_max)
+    }
+
+    fn new(origin: Origin, out_bytes: usize, bytes_max: usize) -> Self {
+        Self {
+            at: 0,
+            state: State::Value(origin),
+            open: Vec::new(),
+            start: out_bytes,
+            end: out_bytes.saturating_add(bytes_max),
+        }
+    }
+
+    /// Writes about `bytes` bytes more of text, or reads as many of `value`, which is the same each time, as `out` is but
+    /// for what this writes. True once all of it is shown. On an error `out` is as it was before the first time.
+    pub fn go_on(
+        &mut self,
+        value: &[u8],
+        out: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Result<bool, Unshown> {
+        let until = (self.at.saturating_add(bytes), out.len().saturating_add(bytes));
+        let mut printing = Printing { value, out, print: self };
+        let printed = printing.run(until);
+        printed.inspect_err(|_| out.truncate(self.start))
+    }
+}
+
+/// A slice of it.
+struct Printing<'v, 'o> {
+    value: &'v [u8],
+    out: &'o mut Vec<u8>,
+    print: &'o mut Print,
+}
+
+impl<'v> Printing<'v, '_> {
+    fn run(&mut self, (value_until, out_until): (usize, usize)) -> Result<bool, Unshown> {
+        loop {
+            match self.print.state {
+                State::Value(origin) => self.any(origin)?,
+                State::Behind => {
+                    if self.behind()? {
+                        return Ok(true);
+                    }
+                }
+                State::Text { end, is_key } => self.text_piece(end, is_key)?,
+                State::Base64 { at, end, is_key } => self.base64_piece(at, end, is_key),
+                State::Measure { from, left } => self.measure(from, left)?,
+            }
+            if self.print.at >= value_until || self.out.len() >= out_until {
+                return Ok(false);
+            }
+        }
+    }
+
+    #[inline]
+    fn reader(&self) -> Reader<'v> {
+        Reader::new(&self.value[self.print.at..])
+    }
+
+    #[inline]
+    fn advance(&mut self, reader: Reader<'v>) {
+        self.print.at = self.value.len() - reader.rest().len();
+    }
+
+    /// A value, or the beginning of a list or map.
+    #[inline]
+    fn any(&mut self, origin: Origin) -> Result<(), Unshown> {
+        self.print.state = State::Behind;
+        if self.long(false)? {
+            return Ok(());
+        }
+        let mut reader = self.reader();
+        let step = reader.step()?;
+        self.advance(reader);
         match step {
-            Step::Array(items) => {
-                let inside = depth.checked_sub(1).ok_or(Malformed::Depth)?;
-                self.out.push(b'[');
-                for item in 0..items {
-                    if item > 0 {
-                        self.out.push(b',');
-                    }
-                    self.value(origin, inside)?;
-                }
-                self.out.push(b']');
-                self.within()
+            Step::Array(left) => {
+                self.open(b'[', Open { is_map: false, left, begun: false, origin })
             }
-            Step::Map(entries) => {
-                let inside = depth.checked_sub(1).ok_or(Malformed::Depth)?;
-                self.out.push(b'{');
-                for entry in 0..entries {
-                    if entry > 0 {
-                        self.out.push(b',');
-                    }
-                    let key = self.key()?;
-                    self.out.push(b':');
-                    self.value(origin.of(key), inside)?;
-                }
-                self.out.push(b'}');
-                self.within()
-            }
+            Step::Map(left) => self.open(b'{', Open { is_map: true, left, begun: false, origin }),
             _ => self.scalar(step, origin),
         }
     }
 
-    /// Returns the key if it is a string.
-    fn key(&mut self) -> Result<&'v str, Unshown> {
-        let mut ahead = self.reader;
-        match ahead.step()? {
+    fn open(&mut self, bracket: u8, open: Open) -> Result<(), Unshown> {
+        if self.print.open.len() >= JSON_DEPTH_MAX as usize {
+            return Err(Malformed::Depth.into());
+        }
+        self.out.push(bracket);
+        self.print.open.push(open);
+        Ok(())
+    }
+
+    /// What follows a value. True if that is the end.
+    #[inline]
+    fn behind(&mut self) -> Result<bool, Unshown> {
+        let Some(open) = self.print.open.last_mut() else {
+            let trails = self.print.at < self.value.len();
+            return if trails { Err(Malformed::Trailing.into()) } else { Ok(true) };
+        };
+        let Open { is_map, left, origin, .. } = *open;
+        if left == 0 {
+            self.out.push(if is_map { b'}' } else { b']' });
+            self.print.open.pop();
+            return self.within().map(|()| false);
+        }
+        open.left -= 1;
+        if std::mem::replace(&mut open.begun, true) {
+            self.out.push(b',');
+        }
+        self.print.state = State::Value(origin);
+        if is_map { self.key(origin).map(|()| false) } else { Ok(false) }
+    }
+
+    fn key(&mut self, origin: Origin) -> Result<(), Unshown> {
+        if self.long(true)? {
+            return Ok(());
+        }
+        let mut reader = self.reader();
+        let mut inner = origin.of("");
+        match reader.step()? {
             Step::Text(key) => {
-                self.reader = ahead;
+                self.advance(reader);
                 self.text(key)?;
-                return Ok(key);
+                inner = origin.of(key);
             }
             // A text must not hold the text of another key: its escapes would be escaped.
             Step::Array(_) | Step::Map(_) => {
-                let bytes = self.reader.skip()?;
-                self.base64(bytes)?;
+                self.print.state = State::Measure { from: self.print.at, left: 1 };
+                return Ok(());
             }
             step => {
-                self.reader = ahead;
+                self.advance(reader);
                 let start = self.out.len();
                 self.scalar(step, Origin::Client)?;
                 if self.out[start] != b'"' {
@@ -198,34 +328,151 @@ impl<'v> Printer<'v, '_> {
                 }
             }
         }
-        Ok("")
+        self.out.push(b':');
+        self.print.state = State::Value(inner);
+        Ok(())
+    }
+
+    /// A string is over.
+    fn close(&mut self, is_key: bool) {
+        self.out.push(b'"');
+        self.print.state = State::Behind;
+        if is_key {
+            self.out.push(b':');
+            // So long a key names no field of the server's own.
+            let origin = self.print.open.last().map_or(Origin::Client, |open| open.origin);
+            self.print.state = State::Value(origin.of(""));
+        }
+    }
+
+    /// Begins a text or bytes that are too long for one piece, if that is what stands here.
+    #[inline]
+    fn long(&mut self, is_key: bool) -> Result<bool, Unshown> {
+        let head = self.value.get(self.print.at).copied().map(Marker::from_u8);
+        if !matches!(head, Some(Marker::Str32 | Marker::Bin32 | Marker::Ext32)) {
+            return Ok(false);
+        }
+        self.long_of(head == Some(Marker::Str32), head == Some(Marker::Ext32), is_key)
+    }
+
+    #[cold]
+    fn long_of(&mut self, is_text: bool, has_type: bool, is_key: bool) -> Result<bool, Unshown> {
+        let Some(head) = self.value[self.print.at..].first_chunk::<WIDEST_HEAD_BYTES>() else {
+            return Err(Malformed::Truncated.into());
+        };
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        if length <= PIECE_BYTES {
+            return Ok(false);
+        }
+        let at = self.print.at + WIDEST_HEAD_BYTES + usize::from(has_type);
+        let end = at.saturating_add(length);
+        if end > self.value.len() {
+            return Err(Malformed::Truncated.into());
+        }
+        if has_type && self.value[at - 1] == 0 {
+            // What counts as absent is short, however long it is.
+            return Ok(false);
+        }
+        if is_text {
+            self.has_room(length + 2)?;
+            self.print.at = at;
+            self.print.state = State::Text { end, is_key };
+        } else {
+            self.has_room(BASE64.encode_len(length) + 2)?;
+            self.print.state = State::Base64 { at, end, is_key };
+        }
+        self.out.push(b'"');
+        Ok(true)
+    }
+
+    fn text_piece(&mut self, end: usize, is_key: bool) -> Result<(), Unshown> {
+        let at = self.print.at;
+        let piece = &self.value[at..end.min(at + PIECE_BYTES)];
+        let text = match std::str::from_utf8(piece) {
+            Ok(_) => piece,
+            // A character that is cut comes with what follows.
+            Err(error) if error.error_len().is_none() && at + piece.len() < end => {
+                &piece[..error.valid_up_to()]
+            }
+            Err(_) => return Err(Malformed::NotUtf8.into()),
+        };
+        // With the quote behind it.
+        self.has_room_for(text, 1)?;
+        escaped(self.out, text);
+        self.print.at += text.len();
+        if self.print.at == end {
+            self.close(is_key);
+        }
+        Ok(())
+    }
+
+    fn base64_piece(&mut self, at: usize, end: usize, is_key: bool) {
+        let piece = &self.value[at..end.min(at + PIECE_BYTES)];
+        encode(self.out, piece);
+        let at = at + piece.len();
+        self.print.state = State::Base64 { at, end, is_key };
+        if at == end {
+            self.print.at = end;
+            self.close(is_key);
+        }
+    }
+
+    /// Looks for the end of a key that is a list or map, a value at a time.
+    fn measure(&mut self, from: usize, left: usize) -> Result<(), Unshown> {
+        if left > 0 {
+            let mut reader = self.reader();
+            let inside = match reader.map_begun()? {
+                Some(entries) => 2 * entries,
+                None => match reader.array()? {
+                    Some(items) => items,
+                    None => reader.pass().map(|()| 0)?,
+                },
+            };
+            self.advance(reader);
+            self.print.state = State::Measure { from, left: left - 1 + inside };
+            return Ok(());
+        }
+        let end = self.print.at;
+        self.has_room(BASE64.encode_len(end - from) + 2)?;
+        self.out.push(b'"');
+        self.print.state = State::Base64 { at: from, end, is_key: true };
+        Ok(())
     }
 
     /// Whether what has been written is no more than may be.
     #[inline]
     fn within(&self) -> Result<(), Unshown> {
-        if self.out.len() <= self.end { Ok(()) } else { Err(Unshown::TooLong) }
+        if self.out.len() <= self.print.end { Ok(()) } else { Err(Unshown::TooLong) }
     }
 
     /// Whether so many bytes more may be written.
     #[inline]
     fn has_room(&self, bytes: usize) -> Result<(), Unshown> {
-        let room = self.end.saturating_sub(self.out.len());
+        let room = self.print.end.saturating_sub(self.out.len());
         if bytes <= room { Ok(()) } else { Err(Unshown::TooLong) }
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Unshown> {
+    /// Whether a text may be written, and so many bytes beside it.
+    #[inline]
+    fn has_room_for(&self, text: &[u8], beside: usize) -> Result<(), Unshown> {
         // Few texts come near the limit: only those are measured before they are written.
-        if self.has_room(text.len().saturating_mul(ESCAPE_BYTES_MAX) + 2).is_err() {
-            self.has_room(escaped_length(text.as_bytes()) + 2)?;
+        if self.has_room(text.len().saturating_mul(ESCAPE_BYTES_MAX) + beside).is_err() {
+            self.has_room(escaped_length(text) + beside)?;
         }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Unshown> {
+        self.has_room_for(text.as_bytes(), 2)?;
         string(self.out, text);
         Ok(())
     }
 
     fn base64(&mut self, bytes: &[u8]) -> Result<(), Unshown> {
         self.has_room(BASE64.encode_len(bytes.len()) + 2)?;
-        base64(self.out, bytes);
+        self.out.push(b'"');
+        encode(self.out, bytes);
+        self.out.push(b'"');
         Ok(())
     }
 
@@ -236,7 +483,7 @@ impl<'v> Printer<'v, '_> {
             Step::Bool(false) => out.extend_from_slice(b"false"),
             Step::Uint(value) => integer(out, value),
             Step::Int(value) => integer(out, value),
-            Step::Float(value) => float(out, value, origin),
+            Step::Float(value) => float(out, value, origin != Origin::Client),
             Step::Text(text) => return self.text(text),
             Step::Binary(bytes) => return self.base64(bytes),
             Step::Extension(TIMESTAMP, bytes) => match time(bytes) {
@@ -251,105 +498,5 @@ impl<'v> Printer<'v, '_> {
             }
         }
         self.within()
-    }
-}
-
-/// Writes a whole number.
-pub fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-}
-
-/// Writes a number of the server, without a fraction where it has none.
-pub fn number(out: &mut Vec<u8>, value: f64) {
-    float(out, value, Origin::Record);
-}
-
-fn float(out: &mut Vec<u8>, value: f64, origin: Origin) {
-    if !value.is_finite() {
-        out.extend_from_slice(b"null");
-    } else if origin != Origin::Client && value.fract() == 0.0 && value.abs() <= EXACT_FLOAT_MAX {
-        integer(out, value as i64);
-    } else {
-        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
-    }
-}
-
-fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'"');
-    let start = out.len();
-    out.resize(start + BASE64.encode_len(bytes.len()), 0);
-    BASE64.encode_mut(bytes, &mut out[start..]);
-    out.push(b'"');
-}
-
-/// The point in time that the bytes of a timestamp are, in any of its three forms.
-fn time(bytes: &[u8]) -> Option<DateTime<chrono::Utc>> {
-    let (seconds, nanos) = match bytes.len() {
-        4 => (i64::from(u32::from_be_bytes(bytes.try_into().ok()?)), 0),
-        8 => {
-            let both = u64::from_be_bytes(bytes.try_into().ok()?);
-            ((both & 0x3_ffff_ffff) as i64, (both >> 34) as u32)
-        }
-        _ => {
-            let (nanos, seconds) = bytes.split_first_chunk()?;
-            (i64::from_be_bytes(seconds.try_into().ok()?), u32::from_be_bytes(*nanos))
-        }
-    };
-    DateTime::from_timestamp(seconds, nanos)
-}
-
-/// Writes a string with its quotes.
-pub fn string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    escaped(out, text.as_bytes());
-    out.push(b'"');
-}
-
-/// How a byte is written within a string: as itself, as `\u00XX`, or as the letter behind a backslash.
-const SELF: u8 = 0;
-const UNIT: u8 = b'u';
-const ESCAPES: [u8; 256] = {
-    let mut table = [SELF; 256];
-    let mut control = 0;
-    while control < 0x20 {
-        table[control] = UNIT;
-        control += 1;
-    }
-    table[0x08] = b'b';
-    table[0x0c] = b'f';
-    table[b'\n' as usize] = b'n';
-    table[b'\r' as usize] = b'r';
-    table[b'\t' as usize] = b't';
-    table[b'"' as usize] = b'"';
-    table[b'\\' as usize] = b'\\';
-    table
-};
-
-/// Most bytes that one byte of a text becomes: `\u00XX`.
-const ESCAPE_BYTES_MAX: usize = 6;
-
-/// How long a text is once it is escaped, without its quotes.
-fn escaped_length(text: &[u8]) -> usize {
-    let length = |byte: &u8| match ESCAPES[usize::from(*byte)] {
-        SELF => 1,
-        UNIT => ESCAPE_BYTES_MAX,
-        _ => 2,
-    };
-    text.iter().map(length).sum()
-}
-
-fn escaped(out: &mut Vec<u8>, mut text: &[u8]) {
-    loop {
-        let (plain, rest) = text.split_at(super::plain_length(text));
-        out.extend_from_slice(plain);
-        let Some((&byte, behind)) = rest.split_first() else { return };
-        match ESCAPES[usize::from(byte)] {
-            UNIT => {
-                let hex = |digit: u8| b"0123456789abcdef"[usize::from(digit)];
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(byte >> 4), hex(byte & 15)]);
-            }
-            letter => out.extend_from_slice(&[b'\\', letter]),
-        }
-        text = behind;
     }
 }
