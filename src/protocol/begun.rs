@@ -14,7 +14,7 @@ pub const LONG_BYTES: usize = 256 << 10;
 pub const BEGINNING_BYTES_MAX: usize = 64 << 10;
 
 /// A byte of text may take so many as JSON.
-const JSON_EXPANSION: usize = 6;
+pub const JSON_EXPANSION: usize = 6;
 
 /// Enough of a name to recognise it.
 const SHOWN_BYTES_MAX: usize = 64;

@@ -167,13 +167,7 @@ impl Frame<'_> {
 
     /// Appends the payload as it was meant.
     pub fn unmask(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(self.masked);
-        let (whole, rest) = out[start..].as_chunks_mut::<4>();
-        for chunk in whole {
-            *chunk = (u32::from_ne_bytes(*chunk) ^ u32::from_ne_bytes(self.mask)).to_ne_bytes();
-        }
-        rest.iter_mut().zip(self.mask).for_each(|(byte, mask)| *byte ^= mask);
+        unmask(self.masked, self.mask, out);
     }
 }
 
@@ -213,6 +207,50 @@ pub fn split(bytes: &[u8], open: Option<usize>) -> Result<Option<(Frame<'_>, usi
     let (start, end) = (cursor.position() as usize, cursor.position() as usize + length as usize);
     let Some(masked) = bytes.get(start..end) else { return Ok(None) };
     Ok(Some((Frame { kind, last: head.is_final, masked, mask }, end)))
+}
+
+/// A frame of a message whose head is there and whose payload is taken as it comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// Whether a message begins with it, and whether that is a text.
+    pub first: Option<bool>,
+    /// Whether it is the last of its message.
+    pub last: bool,
+    /// What of its payload is still to come.
+    pub left: usize,
+    mask: [u8; 4],
+}
+
+impl Begun {
+    /// The frame at the front of `bytes`, of which [`split`] has found that its end has not come, and the length of its
+    /// head. None if it is no piece of a message.
+    pub fn of(bytes: &[u8]) -> Option<(Self, usize)> {
+        let mut cursor = Cursor::new(bytes);
+        let (head, left) = FrameHeader::parse(&mut cursor).ok()??;
+        let (OpCode::Data(kind), Some(mask)) = (head.opcode, head.mask) else { return None };
+        let first = (kind != Data::Continue).then_some(kind == Data::Text);
+        let begun = Self { first, last: head.is_final, left: left as usize, mask };
+        Some((begun, cursor.position() as usize))
+    }
+
+    /// Appends what of `bytes` belongs to it, as it was meant, and says how many bytes that was.
+    pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let taken = bytes.len().min(self.left);
+        unmask(&bytes[..taken], self.mask, out);
+        self.left -= taken;
+        self.mask.rotate_left(taken % 4);
+        taken
+    }
+}
+
+fn unmask(masked: &[u8], mask: [u8; 4], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(masked);
+    let (whole, rest) = out[start..].as_chunks_mut::<4>();
+    for chunk in whole {
+        *chunk = (u32::from_ne_bytes(*chunk) ^ u32::from_ne_bytes(mask)).to_ne_bytes();
+    }
+    rest.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
 }
 
 /// How many bytes the frame at the front of `bytes` announces, once its head is there.

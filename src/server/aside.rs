@@ -11,6 +11,7 @@ use super::core::Core;
 use super::dispatch::{Asked, Lookup};
 use super::execute::BUSY;
 use super::message::{Message, Origin};
+use super::session::Speech;
 use crate::api::request::Body;
 use crate::protocol::decode::decode;
 use corq_io::net::{ConnId, Connections};
@@ -77,6 +78,14 @@ pub fn answer_of(body: &Body<'_>) -> Answer {
     }
 }
 
+/// Where a request waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Line {
+    Jobs,
+    Lists,
+    Texts,
+}
+
 /// A request that waits.
 #[derive(Debug)]
 struct Waiting {
@@ -92,6 +101,8 @@ struct Waiting {
 pub struct Aside {
     jobs: VecDeque<Waiting>,
     lists: VecDeque<Waiting>,
+    /// Those whose answers become JSON, while enough is becoming that.
+    texts: VecDeque<Waiting>,
     frame_bytes: usize,
     /// Of lists that are being written.
     begun_bytes: usize,
@@ -104,11 +115,16 @@ pub struct Aside {
 impl Aside {
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.jobs.len() + self.lists.len()
+        self.jobs.len() + self.lists.len() + self.texts.len()
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
+        self.has_no_line() && self.texts.is_empty()
+    }
+
+    /// Whether none waits but those whose answers become JSON.
+    fn has_no_line(&self) -> bool {
         self.jobs.is_empty() && self.lists.is_empty()
     }
 
@@ -153,13 +169,17 @@ impl Aside {
     }
 
     /// Takes a request in. False if there are too many.
-    fn put(&mut self, waiting: Waiting, answer: Answer) -> bool {
+    fn put(&mut self, waiting: Waiting, line: Line) -> bool {
         let bytes = self.frame_bytes + waiting.frame.len();
         if self.len() >= ASIDE_MAX || bytes > ASIDE_BYTES_MAX {
             return false;
         }
         self.frame_bytes = bytes;
-        let line = if answer == Answer::List { &mut self.lists } else { &mut self.jobs };
+        let line = match line {
+            Line::Jobs => &mut self.jobs,
+            Line::Lists => &mut self.lists,
+            Line::Texts => &mut self.texts,
+        };
         line.push_back(waiting);
         true
     }
@@ -170,11 +190,17 @@ impl Aside {
         Some(next)
     }
 
+    fn take_text(&mut self) -> Option<Waiting> {
+        let next = self.texts.pop_front()?;
+        self.frame_bytes -= next.frame.len();
+        Some(next)
+    }
+
     /// Forgets what a client has asked for that is gone, or its pulls if it only sends no more. Returns
     /// whose requests those were.
     fn forget(&mut self, client: ClientId, gone: bool) -> Vec<Origin> {
         let (mut origins, mut bytes) = (Vec::new(), 0);
-        for line in [&mut self.jobs, &mut self.lists] {
+        for line in [&mut self.jobs, &mut self.lists, &mut self.texts] {
             line.retain(|one| {
                 let stays = one.origin.client != client || !gone && !one.pulls;
                 if !stays {
@@ -212,12 +238,23 @@ impl Core {
     /// may ask for many in one turn, and what has to be read for them first is not in any output yet.
     #[inline]
     pub(super) fn has_to_wait(&self, origin: Origin, body: &Body<'_>) -> bool {
-        let may_wait = match answer_of(body) {
-            Answer::Short => matches!(body, Body::Pull(_)) && self.defers_jobs(),
+        let answer = answer_of(body);
+        let is_pull = matches!(body, Body::Pull(_));
+        let may_wait = match answer {
+            Answer::Short => is_pull && self.defers_jobs(),
             Answer::Jobs => usize::from(origin.shard) != self.me || self.defers_jobs(),
             Answer::List => true,
         };
-        may_wait && (!self.aside.is_empty() || self.has_its_fill())
+        may_wait && (!self.aside.has_no_line() || self.has_its_fill())
+            || (is_pull || answer != Answer::Short) && self.defers_texts(origin)
+    }
+
+    /// Whether what is asked for from there has to become JSON and enough does. Those who get frames do not wait for that.
+    fn defers_texts(&self, origin: Origin) -> bool {
+        let waits = self.translations.writes_enough() || !self.aside.texts.is_empty();
+        waits
+            && usize::from(origin.shard) == self.me
+            && self.sessions.speech(origin.conn).is_some_and(|speech| speech != Speech::Frames)
     }
 
     /// Whether even single jobs wait, or others that do come first.
@@ -240,7 +277,12 @@ impl Core {
         let Asked { origin, req_id, frame, lookup } = asked;
         let pulls = matches!(body, Body::Pull(_) | Body::PullBatch(_));
         let waiting = Waiting { origin, lookup, pulls, frame: frame.into() };
-        if self.aside.put(waiting, answer_of(body)) {
+        let line = match answer_of(body) {
+            _ if self.defers_texts(origin) => Line::Texts,
+            Answer::List => Line::Lists,
+            _ => Line::Jobs,
+        };
+        if self.aside.put(waiting, line) {
             self.deferred(origin);
         } else {
             self.refuse(conns, origin, req_id, BUSY);
@@ -250,7 +292,10 @@ impl Core {
     /// Takes up what was set aside, as far as that goes in this turn.
     pub fn take_up_aside(&mut self, conns: &mut Connections) {
         while !self.has_its_fill() && !self.must_pause() {
-            let Some(Waiting { origin, lookup, frame, .. }) = self.aside.take() else { return };
+            let text =
+                if self.translations.writes_enough() { None } else { self.aside.take_text() };
+            let Some(next) = text.or_else(|| self.aside.take()) else { return };
+            let Waiting { origin, lookup, frame, .. } = next;
             self.answered(origin);
             // It was decoded before it was set aside.
             if let Ok(request) = decode(&frame) {
@@ -263,7 +308,10 @@ impl Core {
 
     /// Whether something can be taken up in the next turn that nothing else would begin.
     pub(super) fn has_aside(&self) -> bool {
-        !self.aside.is_empty() && !self.waits_for_answers_to_go() && !self.engine.book.1.strained
+        let texts = !self.aside.texts.is_empty() && !self.translations.writes_enough();
+        (texts || !self.aside.has_no_line())
+            && !self.waits_for_answers_to_go()
+            && !self.engine.book.1.strained
     }
 
     /// A client is gone, or at least sends no more: then its pulls get no job, and are answered for.
@@ -318,10 +366,9 @@ mod tests {
     #[test]
     fn what_is_set_aside_is_taken_up_in_order_and_single_jobs_first() {
         let mut aside = Aside::default();
-        for (client, answer) in
-            [(1, Answer::List), (2, Answer::Jobs), (3, Answer::List), (4, Answer::Jobs)]
+        for (client, line) in [(1, Line::Lists), (2, Line::Jobs), (3, Line::Lists), (4, Line::Jobs)]
         {
-            assert!(aside.put(waiting(client, false, 10), answer));
+            assert!(aside.put(waiting(client, false, 10), line));
         }
         let order: Vec<u64> = std::iter::from_fn(|| next(&mut aside)).collect();
         assert_eq!((order, aside.frame_bytes), (vec![2, 4, 1, 3], 0));
@@ -331,20 +378,20 @@ mod tests {
     fn what_is_set_aside_has_bounds_in_number_and_in_bytes() {
         let mut aside = Aside::default();
         for _ in 0..ASIDE_MAX {
-            assert!(aside.put(waiting(1, false, 1), Answer::List));
+            assert!(aside.put(waiting(1, false, 1), Line::Lists));
         }
-        assert!(!aside.put(waiting(1, false, 1), Answer::Jobs));
+        assert!(!aside.put(waiting(1, false, 1), Line::Jobs));
         let mut aside = Aside::default();
-        assert!(aside.put(waiting(1, false, ASIDE_BYTES_MAX), Answer::List));
-        assert!(!aside.put(waiting(1, false, 1), Answer::List));
+        assert!(aside.put(waiting(1, false, ASIDE_BYTES_MAX), Line::Lists));
+        assert!(!aside.put(waiting(1, false, 1), Line::Lists));
     }
 
     #[test]
     fn pulls_of_a_client_that_sends_no_more_are_forgotten_and_all_of_one_that_is_gone() {
         let mut aside = Aside::default();
         for client in [1, 2] {
-            assert!(aside.put(waiting(client, true, 10), Answer::Jobs));
-            assert!(aside.put(waiting(client, false, 10), Answer::List));
+            assert!(aside.put(waiting(client, true, 10), Line::Jobs));
+            assert!(aside.put(waiting(client, false, 10), Line::Lists));
         }
         assert_eq!(aside.forget(ClientId(1), false).len(), 1);
         assert_eq!((aside.jobs.len(), aside.lists.len()), (1, 2));

@@ -23,7 +23,7 @@ use super::metrics::Durations;
 use super::moving::Leaving;
 use super::names::{Soundings, WaitingClaims};
 use super::output::{Outputs, is_tight};
-use super::owed::LastValue;
+use super::owed_values::Values;
 use super::parked::{CURRENT, Parked};
 use super::partial::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
 use super::ports::Port;
@@ -38,6 +38,7 @@ use super::show::Showings;
 use super::strain::{Fullness, PutOff};
 use super::streams::Streams;
 use super::task::Tasks;
+use super::translate::Translations;
 use super::values::Valuings;
 use super::webhooks::Webhooks;
 use super::websocket::Scratch;
@@ -86,6 +87,7 @@ pub struct Core {
     pub(super) valuings: Valuings,
     pub(super) post: Post,
     pub(super) aside: Aside,
+    pub(super) translations: Translations,
     pub(super) workers: Workers,
     pub(super) rates: Rates,
     pub(super) durations: Durations,
@@ -116,7 +118,7 @@ pub struct Core {
     pub(super) events: Events,
     pub(super) streams: Streams,
     pub(super) scratch: Scratch,
-    pub(super) last_value: LastValue,
+    pub(super) values: Values,
     /// What the reactor had done when this turn began.
     pub(super) net: Counters,
     /// Connections with new output in this turn.
@@ -220,6 +222,7 @@ impl Core {
             valuings: Valuings::default(),
             post,
             aside: Aside::default(),
+            translations: Translations::default(),
             rates: Rates::default(),
             durations: Durations::default(),
             meter: Meter::default(),
@@ -241,7 +244,7 @@ impl Core {
             events: Events::default(),
             streams: Streams::default(),
             scratch: Scratch::default(),
-            last_value: LastValue::default(),
+            values: Values::default(),
             net: Counters::default(),
             touched: Vec::new(),
             unrecorded: Vec::new(),
@@ -282,7 +285,8 @@ impl Core {
             || self.saturated && !self.waits_for_disk() && !self.engine.book.1.strained
             || !self.put_off.is_empty() && !self.engine.book.1.strained
             || self.has_aside()
-            || self.last_value.is_held()
+            || self.has_translations()
+            || self.values.is_held()
     }
 
     /// Whether there is enough that waits for the disk, to be written or to be sent.
@@ -406,7 +410,7 @@ impl Core {
             left = &left[self.drop_refused(conn, left.len())..];
             let busy = self.is_busy();
             let Some(session) = self.sessions.get(conn) else { return bytes.len() };
-            session.blocked = session.note_unread(conns.unsent(conn), is_tight(conns))
+            session.blocked = session.note_unread(conns.untaken(conn), is_tight(conns))
                 || session.in_flight >= IN_FLIGHT_MAX
                 || session.habit.is_leaving()
                 || busy;
@@ -601,6 +605,7 @@ impl Core {
         let next_ms = next_ms.min(self.give_back_output(conns));
         let next_ms = next_ms.min(self.feed_streams(conns)).min(self.beat_streams(conns));
         let next_ms = next_ms.min(self.note_silent_workers());
+        self.tell_readers(conns);
         self.show_on_in_turn(conns);
         let counts_on = self.count_on_in_turn(conns);
         let values_on = self.value_on_in_turn(conns);

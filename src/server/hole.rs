@@ -42,6 +42,8 @@ pub enum Then {
     Show(Show),
     /// Go on with what became of children.
     Values(Box<Valuing>),
+    /// Answer those who wait for this value.
+    Owed(Stored),
     /// Tell webhooks of the event at this place.
     Trigger {
         /// See [`super::triggers`].
@@ -109,7 +111,7 @@ impl ColdReplies {
             Then::Send { frame, .. } => {
                 frame.len() + of_records().map(|one| one.record_bytes as usize).sum::<usize>()
             }
-            Then::Ask { .. } | Then::Show(_) | Then::Values(_) => {
+            Then::Ask { .. } | Then::Show(_) | Then::Values(_) | Then::Owed(_) => {
                 of_records().map(|one| one.record_bytes as usize).sum()
             }
             // These answer nobody.

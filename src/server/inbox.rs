@@ -114,15 +114,12 @@ impl Core {
                 }
             }
             Message::Owed { origin, head, value } => {
-                self.owe(conns, *origin, &batch.bytes[head.clone()], value.clone());
+                self.owe_here(conns, *origin, &batch.bytes[head.clone()], value);
             }
             // Taken out before, since a socket has one owner, and a long answer is not copied.
             Message::Adopt(_) | Message::List { .. } => {}
             Message::Leave { client, gone } => self.leave(conns, *client, *gone),
-            Message::Carried { from, bytes } => {
-                let bytes = *bytes;
-                self.post.ask(usize::from(*from)).messages.push(Message::Taken { bytes });
-            }
+            Message::Carried { from, bytes } => self.carried(*from, *bytes),
             Message::Taken { bytes } => self.aside.note_taken(*bytes),
             Message::Claim { step, names } => self.claim(batch, *step, names),
             Message::Claimed { step, taken } => self.claimed(conns, *step, taken),

@@ -10,6 +10,17 @@ use corq_io::net::{ConnId, Connections};
 /// What of a message is looked at first: nearly all name their command there.
 const FRONT_BYTES: usize = 512;
 
+/// What is known of a message of which more is to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judged {
+    /// Its command, if it is long at all.
+    NotYet,
+    /// It may be as long as it is.
+    MayBe,
+    /// It may not, and its connection is closed.
+    Refused,
+}
+
 impl Core {
     /// Drops what comes of a frame that was refused; how many bytes of `bytes` that is.
     #[inline]
@@ -58,43 +69,41 @@ impl Core {
         true
     }
 
-    /// Whether the connection is closed for a message whose frame at the front of `bytes` is not there yet: `open` is
-    /// what has come of it before.
-    pub(super) fn closes_for_length(
+    /// Judges a message whose frame at the front of `bytes` is not there yet: `open` is what has come of it before. The
+    /// connection of one that is refused is closed.
+    pub(super) fn judge_message(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
         bytes: &[u8],
         open: Option<usize>,
-    ) -> bool {
+    ) -> Judged {
         let announced = websocket::announced(bytes) as usize + open.unwrap_or(0);
         if announced <= LONG_BYTES {
-            return false;
+            return Judged::NotYet;
         }
         let mut front = Vec::new();
         for most in [FRONT_BYTES, BEGINNING_BYTES_MAX] {
             front.clear();
-            match open {
-                None => websocket::unmask_begun(bytes, most, &mut front),
-                Some(_) => {
-                    let key = self.sessions.get(conn).and_then(|session| session.stream);
-                    let listener = key.and_then(|key| self.streams.listener(key));
-                    let Some(incoming) = listener.and_then(|one| one.incoming.as_ref()) else {
-                        return false;
-                    };
-                    front.extend_from_slice(&incoming.bytes[..incoming.bytes.len().min(most)]);
-                }
+            if open.is_some() {
+                let key = self.sessions.get(conn).and_then(|session| session.stream);
+                let listener = key.and_then(|key| self.streams.listener(key));
+                let Some(incoming) = listener.and_then(|one| one.incoming.as_ref()) else {
+                    return Judged::NotYet;
+                };
+                front.extend_from_slice(&incoming.bytes[..incoming.bytes.len().min(most)]);
             }
+            websocket::unmask_begun(bytes, most - front.len(), &mut front);
             match judge(&front, announced, Face::Text) {
                 None => {}
-                Some(Ok(_)) => return false,
+                Some(Ok(_)) => return Judged::MayBe,
                 Some(Err(_)) => {
                     self.long_refused += 1;
                     self.close_websocket(conns, conn, Some(Closing::TOO_LONG));
-                    return true;
+                    return Judged::Refused;
                 }
             }
         }
-        false
+        Judged::NotYet
     }
 }

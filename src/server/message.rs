@@ -134,7 +134,7 @@ pub enum Message {
         /// The reply up to the value.
         head: Span,
         /// The value.
-        value: Arc<[u8]>,
+        value: Arc<Vec<u8>>,
     },
     /// The answer before this one is large: the sender waits until it is taken in.
     Carried {

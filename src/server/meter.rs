@@ -11,7 +11,7 @@ use super::core::Core;
 use crate::api::spec::{COMMANDS, Op};
 
 /// What no command does, or what is left of one that nobody waits for.
-const BESIDE: [&str; 4] = ["due", "news", "disconnect", "other"];
+const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];
 
 const KINDS: usize = COMMANDS.len() + BESIDE.len();
 
@@ -29,8 +29,10 @@ impl Work {
     pub const NEWS: Self = Self(COMMANDS.len() as u8 + 1);
     /// What a connection held goes back.
     pub const DISCONNECT: Self = Self(COMMANDS.len() as u8 + 2);
+    /// Long requests and replies that are turned from JSON or into it.
+    pub const JSON: Self = Self(COMMANDS.len() as u8 + 3);
     /// All else.
-    pub const OTHER: Self = Self(COMMANDS.len() as u8 + 3);
+    pub const OTHER: Self = Self(COMMANDS.len() as u8 + 4);
 
     /// A command.
     pub fn of(op: Op) -> Self {
@@ -77,6 +79,11 @@ impl Meter {
     #[inline]
     pub fn note(&mut self, steps: usize) {
         self.steps += steps as u64;
+    }
+
+    /// So many bytes are read or written outside of the engine.
+    pub fn note_bytes(&mut self, bytes: usize) {
+        self.note(1 + bytes / BYTES_PER_STEP);
     }
 
     /// Other work begins. Returns what was being done.

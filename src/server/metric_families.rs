@@ -155,7 +155,7 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     (
         "long_requests_refused_total",
         Kind::Counter,
-        "Frames and messages refused by their length, which their command cannot need",
+        "Frames, messages and bodies refused by their length, which their command cannot need",
     ),
     (
         "output_bytes",
@@ -188,6 +188,15 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ),
     ("replies_begun_bytes", Kind::Gauge, "Bytes of lists that are being written"),
     ("replies_read_bytes", Kind::Gauge, "Bytes of replies that wait for records from the disk"),
+    (
+        "owed_bytes",
+        Kind::Gauge,
+        "Memory of values that many are answered with and that some have yet to get",
+    ),
+    ("owed_reads_total", Kind::Counter, "Of those, the ones that had to be read from the disk"),
+    ("json_under_way", Kind::Gauge, "Requests and replies that are turned from JSON or into it"),
+    ("json_slices_total", Kind::Counter, "Slices in which that was done"),
+    ("json_replies_bytes", Kind::Gauge, "Memory of those replies and of their texts"),
     ("requests_set_aside", Kind::Gauge, "Requests that wait because large replies are under way"),
     ("mesh_stuck_batches", Kind::Gauge, "Batches for shards whose inbox is full"),
     ("log_records_total", Kind::Counter, "Records written"),

@@ -28,6 +28,7 @@
 //! parked   commands that are answered later     partial  what requests take in memory before they are whole
 //! moving   connections that follow their queue, or are seated     ports    where they come from
 //! http     the HTTP port     figures   what only HTTP asks for
+//! translate    JSON that is too long for one turn     owed, owed_values   answers that many get
 //! events   where they happen     streams, lane  where clients listen     websocket, subscribe  those who also ask
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! end      of a shard     recover  its beginning     reshard  another number of them
@@ -88,6 +89,7 @@ mod needs;
 mod notes;
 mod output;
 mod owed;
+mod owed_values;
 mod pace;
 mod parked;
 mod partial;
@@ -109,6 +111,7 @@ mod strain;
 mod streams;
 mod subscribe;
 mod task;
+mod translate;
 mod triggers;
 mod turn;
 mod values;

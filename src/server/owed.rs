@@ -5,9 +5,8 @@
 //! a few bytes. So what one command sets free for many takes the memory of one, however they read.
 
 use super::core::Core;
-use super::engine::Records;
 use super::message::{Message, Origin};
-use super::parked::Parked;
+use super::owed_values::Value;
 use super::session::Speech;
 use super::wait::write_ending_head;
 use super::websocket::write_too_large;
@@ -16,36 +15,13 @@ use crate::protocol::json;
 use crate::protocol::reply;
 use crate::protocol::websocket::{Head, MESSAGE_BYTES_MAX};
 use crate::protocol::write::Writer;
-use corq_io::net::{ConnId, Connections, Shared, Tally};
+use corq_io::net::{ConnId, Connections};
 use corq_shards::effect::Ending;
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
-
-/// A value from which it is not copied for each who gets it. A shorter one goes with the rest of the answer.
-pub const SHARED_BYTES_MIN: usize = 16 << 10;
+use std::sync::Arc;
 
 /// A connection with more than this unsent is given no other for now.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
-
-/// A value that many are answered with, in the forms in which it goes out.
-#[derive(Debug)]
-struct Value {
-    bytes: Shared,
-    /// As JSON, with the end of the answer behind it. None if no message has room for it.
-    text: OnceLock<Option<Shared>>,
-}
-
-impl Value {
-    fn text(&self, tally: &Tally) -> Option<&Shared> {
-        let print = || {
-            let mut text = Vec::new();
-            json::from_msgpack_within(self.bytes.bytes(), &mut text, MESSAGE_BYTES_MAX).ok()?;
-            text.push(b'}');
-            Some(tally.share(text))
-        };
-        self.text.get_or_init(print).as_ref()
-    }
-}
 
 /// An answer that waits for its connection.
 #[derive(Debug)]
@@ -54,118 +30,90 @@ pub struct Owed {
     /// The reply up to its last value.
     head: Box<[u8]>,
     value: Arc<Value>,
+    /// Whether its text is being made.
+    asked: bool,
 }
 
 /// What a connection is owed, in order; without memory while that is nothing.
-pub type Debts = Option<Box<VecDeque<Owed>>>;
-
-/// The value that was asked for last: those who wait for it are answered one after the other.
 #[derive(Debug, Default)]
-pub struct LastValue {
-    /// Where its record is, if it is one of this shard.
-    position: Option<u64>,
-    bytes: Option<Arc<[u8]>>,
-    value: Option<Arc<Value>>,
-    used: bool,
+pub struct Debts(Option<Box<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    owed: VecDeque<Owed>,
+    /// Of all its values together, each as often as it is owed.
+    bytes: usize,
 }
 
-impl LastValue {
-    /// A turn begins: what the last one had no use for goes.
-    pub fn begin_turn(&mut self) {
-        if !std::mem::take(&mut self.used) {
-            *self = Self::default();
+impl Debts {
+    /// Bytes of all that is owed, a value that is owed twice counted twice.
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |queue| queue.bytes)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn push(&mut self, owed: Owed) {
+        let queue = self.0.get_or_insert_default();
+        queue.bytes += owed.value.bytes().bytes().len();
+        queue.owed.push_back(owed);
+    }
+
+    fn first(&mut self) -> Option<&mut Owed> {
+        self.0.as_mut()?.owed.front_mut()
+    }
+
+    fn pop(&mut self) -> Option<Owed> {
+        let queue = self.0.as_mut()?;
+        let owed = queue.owed.pop_front()?;
+        queue.bytes -= owed.value.bytes().bytes().len();
+        if queue.owed.is_empty() {
+            self.0 = None;
         }
-    }
-
-    /// Whether there is one to be let go of.
-    pub fn is_held(&self) -> bool {
-        self.bytes.is_some()
-    }
-
-    fn hold(&mut self, position: Option<u64>, bytes: Arc<[u8]>) {
-        *self = Self { position, bytes: Some(bytes), value: None, used: true };
-    }
-
-    /// The same bytes, as this shard sends them.
-    fn value_of(&mut self, bytes: &Arc<[u8]>, tally: &Tally) -> Arc<Value> {
-        if !self.bytes.as_ref().is_some_and(|held| Arc::ptr_eq(held, bytes)) {
-            self.hold(None, bytes.clone());
-        }
-        self.used = true;
-        let new = || {
-            let bytes = tally.share(bytes.clone());
-            Arc::new(Value { bytes, text: OnceLock::new() })
-        };
-        self.value.get_or_insert_with(new).clone()
+        Some(owed)
     }
 }
 
 impl Core {
-    /// Answers a wait if its job has ended with a long value that is at hand. False if it has not.
-    pub(super) fn owe_ending(
-        &mut self,
-        conns: &mut Connections,
-        parked: &Parked,
-        ending: Ending,
-    ) -> bool {
-        let Some(value) = self.value_of_ending(ending) else { return false };
-        let mut head = Vec::new();
-        write_ending_head(&mut head, parked.req_id.as_deref(), Some(ending));
-        self.owe(conns, parked.origin, &head, value);
-        true
-    }
-
-    fn value_of_ending(&mut self, ending: Ending) -> Option<Arc<[u8]>> {
-        let (stored, is_text) = match ending {
-            Ending::Completed(stored) => (stored, false),
-            Ending::Failed(stored) => (stored, true),
-            Ending::Removed => return None,
-        };
-        if (stored.payload_bytes as usize) < SHARED_BYTES_MIN {
-            return None;
-        }
-        let last = &mut self.last_value;
-        if last.position == Some(stored.position) {
-            last.used = true;
-            return last.bytes.clone();
-        }
-        let payload = Records::new(&self.engine.book, &[]).payload(&stored).ok()?;
-        let bytes: Arc<[u8]> = if is_text {
-            let mut text = Vec::with_capacity(payload.len() + 5);
-            Writer::new(&mut text).str_head(payload.len());
-            text.extend_from_slice(payload);
-            text.into()
-        } else {
-            payload.into()
-        };
-        last.hold(Some(stored.position), bytes.clone());
-        Some(bytes)
-    }
-
-    /// Answers with `head` and a value that others get as well, as soon as the connection has room.
+    /// Answers with an ending whose value others get as well, as soon as the connection has room.
     pub(super) fn owe(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
-        head: &[u8],
-        value: Arc<[u8]>,
+        (req_id, ending): (Option<&[u8]>, Ending),
+        value: Arc<Vec<u8>>,
     ) {
+        let mut head = Vec::new();
+        write_ending_head(&mut head, req_id, Some(ending));
         let dest = usize::from(origin.shard);
         if dest != self.me {
             let batch = self.post.tell(dest);
-            let head = batch.keep(head);
+            let head = batch.keep(&head);
             batch.messages.push(Message::Owed { origin, head, value });
             return;
         }
-        let value = self.last_value.value_of(&value, conns.tally());
+        self.owe_here(conns, origin, &head, &value);
+    }
+
+    /// Answers a connection of this shard with `head` and a value that others get as well.
+    pub(super) fn owe_here(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        head: &[u8],
+        value: &Arc<Vec<u8>>,
+    ) {
+        let value = self.values.value_of(value, conns);
         let Some(session) = self.sessions.get(origin.conn) else { return };
-        let owed = Owed { origin, head: head.into(), value };
-        if session.debts.is_none() && conns.unsent(origin.conn) <= UNSENT_BYTES_MAX {
-            self.pay(conns, &owed);
-            return;
+        let owed = Owed { origin, head: head.into(), value, asked: false };
+        let waits = !session.debts.is_empty();
+        session.debts.push(owed);
+        conns.note_owed(origin.conn, session.debts.bytes());
+        if !waits {
+            self.pay_next(conns, origin.conn);
         }
-        session.debts.get_or_insert_default().push_back(owed);
-        conns.tell_when_drained(origin.conn);
     }
 
     /// A connection has taken its output: what it is owed comes next.
@@ -173,35 +121,40 @@ impl Core {
         loop {
             let unsent = conns.unsent(conn);
             let Some(session) = self.sessions.get(conn) else { return };
-            let Some(debts) = &mut session.debts else { return };
+            let Some(owed) = session.debts.first() else { return };
             if unsent > UNSENT_BYTES_MAX {
                 conns.tell_when_drained(conn);
                 return;
             }
-            let Some(owed) = debts.pop_front() else {
-                session.debts = None;
+            let tally = self.values.tally(conns);
+            if session.speech == Speech::WebSocket && !owed.value.has_text(&tally) {
+                if !std::mem::replace(&mut owed.asked, true) {
+                    let value = owed.value.clone();
+                    self.write_value_in_slices(conn, &value, MESSAGE_BYTES_MAX);
+                }
                 return;
-            };
+            }
+            let Some(owed) = session.debts.pop() else { return };
+            conns.note_owed(conn, session.debts.bytes());
             self.pay(conns, &owed);
         }
     }
 
     fn pay(&mut self, conns: &mut Connections, owed: &Owed) {
-        let Owed { origin, head, value } = owed;
+        let Owed { origin, head, value, .. } = owed;
         self.answered(*origin);
         let conn = origin.conn;
         match self.sessions.speech(conn) {
             Some(Speech::Frames) => {
                 let Some(out) = conns.output(conn) else { return };
-                let length = (head.len() + value.bytes.bytes().len()) as u32;
+                let length = (head.len() + value.bytes().bytes().len()) as u32;
                 out.extend_from_slice(&length.to_be_bytes());
                 out.extend_from_slice(head);
-                conns.append_shared(conn, &value.bytes);
+                conns.append_shared(conn, value.bytes());
             }
             Some(Speech::WebSocket) => {
-                let tally = conns.tally().clone();
                 let Some(out) = conns.output(conn) else { return };
-                let Some(text) = value.text(&tally) else {
+                let Some(text) = value.text() else {
                     let mut refusal = Vec::new();
                     write_too_large(
                         head_frame(head).get(PREFIX_BYTES..).unwrap_or_default(),

@@ -58,7 +58,7 @@ impl Core {
             }
             let Some(parked) = self.parked.try_remove(request.0 as usize - 1) else { continue };
             if let Reply::Ended(ending) = reply
-                && self.owe_ending(conns, &parked, *ending)
+                && self.owe_ending(conns, (parked.origin, parked.req_id.as_deref()), *ending)
             {
                 continue;
             }

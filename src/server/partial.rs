@@ -104,7 +104,8 @@ impl Core {
             // One that only listens from now on gives back what its head took.
             _ => 0,
         };
-        let bytes = session.pending.capacity() + incoming + self.lengthy.held_by(conn);
+        let waits = self.lengthy.held_by(conn) + session.translating.bytes;
+        let bytes = session.pending.capacity() + incoming + waits;
         let held = Held { bytes, by_stranger: bytes > 0 && !session.is_known() };
         if held == session.held {
             return;
@@ -127,7 +128,12 @@ impl Core {
         let Some(session) = self.sessions.get(conn) else { return };
         session.held = Held::default();
         session.pending = Backlog::default();
-        match session.speech {
+        let speech = session.speech;
+        if self.read_no_further(conn) && speech == Speech::Http {
+            self.conclude_crowded_out(conns, conn);
+            return;
+        }
+        match speech {
             Speech::Http => self.crowd_out_head(conns, conn),
             Speech::WebSocket => self.close_websocket(conns, conn, Some(Closing::NO_ROOM)),
             _ => {

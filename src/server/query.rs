@@ -146,6 +146,7 @@ impl Core {
             }
             Then::Show(show) => self.show(conns, origin, show, fetched),
             Then::Values(valuing) => self.value_on(conns, *valuing, &fetched),
+            Then::Owed(stored) => self.value_arrived(stored, &fetched),
             Then::Trigger { place } => self.trigger_record_arrived(place, &fetched),
             Then::Report(report) => self.report_record_arrived(report, &fetched),
             Then::Kin { step, link } => self.patch_child(conns, step, link, &fetched),

@@ -55,12 +55,9 @@ impl Core {
             match speech {
                 None => self.post.tell(dest).messages.push(Message::Reply { origin, frame }),
                 Some(Speech::Frames) => self.touch(origin.conn),
-                Some(Speech::Http) => {
-                    self.answer_http(conns, origin.conn, &scratch);
-                    self.http.keep_reply(scratch);
-                }
+                Some(Speech::Http) => self.answer_http_or_begin(conns, origin, scratch),
                 Some(Speech::WebSocket | Speech::Events) => {
-                    self.send_as_messages(conns, origin.conn, scratch);
+                    self.send_as_messages(conns, origin, scratch);
                 }
             }
             if becomes_text {

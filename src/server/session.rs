@@ -5,6 +5,7 @@ use super::moving::Habit;
 use super::owed::Debts;
 use super::partial::Held;
 use super::share::Taken;
+use super::translate::Translating;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 use std::ops::Range;
@@ -121,6 +122,8 @@ pub struct Session {
     pub held: Held,
     /// What is still to come of a frame that was refused.
     pub refused_bytes: usize,
+    /// Its request that is being read in slices.
+    pub translating: Translating,
     /// Whether it may give commands.
     pub trusted: bool,
     /// Commands that are not answered yet.
@@ -185,10 +188,11 @@ impl Session {
             pending: Backlog::default(),
             held: Held::default(),
             refused_bytes: 0,
+            translating: Translating::default(),
             trusted,
             in_flight: 0,
             lists: 0,
-            debts: None,
+            debts: Debts::default(),
             seen_elsewhere: false,
             blocked: false,
             taken: Taken::default(),

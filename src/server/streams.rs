@@ -13,7 +13,7 @@ use super::events::EventMail;
 use super::lane::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Lane, Place};
 use super::message::Message;
 use super::output::is_tight;
-use super::owed::SHARED_BYTES_MIN;
+use super::owed_values::SHARED_BYTES_MIN;
 use super::session::Speech;
 use super::websocket::Incoming;
 use crate::protocol::{sse, websocket};

@@ -207,7 +207,7 @@ impl Turn {
         self.core.late = Late::No;
         self.core.aside.begin_turn();
         self.core.shares.begin_turn();
-        self.core.last_value.begin_turn();
+        self.core.values.begin_turn();
         if self.restless {
             self.core.durations.turned(micros_since(before, &self.clock));
         }
@@ -227,6 +227,7 @@ impl Turn {
         {
             mail_left -= 1;
         }
+        self.core.translate_in_turn(&mut self.reactor.conns);
         self.core.go_on_with_long(&mut self.reactor.conns);
         self.core.take_up_aside(&mut self.reactor.conns);
         while self.core.go_on_unblocked(&mut self.reactor.conns) {}

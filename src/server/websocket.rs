@@ -3,15 +3,18 @@
 
 use super::core::{Core, TOO_OFTEN};
 use super::execute::TOO_LARGE;
+use super::long::Judged;
+use super::message::Origin;
 use super::output::is_tight;
 use super::session::{IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
+use super::translate::{LONG_REPLY_BYTES, SLICE_BYTES};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::begun::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
-use crate::protocol::json::{self, Fault, TEXT_BYTES_MAX, Unshown};
+use crate::protocol::json::{self, Fault, JsonError, Parse, TEXT_BYTES_MAX, Unshown};
 use crate::protocol::reply;
-use crate::protocol::websocket::{self, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
+use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
 use crate::protocol::write::Writer;
 use corq_io::net::{ConnId, Connections};
 
@@ -28,6 +31,8 @@ pub(super) struct Incoming {
     /// When the first of them came.
     pub(super) since_ms: u64,
     pub(super) bytes: Vec<u8>,
+    /// A long frame of it whose end has not come.
+    begun: Option<Begun>,
 }
 
 /// Where messages are turned from one form to the other.
@@ -58,6 +63,14 @@ impl Core {
             }
             let Some(listener) = self.streams.listener(key) else { return bytes.len() };
             let open = listener.incoming.as_ref().map(|incoming| incoming.bytes.len());
+            if let Some(begun) = listener.incoming.as_ref().and_then(|incoming| incoming.begun) {
+                // Its last bytes wait as a whole frame would.
+                if begun.left <= bytes.len() - used && self.is_blocked(conns, conn, false) {
+                    return used;
+                }
+                used += self.take_on(conns, conn, key, &bytes[used..]);
+                continue;
+            }
             if !trusted && Self::is_too_much(&bytes[used..], open) {
                 self.close_websocket(conns, conn, Some(Closing::STRANGER));
                 return bytes.len();
@@ -73,10 +86,11 @@ impl Core {
                     used += length;
                     self.take_frame(conns, conn, key, &frame);
                 }
-                Ok(None) if self.closes_for_length(conns, conn, &bytes[used..], open) => {
-                    return bytes.len();
-                }
-                Ok(None) => break,
+                Ok(None) => match self.judge_message(conns, conn, &bytes[used..], open) {
+                    Judged::NotYet => break,
+                    Judged::Refused => return bytes.len(),
+                    Judged::MayBe => used += self.begin_long_frame(key, &bytes[used..]),
+                },
                 Err(closing) => {
                     self.close_websocket(conns, conn, Some(closing));
                     return bytes.len();
@@ -94,9 +108,11 @@ impl Core {
     fn is_blocked(&mut self, conns: &Connections, conn: ConnId, is_control: bool) -> bool {
         let busy = self.is_busy();
         let Some(session) = self.sessions.get(conn) else { return false };
-        let choked = session.note_unread(conns.unsent(conn), is_tight(conns));
+        let choked = session.note_unread(conns.untaken(conn), is_tight(conns));
         // What a message asks for is known only once it is taken, so all wait for a list.
         let waits = session.in_flight >= IN_FLIGHT_MAX || session.lists > 0 || busy;
+        // What comes behind a message that is still being read keeps its place.
+        let waits = waits || session.translating.goes_on();
         session.blocked = choked || waits && !is_control;
         session.blocked
     }
@@ -122,7 +138,7 @@ impl Core {
                 let mut bytes = std::mem::take(&mut self.scratch.text);
                 bytes.clear();
                 frame.unmask(&mut bytes);
-                self.take_message(conns, conn, text, &bytes);
+                let mut bytes = self.take_message(conns, conn, text, bytes);
                 bytes.shrink_to(KEPT_BYTES_MAX);
                 self.scratch.text = bytes;
             }
@@ -131,7 +147,8 @@ impl Core {
                 frame.unmask(&mut bytes);
                 let since_ms = self.now_ms;
                 let Some(listener) = self.streams.listener(key) else { return };
-                listener.incoming = Some(Box::new(Incoming { text, since_ms, bytes }));
+                let begun = None;
+                listener.incoming = Some(Box::new(Incoming { text, since_ms, bytes, begun }));
             }
             Kind::Next => {
                 let Some(listener) = self.streams.listener(key) else { return };
@@ -140,54 +157,116 @@ impl Core {
                 if frame.last
                     && let Some(incoming) = listener.incoming.take()
                 {
-                    self.take_message(conns, conn, incoming.text, &incoming.bytes);
+                    self.take_message(conns, conn, incoming.text, incoming.bytes);
                 }
             }
         }
     }
 
-    fn take_message(&mut self, conns: &mut Connections, conn: ConnId, text: bool, bytes: &[u8]) {
+    /// The head of a long frame of a message is there: its payload is taken as it comes, so that it is no work when its
+    /// end does. Returns the bytes of the head.
+    fn begin_long_frame(&mut self, key: u32, bytes: &[u8]) -> usize {
+        let since_ms = self.now_ms;
+        let Some((begun, head_bytes)) = Begun::of(bytes) else { return bytes.len() };
+        let Some(listener) = self.streams.listener(key) else { return bytes.len() };
+        if let Some(text) = begun.first {
+            let bytes = Vec::new();
+            listener.incoming = Some(Box::new(Incoming { text, since_ms, bytes, begun: None }));
+        }
+        if let Some(incoming) = &mut listener.incoming {
+            incoming.begun = Some(begun);
+        }
+        head_bytes
+    }
+
+    /// More of such a frame is there. Returns how many bytes of it.
+    fn take_on(&mut self, conns: &mut Connections, conn: ConnId, key: u32, bytes: &[u8]) -> usize {
+        let Some(listener) = self.streams.listener(key) else { return bytes.len() };
+        let Some(incoming) = &mut listener.incoming else { return bytes.len() };
+        let Some(begun) = &mut incoming.begun else { return 0 };
+        let taken = begun.take(bytes, &mut incoming.bytes);
+        if begun.left > 0 {
+            return taken;
+        }
+        let is_last = begun.last;
+        incoming.begun = None;
+        if is_last && let Some(incoming) = listener.incoming.take() {
+            self.take_message(conns, conn, incoming.text, incoming.bytes);
+        }
+        taken
+    }
+
+    /// A message is there. Returns its memory if that is free again.
+    fn take_message(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        text: bool,
+        bytes: Vec<u8>,
+    ) -> Vec<u8> {
         if !text {
             self.close_websocket(conns, conn, Some(Closing::NOT_TEXT));
-            return;
+            return bytes;
         }
         let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
         let mut most = usize::MAX;
         if bytes.len() > LONG_BYTES && trusted {
-            match judge(bytes, bytes.len(), Face::Text) {
+            match judge(&bytes, bytes.len(), Face::Text) {
                 Some(Ok(spec)) => most = spec.bytes_max,
                 Some(Err(_)) => {
                     self.long_refused += 1;
                     self.close_websocket(conns, conn, Some(Closing::TOO_LONG));
-                    return;
+                    return bytes;
                 }
                 None => {}
             }
         }
         let rule = self.http.settings.message_rule;
         if !self.counts_frame(conn, rule) {
-            self.refuse_message(conns, conn, bytes);
-            return;
+            self.refuse_message(conns, conn, &bytes);
+            return bytes;
+        }
+        if bytes.len() > SLICE_BYTES {
+            self.read_in_slices(conn, bytes, Parse::new(0, most), Vec::new());
+            return Vec::new();
         }
         let mut value = std::mem::take(&mut self.scratch.value);
         value.clear();
-        match json::to_msgpack_within(bytes, &mut value, most) {
+        let read = json::to_msgpack_within(&bytes, &mut value, most);
+        let mut value = self.begin_text(conns, conn, value, read);
+        value.shrink_to(KEPT_BYTES_MAX);
+        self.scratch.value = value;
+        bytes
+    }
+
+    /// A message has been read as the frame `value`, or is none. Returns its memory if that is free again.
+    pub(super) fn begin_text(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        value: Vec<u8>,
+        read: Result<(), JsonError>,
+    ) -> Vec<u8> {
+        match read {
             Ok(()) => match self.long_op(conn, &value) {
-                Some(op) => self.begin_long(conns, conn, (std::mem::take(&mut value), 0), op),
+                Some(op) => {
+                    self.begin_long(conns, conn, (value, 0), op);
+                    return Vec::new();
+                }
                 None => self.begin(conns, conn, &value),
             },
             Err(error) if error.fault == Fault::NotUtf8 => {
                 self.close_websocket(conns, conn, Some(Closing::NOT_UTF8));
             }
             Err(error) => {
+                let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
                 let invalid = format!("Invalid JSON: {error}");
                 let text = if trusted { &*invalid } else { "Not authenticated" };
                 let origin = self.origin(conn);
                 self.refuse(conns, origin, None, text);
             }
         }
-        value.shrink_to(KEPT_BYTES_MAX);
-        self.scratch.value = value;
+        value
     }
 
     /// Refuses a message that comes too often, to its `reqId`: looked for no further than where a command has to be named.
@@ -211,44 +290,78 @@ impl Core {
         self.scratch.value = value;
     }
 
-    /// Writes the frames of replies as messages.
+    /// Writes the frames of replies as messages, or begins to.
     pub(super) fn send_as_messages(
         &mut self,
         conns: &mut Connections,
-        conn: ConnId,
+        origin: Origin,
         mut frames: Vec<u8>,
     ) {
-        let text = &mut self.scratch.reply;
-        let mut left = &frames[..];
-        while let Split::Complete { frame, rest } = split(left) {
-            left = rest;
-            text.clear();
+        let conn = origin.conn;
+        let mut begun = 0;
+        while let Split::Complete { frame, rest } = split(&frames[begun..]) {
+            let (whole, behind) = (PREFIX_BYTES + frame.len(), rest.is_empty());
             // A payload has room whatever is in it; a list has as much as a frame.
             let is_list = frame.len() > LIST_BYTES_MIN;
             let most = if is_list { MESSAGE_BYTES_MAX } else { TEXT_BYTES_MAX };
-            match json::from_reply_within(frame, text, most) {
-                Ok(()) => {}
-                Err(Unshown::TooLong) => write_too_large(frame, text),
-                // It was written here, and values in it were checked when they came.
-                Err(Unshown::Malformed(_)) => {
-                    debug_assert!(false, "a reply is a value");
-                    continue;
-                }
+            if frame.len() > LONG_REPLY_BYTES {
+                // Nearly always it is the only one, and is moved.
+                let alone = begun == 0 && behind;
+                let frame = if alone {
+                    std::mem::take(&mut frames)
+                } else {
+                    frames[begun..begun + whole].to_vec()
+                };
+                self.write_in_slices(conns, origin, frame, most);
+                begun = if alone { 0 } else { begun + whole };
+                continue;
             }
-            let Some(out) = conns.output(conn) else { return };
-            out.extend_from_slice(Head::of_text(text.len()).bytes());
-            if text.len() <= KEPT_BYTES_MAX {
-                out.extend_from_slice(text);
-            } else {
-                // It goes from where it is: another copy would take as much again.
-                let text = conns.tally().share(std::mem::take(text));
-                conns.append_shared(conn, &text);
-            }
+            let mut text = std::mem::take(&mut self.scratch.reply);
+            text.clear();
+            let written = json::from_reply_within(frame, &mut text, most);
+            self.send_as_message(
+                conns,
+                conn,
+                &frames[begun + PREFIX_BYTES..begun + whole],
+                text,
+                written,
+            );
+            begun += whole;
         }
-        text.shrink_to(KEPT_BYTES_MAX);
         frames.clear();
         frames.shrink_to(KEPT_BYTES_MAX);
         self.scratch.replies = frames;
+    }
+
+    /// Sends what a reply has become as a message.
+    pub(super) fn send_as_message(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        reply: &[u8],
+        mut text: Vec<u8>,
+        written: Result<(), Unshown>,
+    ) {
+        match written {
+            Ok(()) => {}
+            Err(Unshown::TooLong) => write_too_large(reply, &mut text),
+            // It was written here, and values in it were checked when they came.
+            Err(Unshown::Malformed(_)) => {
+                debug_assert!(false, "a reply is a value");
+                return;
+            }
+        }
+        let Some(out) = conns.output(conn) else { return };
+        out.extend_from_slice(Head::of_text(text.len()).bytes());
+        if text.len() <= KEPT_BYTES_MAX {
+            out.extend_from_slice(&text);
+            text.shrink_to(KEPT_BYTES_MAX);
+            self.scratch.reply = text;
+        } else {
+            // It goes from where it is: another copy would take as much again.
+            let text = conns.tally().share(text);
+            conns.append_shared(conn, &text);
+        }
         self.touch(conn);
     }
 

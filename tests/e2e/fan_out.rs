@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::support::stream::{Sse, WebSocket};
+use crate::support::stream::{Sse, TEXT, WebSocket, client_frame};
 use crate::support::{Client, Server, Start, encode, frame, until};
 
 /// Clients in each test, of whom none reads.
@@ -229,4 +229,101 @@ fn those_who_do_not_read_are_ended_when_there_is_too_much_of_all_and_who_reads_i
         let reply = client.ok("GetJobs", json!({"queue": "q"}));
         assert_eq!(reply["jobs"].as_array().unwrap().len(), 6);
     }
+}
+
+/// Completes a job with a result of so many bytes.
+fn completed(client: &mut Client, queue: &str, bytes: usize) -> String {
+    let id = client.push(queue, 1);
+    client.pull(queue);
+    client.ok("ACK", json!({"id": id, "result": "r".repeat(bytes)}));
+    id
+}
+
+/// Frames of as many waits for these jobs in turns.
+fn in_turns(ids: &[&str], count: usize) -> Vec<u8> {
+    let wait = |place: usize| json!({"cmd": "WaitJob", "id": ids[place % ids.len()], "timeout": 600_000, "reqId": place});
+    (0..count).flat_map(|place| frame(&encode(&wait(place)))).collect()
+}
+
+#[test]
+fn a_result_on_the_disk_is_read_once_for_all_who_wait_for_it() {
+    const READERS: usize = 40;
+    let server = Start::new().env("SHARDS", 1).env("PAYLOAD_CACHE_MB", 4).start();
+    let mut client = server.client();
+    let id = completed(&mut client, "q", 1 << 20);
+    for _ in 0..12 {
+        client.push("other", "x".repeat(1 << 20));
+    }
+    let before = metric(&server, "corq_log_cold_reads_total");
+    // They come in one piece, and so in one turn or two.
+    client.send_bytes(&in_turns(&[&id], READERS)).unwrap();
+    let mut answered: Vec<u64> = Vec::new();
+    for _ in 0..READERS {
+        let reply = client.recv().unwrap();
+        assert_eq!(reply["result"].as_str().map(str::len), Some(1 << 20));
+        answered.push(reply["reqId"].as_u64().unwrap());
+    }
+    assert!(answered.is_sorted(), "{answered:?}");
+    let reads = metric(&server, "corq_log_cold_reads_total") - before;
+    assert!((1..=4).contains(&reads), "{reads} reads for {READERS}");
+    until("nothing to be held", || (metric(&server, "corq_owed_bytes") == 0).then_some(()));
+}
+
+#[test]
+fn results_that_are_asked_for_in_turns_are_written_as_json_once_each() {
+    const WAITS: usize = 20;
+    let server = Start::new().env("SHARDS", 1).start();
+    let mut client = server.client();
+    let ids = [completed(&mut client, "q", 1 << 20), completed(&mut client, "q", 1 << 20)];
+    let mut socket = WebSocket::open(server.http, "/ws/queues/none");
+    let slices = || metric(&server, "corq_json_slices_total");
+    let before = slices();
+    let mut bytes = Vec::new();
+    for place in 0..WAITS {
+        let wait =
+            json!({"cmd": "WaitJob", "id": ids[place % 2], "timeout": 600_000, "reqId": place});
+        bytes.extend(client_frame(true, TEXT, wait.to_string().as_bytes()));
+    }
+    socket.send_bytes(&bytes).unwrap();
+    for _ in 0..WAITS {
+        assert_eq!(socket.recv()["result"].as_str().map(str::len), Some(1 << 20));
+    }
+    let taken = slices() - before;
+    let once = (1 << 20) / (128 << 10) + 2;
+    assert!((1..=once * 4).contains(&taken), "{taken} slices, {once} for one");
+}
+
+#[test]
+fn what_a_client_is_owed_counts_until_it_has_taken_it_and_holds_up_what_it_asks_for_next() {
+    const WAITS: usize = 30;
+    let server = Start::new().env("SHARDS", 1).start();
+    let mut client = server.client();
+    let id = completed(&mut client, "q", LARGE);
+    let mut slow = server.client();
+    reads_little(slow.socket());
+    slow.send_bytes(&in_turns(&[&id], WAITS)).unwrap();
+    until("it to be owed", || (metric(&server, "corq_owed_bytes") >= LARGE as u64).then_some(()));
+    let asked = slow.send("Ping", json!({})).unwrap();
+    client.ok("Ping", json!({}));
+    let held = metric(&server, "corq_owed_bytes");
+    assert!(held <= LARGE as u64 + 16, "one for all: {held}");
+    let mut results = 0;
+    let mut before_ping = None;
+    while results < WAITS || before_ping.is_none() {
+        let reply = slow.recv().unwrap();
+        if reply["reqId"] == json!(asked) {
+            before_ping = Some(results);
+            continue;
+        }
+        assert_eq!(reply["reqId"], results);
+        assert_eq!(reply["result"].as_str().map(str::len), Some(LARGE));
+        results += 1;
+    }
+    // No more than 8 MB are left then.
+    assert!(before_ping >= Some(WAITS - 5), "{before_ping:?}");
+    until("nothing to be owed", || (metric(&server, "corq_owed_bytes") == 0).then_some(()));
+    slow.send_bytes(&in_turns(&[&id], WAITS)).unwrap();
+    until("it to be owed", || (metric(&server, "corq_owed_bytes") > 0).then_some(()));
+    drop(slow);
+    until("nothing to be owed", || (metric(&server, "corq_owed_bytes") == 0).then_some(()));
 }

@@ -88,6 +88,38 @@ fn a_message_beyond_what_its_command_can_need_closes_the_connection_before_it_ha
 }
 
 #[test]
+fn a_body_beyond_what_its_route_can_need_is_413_before_it_has_come() {
+    let server = Start::new().env("SHARDS", 1).start();
+    let refused = |line: &str, length: &str, begun: &[u8]| {
+        let mut web = server.web();
+        // A server that would take it says so.
+        let expect = "Expect: 100-continue";
+        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{expect}\r\n{length}\r\n\r\n");
+        web.raw(&[head.as_bytes(), begun].concat()).unwrap();
+        let text = web.recv(false).unwrap().refused(413);
+        assert!(web.is_closed_by_server(), "{line}");
+        text
+    };
+    let lines = ["GET /stats", "DELETE /jobs/a", "GET /queues/q/jobs", "POST /gc", "GET /health"];
+    for line in lines {
+        let text = refused(line, "Content-Length: 65537", b"");
+        assert_eq!(text, "The body must be at most 64 KB", "{line}");
+    }
+    let chunked = "Transfer-Encoding: chunked";
+    let text = refused("GET /stats", chunked, b"10001\r\n");
+    assert_eq!(text, "The body must be at most 64 KB");
+    for line in ["POST /queues/q/jobs", "POST /jobs/a/ack", "POST /jobs/a/fail"] {
+        let text = refused(line, "Content-Length: 12582913", b"");
+        assert_eq!(text, "The body must be at most 12 MB", "{line}");
+    }
+    assert_eq!(metric(&server, "corq_long_requests_refused_total"), 9);
+    let mut web = server.web();
+    let body = "x".repeat(64 << 10);
+    web.call("GET", "/stats", &[], body.as_bytes()).expect(200);
+    web.call("GET", "/stats", &[], body.as_bytes()).expect(200);
+}
+
+#[test]
 fn fields_that_nobody_knows_are_looked_through_for_so_many_bytes_and_no_more() {
     let mut client = crate::client();
     let queue = crate::queue("unknown-fields");

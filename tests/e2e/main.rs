@@ -34,6 +34,7 @@ mod http_server;
 mod http_slow;
 mod http_wire;
 mod ids;
+mod json_slices;
 mod keys;
 mod kin_bounds;
 mod large_replies;

@@ -2,10 +2,12 @@
 //! that are read differently when they come in pieces, and a limit that does not hold.
 
 use corq::protocol::http1::answer::{self, Answer, JSON, Manner, Standing};
-use corq::protocol::http1::body::{self, Body};
+use corq::protocol::http1::body::{Body, Limit};
 use corq::protocol::http1::head::{self, Length, Method};
 use corq::protocol::http1::target::{BadEscape, Target, segment};
-use corq::protocol::http1::{BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, Problem};
+use corq::protocol::http1::{
+    BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, Problem, UNREAD_BODY_BYTES_MAX,
+};
 
 /// What a connection has said: method, target, whether it goes on, body.
 type Said = Vec<(Method, String, bool, Vec<u8>)>;
@@ -47,9 +49,9 @@ impl Listener {
             return Ok(empty);
         }
         let Some(head) = head::read(&self.pending, &mut self.seen)? else { return Ok(0) };
-        body::check(head.length)?;
+        Limit::COMMAND.check(head.length)?;
         let (method, target) = (head.method, head.target.to_owned());
-        let body = Body::new(head.length, true);
+        let body = Body::new(head.length, true, Limit::COMMAND);
         if body.is_whole() {
             self.said.push((method, target, head.keep_alive, Vec::new()));
         } else {
@@ -246,7 +248,7 @@ fn heads_and_bodies_have_limits() {
 
 #[test]
 fn a_body_costs_no_memory_before_it_comes() {
-    let mut body = Body::new(Length::Bytes(BODY_BYTES_MAX as u64), true);
+    let mut body = Body::new(Length::Bytes(BODY_BYTES_MAX as u64), true, Limit::COMMAND);
     body.take(b"few").unwrap();
     assert!(body.into_bytes().capacity() < 4096);
 }
@@ -257,17 +259,29 @@ fn a_body_that_is_only_read_past_costs_no_memory_and_ends_where_it_would() {
         (Length::Bytes(3 << 20), [vec![b'x'; 3 << 20], b"GET".to_vec()].concat(), 3 << 20),
         (Length::Chunked, b"3\r\nabc\r\n0\r\n\r\nGET".to_vec(), 13),
     ] {
-        let mut body = Body::new(length, false);
+        let mut body = Body::new(length, false, Limit::COMMAND);
         assert_eq!(body.take(&input), Ok(end));
         assert!(body.is_whole());
         assert_eq!((body.held_bytes(), body.into_bytes().capacity()), (0, 0));
     }
     let chunk = [&b"400000\r\n"[..], &vec![b'x'; 0x40_0000], b"\r\n"].concat();
-    let mut body = Body::new(Length::Chunked, false);
+    let mut body = Body::new(Length::Chunked, false, Limit::COMMAND);
     for _ in 0..3 {
         assert!(body.take(&chunk).is_ok());
     }
     assert_eq!(body.take(b"1\r\n").map_err(|problem| problem.status), Err(413));
+}
+
+#[test]
+fn a_body_that_says_nothing_is_refused_by_a_limit_of_its_own() {
+    let most = UNREAD_BODY_BYTES_MAX;
+    assert_eq!(Limit::UNREAD.check(Length::Bytes(most as u64)), Ok(()));
+    let refused = Limit::UNREAD.check(Length::Bytes(most as u64 + 1)).unwrap_err();
+    assert_eq!((refused.status, refused.text), (413, "The body must be at most 64 KB"));
+    let mut body = Body::new(Length::Chunked, false, Limit::UNREAD);
+    let chunk = [&b"10000\r\n"[..], &vec![b'x'; most], b"\r\n"].concat();
+    assert_eq!(body.take(&chunk), Ok(chunk.len()));
+    assert_eq!(body.take(b"1\r\n"), Err(refused));
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(super) struct Connection {
     pub(super) output: Output,
     /// Memory that its output held when it was counted last.
     pub(super) own_bytes: usize,
+    /// Bytes that it is to be sent once it has taken those.
+    pub(super) owed_bytes: usize,
     /// Since when the kernel has taken nothing of its output, while it has some: which of all that began to have output,
     /// or of which some was taken, it was. Otherwise 0.
     pub(super) untaken_since: u64,
@@ -93,6 +95,7 @@ impl Connection {
             prompt_send: false,
             output: Output::default(),
             own_bytes: 0,
+            owed_bytes: 0,
             untaken_since: 0,
             secure: None,
             permit,

@@ -142,6 +142,19 @@ impl Connections {
         self.get(id).map_or(0, |conn| conn.own_bytes)
     }
 
+    /// Notes how much a connection is to be sent as soon as it has taken what it has: where there is too much of all, that
+    /// counts as what it has not taken.
+    pub fn note_owed(&mut self, id: ConnId, bytes: usize) {
+        if let Some(conn) = find_mut(&mut self.slots, id) {
+            conn.owed_bytes = bytes;
+        }
+    }
+
+    /// Bytes that it has not taken, and that it is owed besides.
+    pub fn untaken(&self, id: ConnId) -> usize {
+        self.get(id).map_or(0, |conn| conn.unsent() + conn.owed_bytes)
+    }
+
     /// Looks again how much memory a connection's output holds.
     pub fn recount(&mut self, id: ConnId) {
         let Self { slots, own_bytes, begun, .. } = self;
@@ -162,7 +175,7 @@ impl Connections {
         let full = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let waits = |conn: &&Connection| conn.life != Life::Over && !conn.is_drained();
             let conn = slot.conn.as_ref().filter(waits)?;
-            let bytes = conn.unsent().max(conn.own_bytes);
+            let bytes = conn.unsent().max(conn.own_bytes) + conn.owed_bytes;
             let id = ConnId { index: index as u32, generation: slot.generation };
             (bytes > 0).then_some((conn.untaken_since, bytes, id))
         });

@@ -49,7 +49,7 @@ pub enum Bytes {
     /// Nobody else has them.
     Own(Vec<u8>),
     /// Others may.
-    Common(Arc<[u8]>),
+    Common(Arc<Vec<u8>>),
 }
 
 impl Bytes {
@@ -68,8 +68,8 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
-impl From<Arc<[u8]>> for Bytes {
-    fn from(bytes: Arc<[u8]>) -> Self {
+impl From<Arc<Vec<u8>>> for Bytes {
+    fn from(bytes: Arc<Vec<u8>>) -> Self {
         Self::Common(bytes)
     }
 }

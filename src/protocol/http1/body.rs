@@ -1,7 +1,7 @@
 //! The body of a request, gathered as it comes: by its length, or in chunks.
 
 use super::head::Length;
-use super::{BODY_BYTES_MAX, Problem};
+use super::{BODY_BYTES_MAX, Problem, UNREAD_BODY_BYTES_MAX};
 
 /// Longest line of a chunk's size with its extensions, and longest trailer, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
@@ -9,7 +9,40 @@ const LINE_BYTES_MAX: usize = 1024;
 /// Most trailers, which nobody here reads.
 const TRAILERS_MAX: u32 = 100;
 
-const TOO_LARGE: Problem = Problem { status: 413, text: "The body must be at most 12 MB" };
+/// How long a body may be, and what is said of a longer one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    bytes: usize,
+    text: &'static str,
+}
+
+impl Limit {
+    /// One that holds the fields of a command with a payload.
+    pub const COMMAND: Self =
+        Self { bytes: BODY_BYTES_MAX, text: "The body must be at most 12 MB" };
+
+    /// One that says nothing: what clients send along with any request.
+    pub const UNREAD: Self =
+        Self { bytes: UNREAD_BODY_BYTES_MAX, text: "The body must be at most 64 KB" };
+
+    /// Most bytes.
+    pub const fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    const fn problem(self) -> Problem {
+        Problem { status: 413, text: self.text }
+    }
+
+    /// Refuses a body that is known to be too long before any of it has come.
+    pub fn check(self, length: Length) -> Result<(), Problem> {
+        match length {
+            Length::Bytes(bytes) if bytes > self.bytes as u64 => Err(self.problem()),
+            _ => Ok(()),
+        }
+    }
+}
+
 const GARBLED: Problem = Problem::bad("The chunks of the body are garbled");
 
 /// A body on its way.
@@ -20,6 +53,7 @@ pub struct Body {
     length: usize,
     /// Whether they are kept, or only read past.
     keeps: bool,
+    limit: Limit,
     part: Part,
 }
 
@@ -40,24 +74,16 @@ enum Part {
     Over,
 }
 
-/// Refuses a body that is known to be too long before any of it has come.
-pub fn check(length: Length) -> Result<(), Problem> {
-    match length {
-        Length::Bytes(bytes) if bytes > BODY_BYTES_MAX as u64 => Err(TOO_LARGE),
-        _ => Ok(()),
-    }
-}
-
 impl Body {
     /// A body of which nothing has come. Its memory grows with what comes, not with what is announced, and stays empty
     /// where it is only read past, to find what follows it.
-    pub fn new(length: Length, keeps: bool) -> Self {
+    pub fn new(length: Length, keeps: bool, limit: Limit) -> Self {
         let part = match length {
             Length::Bytes(0) => Part::Over,
             Length::Bytes(bytes) => Part::Rest(usize::try_from(bytes).unwrap_or(usize::MAX)),
             Length::Chunked => Part::Size,
         };
-        Self { bytes: Vec::new(), length: 0, keeps, part }
+        Self { bytes: Vec::new(), length: 0, keeps, limit, part }
     }
 
     /// Whether all of it has come.
@@ -114,7 +140,7 @@ impl Body {
         match self.part {
             Part::Size => match size(line)? {
                 0 => Ok(Part::Trailers(0)),
-                bytes if self.length + bytes > BODY_BYTES_MAX => Err(TOO_LARGE),
+                bytes if self.length + bytes > self.limit.bytes => Err(self.limit.problem()),
                 bytes => Ok(Part::Chunk(bytes)),
             },
             Part::ChunkEnd if line.is_empty() => Ok(Part::Size),

@@ -18,6 +18,9 @@ pub const HEADERS_MAX: usize = 100;
 /// Largest body of a request, in bytes.
 pub const BODY_BYTES_MAX: usize = 12 * 1024 * 1024;
 
+/// Largest body of a request whose body says nothing, in bytes.
+pub const UNREAD_BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// Why bytes are no request. Nothing after them can be understood, so the connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Problem {

@@ -5,6 +5,9 @@ use super::super::execute::{
     DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
 };
 use super::super::ground::GONE;
+use super::super::message::Origin;
+use super::super::translate::LONG_REPLY_BYTES;
+use super::bodies::TOO_MUCH;
 use super::{
     Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
     memory, slimmed,
@@ -14,6 +17,7 @@ use crate::protocol::http1::answer::{self, Standing};
 use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
 use chrono::{DateTime, Datelike, Timelike};
+use corq_io::net::Shared;
 
 /// How far a request of more than one command is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,6 +87,48 @@ impl Core {
         }
     }
 
+    /// The same of a frame that is no longer needed; a long one becomes an answer over several turns.
+    pub(in super::super) fn answer_http_or_begin(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: Vec<u8>,
+    ) {
+        let conn = origin.conn;
+        let endpoint = self
+            .sessions
+            .get(conn)
+            .and_then(|session| Some(session.dialogue.exchange.as_ref()?.endpoint));
+        if frame.len() > LONG_REPLY_BYTES && endpoint != Some(Endpoint::Prometheus) {
+            // An error is short.
+            self.answer_in_slices(conns, origin, frame, 200);
+            return;
+        }
+        self.answer_http(conns, conn, &frame);
+        self.http.keep_reply(frame);
+    }
+
+    /// Answers the request under way with what a reply has become.
+    pub(in super::super) fn conclude_text(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        text: Vec<u8>,
+        (status, written): (u16, Result<(), Unshown>),
+    ) {
+        match written {
+            Ok(()) => {
+                // It goes from where it is: another copy would take as much again.
+                let text = conns.tally().share(text);
+                let body = text.bytes();
+                let answer = Answer { status, kind: JSON, extra: "", body };
+                self.conclude_with(conns, conn, &answer, Some(&text));
+            }
+            Err(Unshown::TooLong) => self.conclude_error(conns, conn, 500, TOO_LARGE),
+            Err(Unshown::Malformed(_)) => self.conclude_error(conns, conn, 500, DAMAGED),
+        }
+    }
+
     /// A request whose answer will not come any more, as what it asked for was given up with its
     /// client's half of the connection.
     pub(in super::super) fn answer_dropped(&mut self, conns: &mut Connections, conn: ConnId) {
@@ -108,7 +154,18 @@ impl Core {
     ) {
         // What is lacking may be there again at any time.
         let extra = if status == 503 { "Retry-After: 1\r\n" } else { "" };
-        self.conclude_with(conns, conn, &Answer { status, kind, extra, body });
+        self.conclude_with(conns, conn, &Answer { status, kind, extra, body }, None);
+    }
+
+    /// Answers the request under way whose body gives way to those of others.
+    pub(in super::super) fn conclude_crowded_out(&mut self, conns: &mut Connections, conn: ConnId) {
+        self.http.counters.crowded_out += 1;
+        if let Some(session) = self.sessions.get(conn)
+            && let Some(exchange) = &mut session.dialogue.exchange
+        {
+            exchange.manner.stay = false;
+        }
+        self.conclude_error(conns, conn, 503, TOO_MUCH);
     }
 
     pub(super) fn conclude_error(
@@ -121,7 +178,14 @@ impl Core {
         self.conclude(conns, conn, status, JSON, error_body(text).as_bytes());
     }
 
-    fn conclude_with(&mut self, conns: &mut Connections, conn: ConnId, answer: &Answer<'_>) {
+    /// The body is `shared` where that is given.
+    fn conclude_with(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        answer: &Answer<'_>,
+        shared: Option<&Shared>,
+    ) {
         let Some(session) = self.sessions.get(conn) else { return };
         let Some(Exchange { manner, endpoint, .. }) = session.dialogue.exchange.take() else {
             return;
@@ -130,7 +194,13 @@ impl Core {
             self.unblocked.push(conn);
         }
         let alone = conns.unsent(conn) == 0;
-        self.write_answer(conns, conn, answer, manner);
+        match shared.filter(|_| !manner.bodiless) {
+            Some(body) => {
+                self.write_answer(conns, conn, answer, Manner { bodiless: true, ..manner });
+                conns.append_shared(conn, body);
+            }
+            None => self.write_answer(conns, conn, answer, manner),
+        }
         if alone && endpoint.needs_no_record() {
             self.unrecorded.push((conn, conns.appended(conn)));
         }
@@ -145,6 +215,7 @@ impl Core {
         manner: Manner,
     ) {
         let Objection { status, text, code, extra } = objection;
+        self.long_refused += u64::from(*status == 413);
         let body = match code {
             Some(code) => coded_body(text, code),
             None => error_body(text),
@@ -182,7 +253,7 @@ impl Core {
 
     pub(super) fn preflight(&mut self, conns: &mut Connections, conn: ConnId) {
         let answer = Answer { status: 204, kind: JSON, extra: PREFLIGHT, body: b"" };
-        self.conclude_with(conns, conn, &answer);
+        self.conclude_with(conns, conn, &answer, None);
     }
 
     /// Gives memory back to the system and shows what that has brought.

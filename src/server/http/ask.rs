@@ -1,8 +1,7 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
 use crate::api::spec::CommandSpec;
-use crate::protocol::json::{self, Fault};
-use crate::protocol::msgpack::Reader;
+use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::write::Writer;
 use rmp::Marker;
 
@@ -81,72 +80,22 @@ pub fn pull(out: &mut Vec<u8>, queue: &str, numbers: &[(&str, Option<&str>)]) {
     }
 }
 
-/// Makes a command of `key` and the fields of a JSON object, behind what `out` held and instead of
-/// it; returns where in `out` it is. `text` may be empty where `optional`. Whatever the object says
-/// of the command itself is left out: that stands in the path.
-pub fn with_fields<'o>(
-    out: &'o mut Vec<u8>,
-    (cmd, key, name): (&str, &str, &str),
-    text: &[u8],
-    optional: bool,
-) -> Result<&'o [u8], BadBody> {
-    if optional && text.is_empty() {
-        bare(out, cmd, key, name);
-        return Ok(out);
-    }
+/// Writes a command of `key`, to which the fields of a JSON object come that is read by what is returned. Whatever the
+/// object says of the command itself is left out: that stands in the path.
+pub fn fields(out: &mut Vec<u8>, (cmd, key, name): (&'static str, &'static str, &str)) -> Parse {
     out.clear();
     out.extend_from_slice(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
     lead(&mut Writer::new(out), cmd, key, name);
-    let fields_at = out.len();
     let most = CommandSpec::find(cmd.as_bytes()).map_or(usize::MAX, |spec| spec.bytes_max);
-    json::to_msgpack_within(text, out, most).map_err(|error| match error.fault {
+    Parse::fields((0, 2), out.len(), most, ["cmd", "reqId", key])
+}
+
+/// What came of reading such an object.
+pub fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), BadBody> {
+    read.map_err(|error| match error.fault {
         Fault::Depth => BadBody::TooDeep,
         Fault::TooLong => BadBody::TooLong,
         _ => BadBody::NotJson,
     })?;
-    let object = &out[fields_at..];
-    let mut reader = Reader::new(object);
-    // What the codec has written is well-formed.
-    let Ok(Some(fields)) = reader.map() else { return Err(BadBody::NotObject) };
-    let head_bytes = object.len() - reader.rest().len();
-    let own = ["cmd", "reqId", key];
-    let Some(names_own) = count_of(reader, fields, &own) else { return Err(BadBody::NotJson) };
-    if names_own > 0 {
-        let kept = without(reader, fields, &own);
-        out.truncate(fields_at + head_bytes);
-        out.extend_from_slice(&kept);
-    }
-    // The object's own head goes: the lead moves over it, up to the first field.
-    let count = (fields - names_own + 2) as u32;
-    out[1..5].copy_from_slice(&count.to_be_bytes());
-    out.copy_within(..fields_at, head_bytes);
-    Ok(&out[head_bytes..])
-}
-
-/// How many of so many fields bear one of these names.
-fn count_of(mut reader: Reader<'_>, fields: usize, names: &[&str]) -> Option<usize> {
-    let mut found = 0;
-    for _ in 0..fields {
-        let key = reader.pass_key().ok()?;
-        found += usize::from(names.iter().any(|name| name.as_bytes() == key));
-        reader.pass().ok()?;
-    }
-    Some(found)
-}
-
-/// The fields that bear none of these names.
-#[cold]
-fn without(mut reader: Reader<'_>, fields: usize, names: &[&str]) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(reader.rest().len());
-    for _ in 0..fields {
-        let field = reader.rest();
-        let Ok(key) = reader.pass_key() else { break };
-        if reader.pass().is_err() {
-            break;
-        }
-        if !names.iter().any(|name| name.as_bytes() == key) {
-            kept.extend_from_slice(&field[..field.len() - reader.rest().len()]);
-        }
-    }
-    kept
+    if parse.is_object() { Ok(()) } else { Err(BadBody::NotObject) }
 }

@@ -9,7 +9,7 @@ use corq_io::net::ConnId;
 /// Most bytes of bodies on their way to one shard.
 pub const BODIES_BYTES_MAX: usize = 128 << 20;
 
-const NO_ROOM: &str = "The bodies of all requests are too large together";
+pub const TOO_MUCH: &str = "The bodies of all requests are too large together";
 
 impl Core {
     /// Notes what the body that a connection sends takes in memory, and makes room if need be.
@@ -28,7 +28,7 @@ impl Core {
                 session.dialogue.reading = None;
             }
             let extra = "Retry-After: 1\r\n".to_owned();
-            let objection = Objection { extra, ..Objection::new(503, NO_ROOM) };
+            let objection = Objection { extra, ..Objection::new(503, TOO_MUCH) };
             let manner = Manner { bodiless: false, stay: false, origin: 0 };
             self.object(conns, largest, &objection, manner);
         }
@@ -43,7 +43,7 @@ impl Core {
             return;
         }
         let extra = "Retry-After: 1\r\n".to_owned();
-        let objection = Objection { extra, ..Objection::new(503, NO_ROOM) };
+        let objection = Objection { extra, ..Objection::new(503, TOO_MUCH) };
         let manner = Manner { bodiless: false, stay: false, origin: 0 };
         self.object(conns, conn, &objection, manner);
     }

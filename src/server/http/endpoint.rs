@@ -1,5 +1,6 @@
 //! What can be asked for over HTTP: method and path to endpoint (`docs/protocol.md`, "HTTP").
 
+use crate::protocol::http1::body::Limit;
 use crate::protocol::http1::head::Method;
 use crate::protocol::http1::target;
 use std::borrow::Cow;
@@ -152,9 +153,30 @@ impl Endpoint {
         }
     }
 
-    /// Whether its body says anything. Others are read past: who may ask without a token gets no memory to fill.
+    /// The command that its body has the fields of, and the field that its path names. The bodies of others are read past:
+    /// who may ask without a token gets no memory to fill.
+    pub fn command_of_body(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Push => Some(("PUSH", "queue")),
+            Self::Ack => Some(("ACK", "id")),
+            Self::Fail => Some(("FAIL", "id")),
+            _ => None,
+        }
+    }
+
+    /// Whether it may be left out.
+    pub fn may_lack_body(self) -> bool {
+        matches!(self, Self::Ack | Self::Fail)
+    }
+
+    /// Whether its body says anything.
     pub fn has_body(self) -> bool {
-        matches!(self, Self::Push | Self::Ack | Self::Fail)
+        self.command_of_body().is_some()
+    }
+
+    /// How long its body may be.
+    pub fn body_limit(self) -> Limit {
+        if self.has_body() { Limit::COMMAND } else { Limit::UNREAD }
     }
 
     /// Whether its answer tells nothing of any job.
@@ -178,6 +200,8 @@ impl Endpoint {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::api::spec::CommandSpec;
+    use crate::protocol::begun::JSON_EXPANSION;
     use serde_json::Value;
     use std::collections::BTreeSet;
 
@@ -249,6 +273,19 @@ mod tests {
             }
         }
         assert_eq!(in_document, routes());
+    }
+
+    #[test]
+    fn no_body_may_be_longer_than_its_command_can_need_as_text() {
+        for route in ROUTES {
+            let limit = route.endpoint.body_limit();
+            let Some((name, _)) = route.endpoint.command_of_body() else {
+                assert_eq!(limit, Limit::UNREAD, "{route:?}");
+                continue;
+            };
+            let spec = CommandSpec::find(name.as_bytes()).unwrap();
+            assert!(limit.bytes() <= spec.bytes_max * JSON_EXPANSION, "{name}");
+        }
     }
 
     #[test]

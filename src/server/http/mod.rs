@@ -25,11 +25,13 @@ use super::message::Question;
 use super::output::is_tight;
 use super::partial::Partials;
 use super::session::{Session, Speech};
+use super::translate::SLICE_BYTES;
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
-use crate::protocol::http1::body::{self, Body};
+use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{Problem, answer::EXPOSITION};
+use crate::protocol::json::{JsonError, Parse};
 use crate::protocol::value::is_queue_name;
 use crate::protocol::websocket;
 use answer::Stage;
@@ -266,7 +268,7 @@ impl Core {
             // What follows is no HTTP.
             return Progress::Wants;
         }
-        session.note_unread(conns.unsent(conn), is_tight(conns));
+        session.note_unread(conns.untaken(conn), is_tight(conns));
         let Session { dialogue, choked, blocked, habit, .. } = session;
         let waits = dialogue.exchange.is_some() || dialogue.toll == Toll::Asked;
         let waits = waits || habit.is_leaving();
@@ -365,7 +367,7 @@ impl Core {
                 Progress::Took(head.raw.len() + whole.unwrap_or(0))
             }
             (Ok(plan), Some(body_bytes)) => {
-                self.carry_out(conns, conn, &plan, &behind[..body_bytes]);
+                self.carry_out(conns, conn, &plan, behind[..body_bytes].into());
                 Progress::Took(head.raw.len() + body_bytes)
             }
             (Ok(plan), None) => {
@@ -408,8 +410,9 @@ impl Core {
         if head.expects == Some(false) {
             return Err(Objection::new(417, "Expect must be 100-continue"));
         }
-        body::check(head.length)
-            .map_err(|Problem { status, text }| Objection::new(status, text))?;
+        if let Err(Problem { status, text }) = endpoint.body_limit().check(head.length) {
+            return Err(Objection::new(status, text));
+        }
         let value = |name| match endpoint {
             Endpoint::Pull => {
                 let value = target
@@ -481,7 +484,7 @@ impl Core {
         none_came: bool,
     ) {
         let Some(session) = self.sessions.get(conn) else { return };
-        let body = Body::new(head.length, plan.endpoint.has_body());
+        let body = Body::new(head.length, plan.endpoint.has_body(), plan.endpoint.body_limit());
         session.dialogue.reading = Some(Box::new(Reading { plan: plan.into_owned(), body }));
         if head.expects == Some(true)
             && none_came
@@ -507,7 +510,7 @@ impl Core {
             Ok(taken) => match whole.then(|| self.drop_body(conn)).flatten() {
                 Some(reading) => {
                     let Reading { plan, body } = *reading;
-                    self.carry_out(conns, conn, &plan, &body.into_bytes());
+                    self.carry_out(conns, conn, &plan, body.into_bytes().into());
                     Progress::Took(taken)
                 }
                 None if taken == 0 => Progress::Wants,
@@ -517,7 +520,13 @@ impl Core {
     }
 
     /// A request is whole.
-    fn carry_out(&mut self, conns: &mut Connections, conn: ConnId, plan: &Plan<'_>, body: &[u8]) {
+    fn carry_out(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        plan: &Plan<'_>,
+        body: Cow<'_, [u8]>,
+    ) {
         let Some(session) = self.sessions.get(conn) else { return };
         let Plan { endpoint, manner, .. } = *plan;
         let stage = match endpoint {
@@ -538,15 +547,30 @@ impl Core {
     }
 
     /// Sends a request on its way as the frame of a command.
-    fn command(&mut self, conns: &mut Connections, conn: ConnId, plan: &Plan<'_>, body: &[u8]) {
+    fn command(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        plan: &Plan<'_>,
+        body: Cow<'_, [u8]>,
+    ) {
         let mut scratch = std::mem::take(&mut self.http.frame);
         let name = &*plan.name;
-        let fields = |cmd, key| (cmd, key, name);
-        let frame = match plan.endpoint {
-            Endpoint::Push => ask::with_fields(&mut scratch, fields("PUSH", "queue"), body, false),
-            Endpoint::Ack => ask::with_fields(&mut scratch, fields("ACK", "id"), body, true),
-            Endpoint::Fail => ask::with_fields(&mut scratch, fields("FAIL", "id"), body, true),
-            endpoint => {
+        match (plan.endpoint, plan.endpoint.command_of_body()) {
+            (endpoint, Some((cmd, key))) if body.is_empty() && endpoint.may_lack_body() => {
+                ask::bare(&mut scratch, cmd, key, name);
+                self.begin(conns, conn, &scratch);
+            }
+            (_, Some((cmd, key))) => {
+                let mut parse = ask::fields(&mut scratch, (cmd, key, name));
+                if body.len() > SLICE_BYTES {
+                    self.read_in_slices(conn, body.into_owned(), parse, scratch);
+                    return;
+                }
+                let read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
+                self.begin_fields(conns, conn, &scratch, read, &parse);
+            }
+            (endpoint, None) => {
                 match endpoint {
                     Endpoint::Pull => {
                         let timeout = ("timeout", plan.timeout.as_deref());
@@ -559,14 +583,25 @@ impl Core {
                     Endpoint::Metrics => ask::plain(&mut scratch, "Metrics"),
                     _ => ask::plain(&mut scratch, "Prometheus"),
                 }
-                Ok(&*scratch)
+                self.begin(conns, conn, &scratch);
             }
-        };
-        match frame {
-            Ok(frame) => self.begin(conns, conn, frame),
-            Err(bad) => self.conclude_error(conns, conn, 400, bad.text()),
         }
         self.http.frame = slimmed(scratch);
+    }
+
+    /// The body of a request has been read into the command `frame`, or cannot be.
+    pub(super) fn begin_fields(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        frame: &[u8],
+        read: Result<(), JsonError>,
+        parse: &Parse,
+    ) {
+        match ask::judge(read, parse) {
+            Ok(()) => self.begin(conns, conn, frame),
+            Err(bad) => self.conclude_error(conns, conn, 400, bad.text()),
+        }
     }
 
     fn ask_all_for_http(&mut self, conn: ConnId, question: Question) {

@@ -5,7 +5,7 @@
 //! and a line.
 #![no_main]
 
-use corq::protocol::http1::body::{self, Body};
+use corq::protocol::http1::body::{Body, Limit};
 use corq::protocol::http1::head;
 use corq::protocol::http1::target::{Target, segment};
 use corq::protocol::http1::{BODY_BYTES_MAX, HEAD_BYTES_MAX, Problem};
@@ -75,9 +75,9 @@ impl Listener {
         for part in target.path.split('/') {
             let _ = segment(part);
         }
-        body::check(head.length)?;
+        Limit::COMMAND.check(head.length)?;
         self.said.push((format!("{:?} {}", head.method, head.target), Vec::new()));
-        self.reading = Some(Body::new(head.length, true)).filter(|body| !body.is_whole());
+        self.reading = Some(Body::new(head.length, true, Limit::COMMAND)).filter(|body| !body.is_whole());
         Ok(head.raw.len())
     }
 }

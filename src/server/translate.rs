@@ -1,0 +1,362 @@
+//! JSON that is too long for one turn: requests on their way to frames, and replies on their way to texts. Each goes on
+//! by a slice, in turns with the others, so that a shard does a bounded part of them between two looks at its sockets.
+//!
+//! A connection whose request is being read is served no further meanwhile, so its commands keep their order. Request and
+//! reply count as unanswered. What they take in memory counts: of requests as of those that are not there yet, of
+//! replies as output; while much is being written, what may be answered with much is set aside.
+
+use super::core::Core;
+use super::message::{Message, Origin};
+use super::meter::Work;
+use super::owed_values::Value;
+use super::session::{Speech, UNSENT_BYTES_MAX};
+use crate::protocol::frame::PREFIX_BYTES;
+use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_MAX, Unshown};
+use corq_io::net::{ConnId, Connections, Shared};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A request of no more than this is read in one go; of a longer one, as much in a turn.
+pub const SLICE_BYTES: usize = 128 << 10;
+
+/// A reply of no more than this is written in one go: its text may be some times as long.
+pub const LONG_REPLY_BYTES: usize = 64 << 10;
+
+/// Bytes of texts, each as long as it can become, beyond which no other is begun.
+const EXPECTED_BYTES_MAX: usize = 16 << 20;
+
+/// Who wait for one text and learn of it in a turn.
+const TOLD_PER_TURN: usize = 500;
+
+/// What a session knows of its request that is being read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Translating {
+    /// Tells it from others; 0 is none.
+    serial: u64,
+    /// Memory that it takes.
+    pub(super) bytes: usize,
+}
+
+impl Translating {
+    /// Whether there is one.
+    pub fn goes_on(self) -> bool {
+        self.serial != 0
+    }
+}
+
+/// A request that is being read.
+#[derive(Debug)]
+struct Reading {
+    conn: ConnId,
+    serial: u64,
+    text: Vec<u8>,
+    parse: Parse,
+    frame: Vec<u8>,
+}
+
+/// A reply that is being written as text.
+#[derive(Debug)]
+struct Writing {
+    reply: Shared,
+    print: Print,
+    text: Vec<u8>,
+    due: Due,
+}
+
+/// Who gets a text.
+#[derive(Debug)]
+enum Due {
+    /// A connection, as a message.
+    Message(Origin),
+    /// A connection, as the answer to its request.
+    Answer(Origin, u16),
+    /// All who are owed this value.
+    Owed(Arc<Value>, Vec<ConnId>),
+}
+
+/// Long requests and replies on their way to the other form.
+#[derive(Debug, Default)]
+pub struct Translations {
+    readings: VecDeque<Reading>,
+    writings: VecDeque<Writing>,
+    /// Requests so far.
+    serial: u64,
+    /// Of replies and their texts that are being written.
+    writing_bytes: usize,
+    /// What those texts may take.
+    expected_bytes: usize,
+    /// Large answers that other shards have sent while so much was being written that they shall send no more for now.
+    withheld: Vec<(u16, usize)>,
+    /// Those who wait for texts that are made.
+    told: VecDeque<Vec<ConnId>>,
+    /// Slices so far.
+    slices: u64,
+}
+
+impl Translations {
+    /// How many requests and replies are under way.
+    pub fn len(&self) -> usize {
+        self.readings.len() + self.writings.len()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.len() == 0 && self.told.is_empty() && self.withheld.is_empty()
+    }
+
+    /// Memory of replies that are being written, and of their texts.
+    pub fn writing_bytes(&self) -> usize {
+        self.writing_bytes
+    }
+
+    /// Slices so far.
+    pub fn slices(&self) -> u64 {
+        self.slices
+    }
+
+    /// Whether so much is being written that nothing more is begun.
+    pub fn writes_enough(&self) -> bool {
+        self.expected_bytes >= EXPECTED_BYTES_MAX
+    }
+
+    fn begin(&mut self, reply: Shared, print: Print, due: Due) {
+        self.writing_bytes += reply.bytes().len();
+        self.expected_bytes += reply.bytes().len() * EXPANSION_MAX;
+        self.writings.push_back(Writing { reply, print, text: Vec::new(), due });
+    }
+
+    fn end(&mut self, reply: &Shared, text_bytes: usize) {
+        self.writing_bytes -= reply.bytes().len() + text_bytes;
+        self.expected_bytes -= reply.bytes().len() * EXPANSION_MAX;
+    }
+}
+
+impl Core {
+    /// Begins to read a request. `frame` is what it becomes.
+    pub(super) fn read_in_slices(
+        &mut self,
+        conn: ConnId,
+        text: Vec<u8>,
+        parse: Parse,
+        frame: Vec<u8>,
+    ) {
+        self.translations.serial += 1;
+        let serial = self.translations.serial;
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.translating = Translating { serial, bytes: text.capacity() };
+        let mut frame = frame;
+        // It is nearly always shorter. Memory that is not written to costs nothing, and moving it would.
+        frame.reserve(text.len());
+        let origin = self.origin(conn);
+        self.deferred(origin);
+        self.translations.readings.push_back(Reading { conn, serial, text, parse, frame });
+    }
+
+    /// Gives up the request of a connection that is being read.
+    pub(super) fn read_no_further(&mut self, conn: ConnId) -> bool {
+        let Some(session) = self.sessions.get(conn) else { return false };
+        let was = std::mem::take(&mut session.translating).goes_on();
+        if was {
+            let origin = self.origin(conn);
+            self.answered(origin);
+        }
+        was
+    }
+
+    /// Begins to write the frame of a reply as a message.
+    pub(super) fn write_in_slices(
+        &mut self,
+        conns: &Connections,
+        origin: Origin,
+        frame: Vec<u8>,
+        most: usize,
+    ) {
+        self.deferred(origin);
+        let print = Print::reply(0, most);
+        self.translations.begin(conns.tally().share(frame), print, Due::Message(origin));
+    }
+
+    /// The same as the answer to a request over HTTP.
+    pub(super) fn answer_in_slices(
+        &mut self,
+        conns: &Connections,
+        origin: Origin,
+        frame: Vec<u8>,
+        status: u16,
+    ) {
+        self.deferred(origin);
+        let print = Print::reply(0, TEXT_BYTES_MAX);
+        self.translations.begin(conns.tally().share(frame), print, Due::Answer(origin, status));
+    }
+
+    /// Begins to write a value that many are owed, or has one more wait for it.
+    pub(super) fn write_value_in_slices(&mut self, conn: ConnId, value: &Arc<Value>, most: usize) {
+        let writings = &mut self.translations.writings;
+        for writing in writings.iter_mut() {
+            if let Due::Owed(other, waiting) = &mut writing.due
+                && Arc::ptr_eq(other, value)
+            {
+                waiting.push(conn);
+                return;
+            }
+        }
+        let due = Due::Owed(value.clone(), vec![conn]);
+        self.translations.begin(value.bytes().clone(), Print::value(0, most), due);
+    }
+
+    /// Whether something can be gone on with that nothing else would begin a turn for.
+    pub(super) fn has_translations(&self) -> bool {
+        let reads = !self.translations.readings.is_empty();
+        let waits = self.saturated || self.engine.book.1.strained;
+        !self.translations.writings.is_empty()
+            || !self.translations.told.is_empty()
+            || reads && (self.stopping || !waits)
+    }
+
+    /// Goes on with the request and the reply whose turn it is.
+    pub fn translate_in_turn(&mut self, conns: &mut Connections) {
+        if self.translations.is_idle() {
+            return;
+        }
+        let before = self.meter_work(Work::JSON);
+        self.write_on(conns);
+        self.tell_owed(conns);
+        self.tell_carriers();
+        if self.stopping || !self.is_busy() {
+            self.read_on_in_turn(conns);
+        }
+        self.meter_work(before);
+    }
+
+    fn read_on_in_turn(&mut self, conns: &mut Connections) {
+        while let Some(mut reading) = self.translations.readings.pop_front() {
+            let Reading { conn, serial, text, parse, frame } = &mut reading;
+            let conn = *conn;
+            // One that is gone or given up costs nothing.
+            let Some(session) = self.sessions.get(conn) else { continue };
+            if session.translating.serial != *serial {
+                continue;
+            }
+            let done = parse.go_on(text, frame, SLICE_BYTES);
+            session.translating.bytes = text.capacity() + frame.len();
+            self.translations.slices += 1;
+            self.meter.note_bytes(SLICE_BYTES);
+            if done == Ok(false) {
+                self.translations.readings.push_back(reading);
+                self.note_partial(conns, conn);
+            } else {
+                self.end_reading(conns, reading, done.map(|_| ()));
+            }
+            return;
+        }
+    }
+
+    /// A request is read, or is none.
+    fn end_reading(
+        &mut self,
+        conns: &mut Connections,
+        reading: Reading,
+        read: Result<(), JsonError>,
+    ) {
+        let Reading { conn, text, parse, frame, .. } = reading;
+        drop(text);
+        let Some(session) = self.sessions.get(conn) else { return };
+        session.translating = Translating::default();
+        let speech = session.speech;
+        let origin = self.origin(conn);
+        if speech == Speech::Http {
+            self.begin_fields(conns, conn, &frame, read, &parse);
+        } else {
+            self.begin_text(conns, conn, frame, read);
+        }
+        self.answered(origin);
+        self.note_partial(conns, conn);
+    }
+
+    fn write_on(&mut self, conns: &mut Connections) {
+        while let Some(mut writing) = self.translations.writings.pop_front() {
+            let Writing { reply, print, text, due } = &mut writing;
+            let text_bytes = text.capacity();
+            let prefix_bytes = match due {
+                Due::Message(origin) | Due::Answer(origin, _) => {
+                    if self.sessions.speech(origin.conn).is_none() {
+                        self.translations.end(reply, text_bytes);
+                        continue;
+                    }
+                    PREFIX_BYTES
+                }
+                Due::Owed(..) => 0,
+            };
+            let done = print.go_on(&reply.bytes()[prefix_bytes..], text, SLICE_BYTES);
+            self.translations.writing_bytes += text.capacity() - text_bytes;
+            self.translations.slices += 1;
+            self.meter.note_bytes(SLICE_BYTES);
+            if done == Ok(false) {
+                self.translations.writings.push_back(writing);
+            } else {
+                self.end_writing(conns, writing, done.map(|_| ()));
+            }
+            return;
+        }
+    }
+
+    /// A reply is written as text, or cannot be.
+    fn end_writing(
+        &mut self,
+        conns: &mut Connections,
+        mut writing: Writing,
+        written: Result<(), Unshown>,
+    ) {
+        let text = std::mem::take(&mut writing.text);
+        self.translations.end(&writing.reply, text.capacity());
+        match writing.due {
+            Due::Owed(value, waiting) => {
+                let tally = self.values.tally(conns);
+                value.note_written(written.ok().map(|()| text), &tally);
+                self.translations.told.push_back(waiting);
+            }
+            Due::Message(origin) | Due::Answer(origin, _) => {
+                let before = conns.appended(origin.conn);
+                if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
+                    self.deaf.push(origin.conn);
+                } else if let Due::Answer(_, status) = writing.due {
+                    self.conclude_text(conns, origin.conn, text, (status, written));
+                } else {
+                    let reply = &writing.reply.bytes()[PREFIX_BYTES..];
+                    self.send_as_message(conns, origin.conn, reply, text, written);
+                }
+                self.answered(origin);
+                let bytes = conns.appended(origin.conn).saturating_sub(before) as usize;
+                self.note_large_answer(self.me, bytes);
+            }
+        }
+    }
+
+    /// Some of those who wait for a text that is made get it, the others in the next turn.
+    fn tell_owed(&mut self, conns: &mut Connections) {
+        let Some(mut waiting) = self.translations.told.pop_front() else { return };
+        let told = waiting.split_off(waiting.len().saturating_sub(TOLD_PER_TURN));
+        self.meter.note(told.len());
+        if !waiting.is_empty() {
+            self.translations.told.push_back(waiting);
+        }
+        for conn in told {
+            self.pay_next(conns, conn);
+        }
+    }
+
+    /// A shard has sent a large answer. Its acknowledgement, which lets it send another, waits while too much is being
+    /// written.
+    pub(super) fn carried(&mut self, from: u16, bytes: usize) {
+        self.translations.withheld.push((from, bytes));
+        self.tell_carriers();
+    }
+
+    fn tell_carriers(&mut self) {
+        if self.translations.writes_enough() {
+            return;
+        }
+        for (from, bytes) in std::mem::take(&mut self.translations.withheld) {
+            self.post.ask(usize::from(from)).messages.push(Message::Taken { bytes });
+        }
+    }
+}
