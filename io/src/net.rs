@@ -10,6 +10,7 @@ mod buffers;
 mod connection;
 mod connections;
 mod gather;
+mod greetings;
 mod handshake;
 mod listener;
 mod output;
@@ -231,6 +232,8 @@ pub struct Counters {
     pub handshakes_failed: u64,
     /// Clients that did not agree on keys in time.
     pub handshakes_late: u64,
+    /// Clients that gave way because all that had come of handshakes was too much together.
+    pub handshakes_crowded_out: u64,
     /// Clients that spoke no TLS where it is spoken.
     pub not_secure: u64,
     /// Connections whose end came without being announced.

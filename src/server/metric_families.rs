@@ -105,6 +105,16 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("tls_resumptions_total", Kind::Counter, "Of those, by showing keys of an earlier connection"),
     ("tls_handshake_failures_total", Kind::Counter, "Handshakes of TLS that failed or were left"),
     ("tls_handshake_timeouts_total", Kind::Counter, "Handshakes of TLS that took too long"),
+    (
+        "tls_handshakes_bytes",
+        Kind::Gauge,
+        "Memory of what has come of handshakes of TLS that are not over",
+    ),
+    (
+        "tls_handshakes_crowded_out_total",
+        Kind::Counter,
+        "Handshakes of TLS given up because all together were too large",
+    ),
     ("tls_plain_clients_total", Kind::Counter, "Clients that spoke no TLS at a port for it"),
     ("tls_misplaced_clients_total", Kind::Counter, "Clients that spoke TLS at a port without"),
     ("tls_truncated_total", Kind::Counter, "Connections over TLS that ended without saying so"),

@@ -388,6 +388,8 @@ impl Core {
             net.resumptions,
             net.handshakes_failed,
             net.handshakes_late,
+            conns.greeting_bytes() as u64,
+            net.handshakes_crowded_out,
             net.not_secure,
             self.http.counters.handshakes,
             net.truncated,

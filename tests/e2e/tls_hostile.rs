@@ -64,6 +64,42 @@ fn a_handshake_that_takes_too_long_is_cut() {
     assert_eq!(ping(&mut stream).unwrap()["ok"], true, "who has agreed may be silent");
 }
 
+/// The beginning of a hello that says it is as long as one can be, in as many records.
+fn endless_hello(bytes: usize) -> Vec<u8> {
+    let mut message = vec![1, 0, 0xff, 0xf0, 3, 3];
+    message.resize(bytes, 0);
+    let record =
+        |part: &[u8]| [&[0x16, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    message.chunks(16 << 10).flat_map(record).collect()
+}
+
+#[test]
+fn what_has_come_of_handshakes_is_bounded_for_all_of_them_together_and_counted() {
+    const STRANGERS: usize = 500;
+    let start = Start::new().env("SHARDS", 1).env("TLS_HANDSHAKE_TIMEOUT_MS", 600_000);
+    let (server, authority) = guarded(start);
+    let hello = endless_hello(60_000);
+    let mut strangers = Vec::new();
+    for _ in 0..STRANGERS {
+        let mut stranger = socket(server.tcp);
+        // One that has given way is cut off.
+        let _ = stranger.write_all(&hello);
+        strangers.push(stranger);
+    }
+    until("some to give way", || {
+        let held = metric(&server, &authority, "tls_handshakes_bytes");
+        assert!(held <= 16 << 20, "{held}");
+        let gone = metric(&server, &authority, "tls_handshakes_crowded_out_total");
+        (gone > 0 && held > 8 << 20).then_some(())
+    });
+    let mut stream = connect(server.tcp, &authority.believer()).unwrap();
+    assert_eq!(ping(&mut stream).unwrap()["ok"], true, "who means it gets in");
+    drop(strangers);
+    until("nothing to be held", || {
+        (metric(&server, &authority, "tls_handshakes_bytes") == 0).then_some(())
+    });
+}
+
 #[test]
 fn bytes_may_come_one_at_a_time() {
     let (server, authority) = guarded(Start::new());

@@ -71,6 +71,8 @@ pub(super) struct Connection {
     /// Since when the kernel has taken nothing of its output, while it has some: which of all that began to have output,
     /// or of which some was taken, it was. Otherwise 0.
     pub(super) untaken_since: u64,
+    /// What it held of a handshake that is not over when that was counted last.
+    pub(super) greeting_bytes: usize,
     /// TLS, where it is spoken.
     pub(super) secure: Option<Box<Secure>>,
     /// Behind the descriptor: given back once that is closed.
@@ -97,6 +99,7 @@ impl Connection {
             own_bytes: 0,
             owed_bytes: 0,
             untaken_since: 0,
+            greeting_bytes: 0,
             secure: None,
             permit,
         }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::connection::{Connection, Life};
+use super::greetings::Greetings;
 use super::output::Pool;
 use super::permits::Permit;
 use super::secure::Secure;
@@ -47,6 +48,7 @@ pub struct Connections {
     pub(super) lingering: VecDeque<(Instant, ConnId)>,
     /// The same of those whose keys are being agreed on.
     pub(super) greeting: VecDeque<(Instant, ConnId)>,
+    greetings: Greetings,
     drain: Duration,
     greet: Duration,
     secure: usize,
@@ -69,6 +71,7 @@ impl Connections {
             draining: VecDeque::new(),
             lingering: VecDeque::new(),
             greeting: VecDeque::new(),
+            greetings: Greetings::default(),
             drain: Duration::from_millis(config.drain_ms),
             greet: Duration::from_millis(config.greet_ms),
             secure: 0,
@@ -310,14 +313,32 @@ impl Connections {
     }
 
     fn with(&mut self, id: ConnId, wish: impl FnOnce(&mut Connection, &mut Pool)) {
-        let Self { slots, pool, dirty, own_bytes, begun, .. } = self;
+        let Self { slots, pool, dirty, own_bytes, begun, greetings, .. } = self;
         if let Some(conn) = find_mut(slots, id) {
             wish(conn, pool);
             conn.recount(own_bytes, begun);
+            greetings.note(id, conn);
             if !std::mem::replace(&mut conn.dirty, true) {
                 dirty.push(id);
             }
         }
+    }
+
+    /// More has come of a handshake.
+    pub(super) fn note_greeting(&mut self, id: ConnId) {
+        if let Some(conn) = find_mut(&mut self.slots, id) {
+            self.greetings.note(id, conn);
+        }
+    }
+
+    /// The handshake that has to be given up, if all that has come of them is too much together.
+    pub(super) fn too_much_greeted(&self) -> Option<ConnId> {
+        self.greetings.too_much()
+    }
+
+    /// Memory of what has come of handshakes that are not over.
+    pub fn greeting_bytes(&self) -> usize {
+        self.greetings.bytes()
     }
 
     /// Notes that a connection must be looked at.
@@ -379,7 +400,9 @@ impl Connections {
         let slot = &mut self.slots[id.index as usize];
         assert_eq!(slot.generation, id.generation, "a stale connection removed");
         let conn = slot.conn.take().filter(Connection::is_quiet);
-        let conn = conn.expect("a connection removed while the kernel holds it");
+        let mut conn = conn.expect("a connection removed while the kernel holds it");
+        conn.life = Life::Over;
+        self.greetings.note(id, &mut conn);
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
         self.own_bytes -= conn.own_bytes;

@@ -19,11 +19,11 @@ const TURN: Duration = Duration::from_micros(500);
 impl Reactor {
     /// Bytes of a connection whose keys are being agreed on.
     pub(super) fn hear_handshake(&mut self, id: ConnId, chunk: Chunk, events: &mut Vec<Event>) {
-        if let Some((conn, pool)) = self.conns.get_mut(id)
+        if let Some((conn, _)) = self.conns.get_mut(id)
             && let Some(secure) = &mut conn.secure
         {
             let listener = secure.listener;
-            if !secure.hear(self.buffers.bytes(&chunk), pool) {
+            if !secure.hear(self.buffers.bytes(&chunk)) {
                 self.counters.not_secure += 1;
                 self.conns.undress(id);
                 events.push(Event::NotSecure { conn: id, listener });
@@ -32,6 +32,11 @@ impl Reactor {
             }
         }
         self.buffers.recycle(chunk);
+        self.conns.note_greeting(id);
+        while let Some(largest) = self.conns.too_much_greeted() {
+            self.counters.handshakes_crowded_out += 1;
+            self.conns.abort(largest);
+        }
     }
 
     /// Goes on with the handshakes whose turn it is.

@@ -105,10 +105,8 @@ impl Secure {
     }
 
     /// Puts bytes of a handshake aside until its turn comes. False if they are no TLS at all.
-    pub(super) fn hear(&mut self, bytes: &[u8], pool: &mut Pool) -> bool {
-        if self.incoming.capacity() == 0 {
-            self.incoming = pool.take();
-        }
+    pub(super) fn hear(&mut self, bytes: &[u8]) -> bool {
+        // No larger than it needs to be: of all handshakes together the largest gives way.
         self.incoming.extend_from_slice(bytes);
         // Once it has been answered it has begun well.
         self.incoming.first().is_none_or(|&first| first == HANDSHAKE_RECORD) || self.has_spoken()
@@ -117,6 +115,11 @@ impl Secure {
     /// Whether anything of it has been understood.
     fn has_spoken(&self) -> bool {
         self.tls().is_some_and(|tls| tls.protocol_version().is_some())
+    }
+
+    /// Memory of what has come and is not a whole record or message.
+    pub(super) fn heard_bytes(&self) -> usize {
+        self.incoming.capacity()
     }
 
     /// Whether so much waits for its turn that no more must come.

@@ -62,7 +62,7 @@ impl Side {
 
     fn take(&mut self, bytes: &mut [u8]) -> Result<(), rustls::Error> {
         if self.secure.is_handshaking() {
-            assert!(self.secure.hear(bytes, &mut self.pool));
+            assert!(self.secure.hear(bytes));
             let opened = self.secure.open(&mut [], &mut self.pool);
             self.heard.extend_from_slice(&opened.plain);
             return opened.outcome;
@@ -204,7 +204,7 @@ fn whatever_comes_it_is_an_error_at_worst() {
                 let most = 1 + dice.roll(400);
                 let (now, later) = rest.split_at_mut(most.min(rest.len()));
                 rest = later;
-                if side.secure.is_handshaking() && !side.secure.hear(now, &mut side.pool) {
+                if side.secure.is_handshaking() && !side.secure.hear(now) {
                     break 'talk;
                 }
                 let handshakes = side.secure.is_handshaking();
