@@ -88,6 +88,19 @@ impl Core {
         self.respond(conns, origin, |_, pen| pen.out.extend_from_slice(frame));
     }
 
+    /// Sends a long frame as what it becomes for a connection of this shard that gets no frames.
+    pub(super) fn send_as_text(&mut self, conns: &mut Connections, origin: Origin, frame: Vec<u8>) {
+        if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
+            self.deaf.push(origin.conn);
+            return;
+        }
+        match self.sessions.speech(origin.conn) {
+            Some(Speech::WebSocket) => self.send_as_messages(conns, origin, frame),
+            Some(Speech::Http) => self.answer_http_or_begin(conns, origin, frame),
+            Some(Speech::Frames | Speech::Events) | None => {}
+        }
+    }
+
     /// Answers with an error.
     pub(super) fn refuse(
         &mut self,

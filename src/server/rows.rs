@@ -382,7 +382,7 @@ impl Core {
         } else if self.is_sent_as_it_is(origin) {
             self.append_pieces(conns, origin, vec![frame]);
         } else {
-            self.send_frame(conns, origin, &frame);
+            self.send_as_text(conns, origin, frame);
         }
     }
 

@@ -1,9 +1,13 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
+use super::super::core::Core;
+use super::super::translate::SLICE_BYTES;
+use super::{ConnId, Connections, Endpoint, Plan, slimmed};
 use crate::api::spec::CommandSpec;
 use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::write::Writer;
 use rmp::Marker;
+use std::borrow::Cow;
 
 /// The owner of all jobs that are pulled over HTTP: with one they come with a token.
 const OWNER: &str = "http";
@@ -82,7 +86,7 @@ pub fn pull(out: &mut Vec<u8>, queue: &str, numbers: &[(&str, Option<&str>)]) {
 
 /// Writes a command of `key`, to which the fields of a JSON object come that is read by what is returned. Whatever the
 /// object says of the command itself is left out: that stands in the path.
-pub fn fields(out: &mut Vec<u8>, (cmd, key, name): (&'static str, &'static str, &str)) -> Parse {
+fn fields(out: &mut Vec<u8>, (cmd, key, name): (&'static str, &'static str, &str)) -> Parse {
     out.clear();
     out.extend_from_slice(&[Marker::Map32.to_u8(), 0, 0, 0, 0]);
     lead(&mut Writer::new(out), cmd, key, name);
@@ -91,11 +95,71 @@ pub fn fields(out: &mut Vec<u8>, (cmd, key, name): (&'static str, &'static str, 
 }
 
 /// What came of reading such an object.
-pub fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), BadBody> {
+fn judge(read: Result<(), JsonError>, parse: &Parse) -> Result<(), BadBody> {
     read.map_err(|error| match error.fault {
         Fault::Depth => BadBody::TooDeep,
         Fault::TooLong => BadBody::TooLong,
         _ => BadBody::NotJson,
     })?;
     if parse.is_object() { Ok(()) } else { Err(BadBody::NotObject) }
+}
+
+impl Core {
+    /// Sends a request on its way as the frame of a command.
+    pub(super) fn command(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        plan: &Plan<'_>,
+        body: Cow<'_, [u8]>,
+    ) {
+        let mut scratch = std::mem::take(&mut self.http.frame);
+        let name = &*plan.name;
+        match (plan.endpoint, plan.endpoint.command_of_body()) {
+            (endpoint, Some((cmd, key))) if body.is_empty() && endpoint.may_lack_body() => {
+                bare(&mut scratch, cmd, key, name);
+                self.begin(conns, conn, &scratch);
+            }
+            (_, Some((cmd, key))) => {
+                let mut parse = fields(&mut scratch, (cmd, key, name));
+                if body.len() > SLICE_BYTES {
+                    self.read_in_slices(conn, body.into_owned(), parse, scratch);
+                    return;
+                }
+                let read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
+                self.begin_fields(conns, conn, &scratch, read, &parse);
+            }
+            (endpoint, None) => {
+                match endpoint {
+                    Endpoint::Pull => {
+                        let timeout = ("timeout", plan.timeout.as_deref());
+                        let lock_ttl = ("lockTtl", plan.lock_ttl.as_deref());
+                        pull(&mut scratch, name, &[timeout, lock_ttl]);
+                    }
+                    Endpoint::PeekPull => bare(&mut scratch, "IsPaused", "queue", name),
+                    Endpoint::Get => bare(&mut scratch, "GetJob", "id", name),
+                    Endpoint::Cancel => bare(&mut scratch, "Cancel", "id", name),
+                    Endpoint::Metrics => plain(&mut scratch, "Metrics"),
+                    _ => plain(&mut scratch, "Prometheus"),
+                }
+                self.begin(conns, conn, &scratch);
+            }
+        }
+        self.http.frame = slimmed(scratch);
+    }
+
+    /// The body of a request has been read into the command `frame`, or cannot be.
+    pub(in super::super) fn begin_fields(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+        frame: &[u8],
+        read: Result<(), JsonError>,
+        parse: &Parse,
+    ) {
+        match judge(read, parse) {
+            Ok(()) => self.begin(conns, conn, frame),
+            Err(bad) => self.conclude_error(conns, conn, 400, bad.text()),
+        }
+    }
 }

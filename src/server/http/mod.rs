@@ -25,13 +25,11 @@ use super::message::Question;
 use super::output::is_tight;
 use super::partial::Partials;
 use super::session::{Session, Speech};
-use super::translate::SLICE_BYTES;
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{Problem, answer::EXPOSITION};
-use crate::protocol::json::{JsonError, Parse};
 use crate::protocol::value::is_queue_name;
 use crate::protocol::websocket;
 use answer::Stage;
@@ -543,64 +541,6 @@ impl Core {
             Endpoint::Stats => self.ask_all_for_http(conn, Question::ServerStats),
             Endpoint::Heap => self.ask_all_for_http(conn, Question::Heap),
             _ => self.command(conns, conn, plan, body),
-        }
-    }
-
-    /// Sends a request on its way as the frame of a command.
-    fn command(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-        plan: &Plan<'_>,
-        body: Cow<'_, [u8]>,
-    ) {
-        let mut scratch = std::mem::take(&mut self.http.frame);
-        let name = &*plan.name;
-        match (plan.endpoint, plan.endpoint.command_of_body()) {
-            (endpoint, Some((cmd, key))) if body.is_empty() && endpoint.may_lack_body() => {
-                ask::bare(&mut scratch, cmd, key, name);
-                self.begin(conns, conn, &scratch);
-            }
-            (_, Some((cmd, key))) => {
-                let mut parse = ask::fields(&mut scratch, (cmd, key, name));
-                if body.len() > SLICE_BYTES {
-                    self.read_in_slices(conn, body.into_owned(), parse, scratch);
-                    return;
-                }
-                let read = parse.go_on(&body, &mut scratch, usize::MAX).map(|_| ());
-                self.begin_fields(conns, conn, &scratch, read, &parse);
-            }
-            (endpoint, None) => {
-                match endpoint {
-                    Endpoint::Pull => {
-                        let timeout = ("timeout", plan.timeout.as_deref());
-                        let lock_ttl = ("lockTtl", plan.lock_ttl.as_deref());
-                        ask::pull(&mut scratch, name, &[timeout, lock_ttl]);
-                    }
-                    Endpoint::PeekPull => ask::bare(&mut scratch, "IsPaused", "queue", name),
-                    Endpoint::Get => ask::bare(&mut scratch, "GetJob", "id", name),
-                    Endpoint::Cancel => ask::bare(&mut scratch, "Cancel", "id", name),
-                    Endpoint::Metrics => ask::plain(&mut scratch, "Metrics"),
-                    _ => ask::plain(&mut scratch, "Prometheus"),
-                }
-                self.begin(conns, conn, &scratch);
-            }
-        }
-        self.http.frame = slimmed(scratch);
-    }
-
-    /// The body of a request has been read into the command `frame`, or cannot be.
-    pub(super) fn begin_fields(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-        frame: &[u8],
-        read: Result<(), JsonError>,
-        parse: &Parse,
-    ) {
-        match ask::judge(read, parse) {
-            Ok(()) => self.begin(conns, conn, frame),
-            Err(bad) => self.conclude_error(conns, conn, 400, bad.text()),
         }
     }
 
