@@ -198,7 +198,7 @@ impl Shard {
                 return Err(format!("queue {queue}: pulls wait beside ready jobs"));
             }
             let unseen = about.groups.as_deref().is_some_and(Rotation::waits_unseen);
-            let goes_on = self.seeing.contains(&queue) || self.unserved.contains(&queue);
+            let goes_on = self.seeing.contains(queue) || self.unserved.contains(&queue);
             if unseen && !held_back && !goes_on {
                 return Err(format!("queue {queue}: pulls wait, and groups are not looked at"));
             }

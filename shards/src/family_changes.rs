@@ -12,7 +12,7 @@ use crate::kin::{
     Policy, Report,
 };
 use crate::new_job::NewJob;
-use crate::query::AboutParent;
+use crate::query::{AboutParent, LOOKS_PER_STEP};
 use crate::record::{Journal, Pushed, Record};
 use crate::remains::{KeptRemains, Remains};
 use crate::shard::{Out, Shard};
@@ -52,6 +52,7 @@ impl Shard {
                 if self.waits_for(id, child).is_none() {
                     return 0;
                 }
+                self.count_looks_at_children(job);
                 self.drop_child(now_ms, job, (child, name), How::Detached, out);
                 let news = News::UnwatchChild;
                 self.notices.push(Notice { news, dependent: id, dependency: child });
@@ -73,6 +74,14 @@ impl Shard {
             }
             _ => 0,
         }
+    }
+
+    /// The names of all children of a job are gone through, and what it waits for.
+    fn count_looks_at_children(&mut self, job: u32) {
+        let options = self.jobs.options_of(job);
+        let names = options.map_or(0, |has| has.kin.as_deref().map_or(0, |kin| kin.children.len()));
+        self.steps +=
+            (names as u64 + options.map_or(0, |has| has.unmet.rows() as u64)) / LOOKS_PER_STEP;
     }
 
     /// A parent knows of a child less, and may go on.
@@ -172,8 +181,9 @@ impl Shard {
     }
 
     /// What is known of a job as the parent of one that goes by `child`.
-    pub fn about_parent(&self, job: JobId, child: &str) -> Option<AboutParent> {
+    pub fn about_parent(&mut self, job: JobId, child: &str) -> Option<AboutParent> {
         let job = self.jobs.find(job)?;
+        self.count_looks_at_children(job);
         let about = &self.jobs.slab[job];
         let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
         let children = kin.map(|kin| &kin.children);

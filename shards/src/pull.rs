@@ -185,16 +185,17 @@ impl Shard {
 
     /// Goes on looking at the groups of a queue with the next step of time.
     fn see_on(&mut self, queue: u32) {
-        if !self.seeing.contains(&queue) {
-            self.seeing.push_back(queue);
-        }
+        self.seeing.push(queue);
     }
 
     /// Looks at more groups for the pulls that wait until all are seen.
     pub(crate) fn see_groups<J: Journal>(&mut self, now_ms: u64, out: &mut Out<'_, J>) {
         for _ in 0..self.seeing.len().min(SLICE as usize) {
             let before = self.allowance.looks;
-            let Some(queue) = self.seeing.pop_front_if(|_| before > 0) else { return };
+            if before == 0 {
+                return;
+            }
+            let Some(queue) = self.seeing.pop() else { return };
             // If there are looks left after that, something else is in the way, such as a pause.
             self.serve(now_ms, queue, out);
             self.steps += 1 + before - self.allowance.looks;
@@ -207,7 +208,7 @@ impl Shard {
         let rotation = self.queues[queue].groups.as_deref();
         at.group == NONE
             && rotation.is_some_and(|rotation| rotation.is_unseen(at.view))
-            && (self.seeing.contains(&queue) || self.unserved.contains(&queue))
+            && (self.seeing.contains(queue) || self.unserved.contains(&queue))
     }
 
     /// What time has brought to a queue with groups is for those who wait there already, in whatever view.

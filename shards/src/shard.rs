@@ -33,6 +33,7 @@ use crate::retention::Retention;
 use crate::retired::Retired;
 use crate::scheduled::Scheduled;
 use crate::secret::{SecretKey, Secrets};
+use crate::seeing::Seeing;
 use crate::share::Shares;
 use crate::slab::{List, Slab};
 use crate::stats::Totals;
@@ -138,7 +139,7 @@ pub struct Shard {
     pub(crate) groups: Groups,
     pub(crate) coming: Coming,
     /// Queues where pulls wait until all groups have been looked at.
-    pub(crate) seeing: VecDeque<u32>,
+    pub(crate) seeing: Seeing,
     /// Pulls that have come to wait.
     pub(crate) waits: u64,
     /// Queues whose pulls may be served by what has changed in this call. At one that has gone in the same
@@ -237,7 +238,7 @@ impl Shard {
             limit_timers: Timers::default(),
             groups: Groups::new(key),
             coming: Coming::default(),
-            seeing: VecDeque::new(),
+            seeing: Seeing::default(),
             waits: 0,
             with_room: Vec::new(),
             unserved: BTreeSet::new(),

@@ -34,6 +34,11 @@ impl Unmets {
         self.left
     }
 
+    /// How many are gone through to see all that are left: those that are met are among them.
+    pub fn rows(&self) -> usize {
+        self.all.len()
+    }
+
     /// Whether none is left.
     pub fn is_empty(&self) -> bool {
         self.left == 0
