@@ -12,6 +12,7 @@ use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::kin::{End, NewKin, Policy};
 use corq_shards::new_job::NewJob;
+use corq_shards::query::LOOKS_PER_STEP;
 use support::{Bed, START_MS};
 
 fn unmet(on: &[JobId]) -> Vec<u8> {
@@ -397,4 +398,40 @@ fn a_completed_job_that_is_discarded_counts_no_longer_even_if_it_is_not_kept() {
         assert_eq!(bed.shard.standing(part), expected);
         assert_eq!(bed.replayed().standing(part), expected);
     }
+}
+
+/// What is counted bounds how many of these commands a turn takes on.
+#[test]
+fn looks_at_the_many_children_of_a_job_are_counted() {
+    const MANY: usize = 20_000;
+    let mut bed = Bed::new();
+    let parts: Vec<JobId> =
+        (0..MANY / 500).flat_map(|_| bed.push_all("part", &vec![NewJob::default(); 500])).collect();
+    let mut children = vec![0xdd];
+    children.extend_from_slice(&(MANY as u32).to_be_bytes());
+    for &part in &parts {
+        let text = part.to_string();
+        children.extend_from_slice(&[0xd9, text.len() as u8]);
+        children.extend_from_slice(text.as_bytes());
+    }
+    let open = unmet(&parts);
+    let kin = NewKin { children: &children, open: Unmet::new(&open), ..NewKin::default() };
+    let waits = NewJob { depends_on: &children, kin: Some(Box::new(kin)), ..NewJob::default() };
+    let whole = bed.push("whole", waits);
+    let child = bed.data("part", b"1");
+    let name = child.to_string();
+    let least = MANY as u64 / LOOKS_PER_STEP;
+    let before = bed.shard.steps();
+    let about = bed.shard.about_parent(whole, &name).unwrap();
+    assert!(about.linkable && !about.declared);
+    let asked = bed.shard.steps() - before;
+    assert!(asked >= least, "{asked} steps");
+    for change in [Change::Adopt { child, name: &name }, Change::LetGo { child, name: &name }] {
+        let before = bed.shard.steps();
+        let reply = bed.ask(1, &Command::Change { job: whole, change });
+        assert_eq!(reply, Some(Reply::Count(1)), "{change:?}");
+        let of_change = bed.shard.steps() - before;
+        assert!(of_change >= least, "{change:?}: {of_change} steps");
+    }
+    bed.shard.audit().unwrap();
 }

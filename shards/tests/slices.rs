@@ -12,7 +12,6 @@ use corq_shards::id::JobId;
 use corq_shards::job::State;
 use corq_shards::kin::{NewKin, Report, Reported};
 use corq_shards::new_job::NewJob;
-use corq_shards::query::LOOKS_PER_STEP;
 use corq_shards::{Config, Out};
 use support::Bed;
 
@@ -510,36 +509,6 @@ fn a_pull_that_came_while_something_was_in_the_way_waits_for_groups_once_it_is_g
         bed.shard.audit().unwrap();
     }
     assert_eq!(bed.effects.deliveries.len(), 1);
-}
-
-/// What is counted bounds how many of these commands a turn takes on.
-#[test]
-fn looks_at_the_many_children_of_a_job_are_counted() {
-    let mut bed = Bed::new();
-    let parts = push_many(&mut bed, "part", MANY, &NewJob::default());
-    let mut children = vec![0xdd];
-    children.extend_from_slice(&(MANY as u32).to_be_bytes());
-    parts.iter().for_each(|&part| children.extend_from_slice(&text_array(part)[1..]));
-    let open = unmet(&parts);
-    let kin = NewKin { children: &children, open: Unmet::new(&open), ..NewKin::default() };
-    let waits = NewJob { depends_on: &children, kin: Some(Box::new(kin)), ..NewJob::default() };
-    let whole = bed.push("whole", waits);
-    let child = bed.data("part", b"1");
-    let name = child.to_string();
-    let least = MANY as u64 / LOOKS_PER_STEP;
-    let asked = steps(&mut bed, |bed| {
-        let about = bed.shard.about_parent(whole, &name).unwrap();
-        assert!(about.linkable && !about.declared);
-    });
-    assert!((least..STEPS_MAX).contains(&asked), "{asked} steps");
-    for change in [Change::Adopt { child, name: &name }, Change::LetGo { child, name: &name }] {
-        let of_change = steps(&mut bed, |bed| {
-            let reply = bed.ask(1, &Command::Change { job: whole, change: change.clone() });
-            assert_eq!(reply, Some(Reply::Count(1)), "{change:?}");
-        });
-        assert!((least..STEPS_MAX).contains(&of_change), "{change:?}: {of_change} steps");
-    }
-    bed.shard.audit().unwrap();
 }
 
 /// A queue with jobs of groups, at which more pulls waited than one step of time serves, as it goes on.

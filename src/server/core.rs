@@ -9,6 +9,7 @@ use super::counts::Countings;
 use super::crons::CronNames;
 use super::deadline::Deadlines;
 use super::engine::Engine;
+use super::entries::Entries;
 use super::events::Events;
 use super::flow::OpenFlows;
 use super::ground::Ground;
@@ -54,7 +55,6 @@ use corq_shards::directory::Directory;
 use corq_shards::effect::Effects;
 use corq_shards::stats::Rates;
 use corq_shards::{Caller, Out};
-use slab::Slab;
 use std::sync::Arc;
 
 /// The refusal of what comes too often.
@@ -76,7 +76,7 @@ pub struct Core {
     pub(super) webhooks: Webhooks,
     pub(super) sessions: Sessions,
     pub(super) shares: Shares,
-    pub(super) parked: Slab<Parked>,
+    pub(super) parked: Entries<Parked>,
     pub(super) tasks: Tasks,
     pub(super) open_flows: OpenFlows,
     pub(super) lengthy: Lengthy,
@@ -211,7 +211,7 @@ impl Core {
             webhooks,
             sessions: Sessions::default(),
             shares: Shares::default(),
-            parked: Slab::new(),
+            parked: Entries::default(),
             tasks: Tasks::default(),
             open_flows: OpenFlows::default(),
             lengthy: Lengthy::default(),
@@ -594,7 +594,7 @@ impl Core {
         let next_ms = self.engine.shard.tick(self.now_ms, &mut out);
         self.late = Late::Stepped;
         if let Some((request, steps)) = self.engine.shard.take_chore_steps()
-            && let Some(parked) = self.parked.get((request.0 as usize).wrapping_sub(1))
+            && let Some(parked) = self.parked.get(request.0.wrapping_sub(1) as u32)
         {
             self.meter.credit(parked.work, steps);
         }

@@ -4,13 +4,13 @@
 
 use super::dispatch::Lookup;
 use super::engine::Fetched;
+use super::entries::Entries;
 use super::kin::Link;
 use super::message::{Origin, Step};
 use super::show::Show;
 use super::values::Valuing;
 use corq_shards::job::Stored;
 use corq_shards::kin::Report;
-use slab::Slab;
 
 /// A payload that is missing in a reply.
 #[derive(Clone, Copy, Debug)]
@@ -81,15 +81,15 @@ pub struct Waiting {
 
 #[derive(Clone, Copy)]
 struct Read {
-    waiting: usize,
+    waiting: u32,
     stored: Stored,
 }
 
 /// All replies of a shard that wait for the disk.
 #[derive(Default)]
 pub struct ColdReplies {
-    waiting: Slab<Waiting>,
-    reads: Slab<Read>,
+    waiting: Entries<Waiting>,
+    reads: Entries<Read>,
     /// Of all answers together.
     bytes: usize,
 }
@@ -119,13 +119,14 @@ impl ColdReplies {
         };
         self.bytes += bytes;
         let waiting = self.waiting.insert(Waiting { origin, then, fetched, missing, bytes });
-        let read = |&stored: &Stored| (self.reads.insert(Read { waiting, stored }) as u64, stored);
+        let read =
+            |&stored: &Stored| (u64::from(self.reads.insert(Read { waiting, stored })), stored);
         records.iter().map(read).collect()
     }
 
     /// A record has come, or `None` if it could not be read. Returns the reply if it was the last.
     pub fn arrived(&mut self, token: u64, bytes: Option<Box<[u8]>>) -> Option<Waiting> {
-        let read = self.reads.try_remove(token as usize)?;
+        let read = self.reads.remove(token as u32)?;
         let waiting = self.waiting.get_mut(read.waiting)?;
         waiting.fetched.push(Fetched { stored: read.stored, bytes });
         waiting.missing -= 1;
@@ -133,7 +134,7 @@ impl ColdReplies {
             return None;
         }
         self.bytes -= waiting.bytes;
-        Some(self.waiting.remove(read.waiting))
+        self.waiting.remove(read.waiting)
     }
 
     /// Whether none waits.

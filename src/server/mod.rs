@@ -30,6 +30,7 @@
 //! http     the HTTP port     figures   what only HTTP asks for
 //! translate    JSON that is too long for one turn     owed, owed_values   answers that many get
 //! events   where they happen     streams, lane  where clients listen     websocket, subscribe  those who also ask
+//! entries  what is kept by number
 //! engine   the state machine and its log     hole  replies that wait for the disk
 //! end      of a shard     recover  its beginning     reshard  another number of them
 //! ```
@@ -54,6 +55,7 @@ mod door;
 mod ears;
 mod end;
 mod engine;
+mod entries;
 mod events;
 mod execute;
 mod family;

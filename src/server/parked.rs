@@ -56,7 +56,9 @@ impl Core {
                 self.effects.replies.push((*request, reply.clone()));
                 continue;
             }
-            let Some(parked) = self.parked.try_remove(request.0 as usize - 1) else { continue };
+            let Some(parked) = self.parked.remove(request.0.wrapping_sub(1) as u32) else {
+                continue;
+            };
             if let Reply::Ended(ending) = reply
                 && self.owe_ending(conns, (parked.origin, parked.req_id.as_deref()), *ending)
             {
@@ -84,6 +86,6 @@ impl Core {
         let (req_id, work) = (req_id.map(Into::into), self.meter.current());
         let parked = Parked { origin, req_id, shape, work };
         self.deferred(origin);
-        RequestId(self.parked.insert(parked) as u64 + 1)
+        RequestId(u64::from(self.parked.insert(parked)) + 1)
     }
 }

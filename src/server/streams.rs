@@ -9,6 +9,7 @@
 //! clients, the next one others.
 
 use super::core::Core;
+use super::entries::Entries;
 use super::events::EventMail;
 use super::lane::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Lane, Place};
 use super::message::Message;
@@ -18,7 +19,6 @@ use super::session::Speech;
 use super::websocket::Incoming;
 use crate::protocol::{sse, websocket};
 use corq_io::net::{ConnId, Connections, Shared, Tally};
-use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Unsent output of a connection beyond which it gets no more events for now.
@@ -134,8 +134,8 @@ pub struct StreamCounts {
 /// See the module.
 #[derive(Debug)]
 pub struct Streams {
-    listeners: Slab<Listener>,
-    scopes: Slab<Scope>,
+    listeners: Entries<Listener>,
+    scopes: Entries<Box<Scope>>,
     all: Option<u32>,
     /// A tree: what clients listen to comes and goes, and none of it moves at once.
     queues: BTreeMap<Box<str>, u32>,
@@ -165,8 +165,8 @@ pub struct Streams {
 impl Default for Streams {
     fn default() -> Self {
         Self {
-            listeners: Slab::new(),
-            scopes: Slab::new(),
+            listeners: Entries::default(),
+            scopes: Entries::default(),
             all: None,
             queues: BTreeMap::new(),
             dirty: Vec::new(),
@@ -199,30 +199,30 @@ impl Streams {
 
     /// Memory of events that clients have not taken yet, with all else that is to be sent to those.
     pub fn waiting_bytes(&self, conns: &Connections) -> usize {
-        let own = self.listeners.iter().map(|(_, one)| conns.own_output_bytes(one.conn));
+        let own = self.listeners.iter().map(|one| conns.own_output_bytes(one.conn));
         self.tally.as_ref().map_or(0, Tally::bytes) + own.sum::<usize>()
     }
 
     pub(super) fn listener(&mut self, key: u32) -> Option<&mut Listener> {
-        self.listeners.get_mut(key as usize)
+        self.listeners.get_mut(key)
     }
 
     /// What has come of a message whose last part is missing.
     pub(super) fn incoming_bytes(&self, key: u32) -> usize {
-        let listener = self.listeners.get(key as usize);
+        let listener = self.listeners.get(key);
         let incoming = listener.and_then(|listener| listener.incoming.as_ref());
         incoming.map_or(0, |incoming| incoming.bytes.capacity())
     }
 
     /// When such a message was begun, if there is one.
     pub(super) fn incoming_since_ms(&self, key: u32) -> Option<u64> {
-        let incoming = self.listeners.get(key as usize)?.incoming.as_ref()?;
+        let incoming = self.listeners.get(key)?.incoming.as_ref()?;
         Some(incoming.since_ms)
     }
 
     /// Whether a client is still to be told that it is connected.
     pub(super) fn is_opening(&self, key: u32) -> bool {
-        self.listeners.get(key as usize).is_some_and(|listener| listener.opening.is_some())
+        self.listeners.get(key).is_some_and(|listener| listener.opening.is_some())
     }
 
     /// Does not wait for the shards any more: what was to be said once they had all heard, if they had not.
@@ -245,13 +245,13 @@ impl Streams {
         let mut framed: [Option<Shared>; FORMS] = [const { None }; FORMS];
         for key in scopes.into_iter().flatten() {
             for (side, form) in Form::ALL.into_iter().enumerate() {
-                if !self.scopes[key as usize].sides[side].listeners.is_empty() {
+                if !self.scopes[key].sides[side].listeners.is_empty() {
                     let event = framed[side].get_or_insert_with(|| form.frame(text, &tally));
                     let event = event.clone();
                     self.push(key, side, event);
                 }
             }
-            let scope = &mut self.scopes[key as usize];
+            let scope = &mut self.scopes[key];
             if !std::mem::replace(&mut scope.dirty, true) {
                 self.dirty.push((key, scope.serial));
             }
@@ -276,7 +276,7 @@ impl Streams {
 
     /// Changes a lane, and what is known of all of them.
     fn with_lane(&mut self, scope: u32, side: usize, change: impl FnOnce(&mut Lane)) {
-        let lane = &mut self.scopes[scope as usize].sides[side].lane;
+        let lane = &mut self.scopes[scope].sides[side].lane;
         let (oldest, bytes) = (lane.oldest(), lane.bytes());
         change(lane);
         self.lane_bytes = self.lane_bytes - bytes + lane.bytes();
@@ -292,14 +292,14 @@ impl Streams {
 
     /// Forgets the events of a lane that everybody has.
     fn clear_if_done(&mut self, scope: u32, side: usize) {
-        if self.scopes[scope as usize].is_done(side) {
+        if self.scopes[scope].is_done(side) {
             self.with_lane(scope, side, Lane::clear);
         }
     }
 
     /// The scope that is meant, if it is still that one.
     fn scope(&mut self, key: u32, serial: u64) -> Option<&mut Scope> {
-        self.scopes.get_mut(key as usize).filter(|scope| scope.serial == serial)
+        self.scopes.get_mut(key).map(|scope| &mut **scope).filter(|scope| scope.serial == serial)
     }
 
     /// All clients whose scopes have news are offered it.
@@ -331,14 +331,14 @@ impl Streams {
     fn insert(&mut self, conn: ConnId, form: Form, queue: Option<&str>, opening: Opening) -> u32 {
         let scope = self.scope_of(queue).unwrap_or_else(|| {
             self.stamps += 1;
-            let scope = self.scopes.insert(Scope::new(queue, self.stamps)) as u32;
+            let scope = self.scopes.insert(Box::new(Scope::new(queue, self.stamps)));
             match queue {
                 None => self.all = Some(scope),
                 Some(queue) => drop(self.queues.insert(queue.into(), scope)),
             }
             scope
         });
-        let side = &mut self.scopes[scope as usize].sides[form as usize];
+        let side = &mut self.scopes[scope].sides[form as usize];
         let listener = Listener {
             conn,
             form,
@@ -351,7 +351,7 @@ impl Streams {
             pinged_at_ms: 0,
             incoming: None,
         };
-        let key = self.listeners.insert(listener) as u32;
+        let key = self.listeners.insert(listener);
         side.listeners.push(key);
         match form {
             Form::Sse => self.counts.sse += 1,
@@ -368,12 +368,12 @@ impl Streams {
 
     /// Forgets a client. If it was the last of its scope, returns that.
     fn remove(&mut self, key: u32) -> Option<Scope> {
-        let gone = self.listeners.try_remove(key as usize)?;
-        let scope = &mut self.scopes[gone.scope as usize];
+        let gone = self.listeners.remove(key)?;
+        let scope = &mut self.scopes[gone.scope];
         let side = &mut scope.sides[gone.form as usize];
         side.listeners.swap_remove(gone.index as usize);
         if let Some(&moved) = side.listeners.get(gone.index as usize) {
-            self.listeners[moved as usize].index = gone.index;
+            self.listeners[moved].index = gone.index;
         }
         match gone.form {
             Form::Sse => self.counts.sse -= 1,
@@ -382,11 +382,11 @@ impl Streams {
         }
         side.behind -= usize::from(gone.behind);
         self.clear_if_done(gone.scope, gone.form as usize);
-        let scope = &self.scopes[gone.scope as usize];
+        let scope = &self.scopes[gone.scope];
         if scope.sides.iter().any(|side| !side.listeners.is_empty()) {
             return None;
         }
-        let scope = self.scopes.remove(gone.scope as usize);
+        let scope = *self.scopes.remove(gone.scope)?;
         match &scope.queue {
             None => self.all = None,
             Some(queue) => drop(self.queues.remove(queue)),
@@ -493,12 +493,12 @@ impl Core {
     }
 
     fn open_if_heard(&mut self, conns: &mut Connections, key: u32) {
-        let Some(listener) = self.streams.listeners.get_mut(key as usize) else { return };
+        let Some(listener) = self.streams.listeners.get_mut(key) else { return };
         let Some(opening) = listener.opening.take_if(|opening| opening.unheard == 0) else {
             return;
         };
         let (conn, form) = (listener.conn, listener.form);
-        let scope = &self.streams.scopes[listener.scope as usize];
+        let scope = &self.streams.scopes[listener.scope];
         listener.place = scope.sides[listener.form as usize].lane.end();
         if let Some(out) = conns.output(conn) {
             out.extend_from_slice(&opening.hello);
@@ -555,7 +555,7 @@ impl Core {
             }
             let key = listeners[next];
             self.streams.rounds[0].left = next;
-            if !self.streams.listeners[key as usize].behind {
+            if !self.streams.listeners[key].behind {
                 bytes = bytes.saturating_sub(self.feed(conns, key));
                 clients -= 1;
             }
@@ -566,8 +566,8 @@ impl Core {
     /// Gives one client what its connection has room for. Returns how many bytes were copied.
     fn feed(&mut self, conns: &mut Connections, key: u32) -> usize {
         let Streams { listeners, scopes, counts, .. } = &mut self.streams;
-        let listener = &mut listeners[key as usize];
-        let side = &mut scopes[listener.scope as usize].sides[listener.form as usize];
+        let listener = &mut listeners[key];
+        let side = &mut scopes[listener.scope].sides[listener.form as usize];
         let conn = listener.conn;
         side.behind -= usize::from(std::mem::take(&mut listener.behind));
         let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
@@ -682,7 +682,7 @@ impl Core {
             .streams
             .listeners
             .iter()
-            .map(|(_, listener)| (listener.conn, listener.form, listener.behind))
+            .map(|listener| (listener.conn, listener.form, listener.behind))
             .collect();
         for (conn, form, behind) in keys {
             match form {

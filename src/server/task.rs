@@ -2,6 +2,7 @@
 
 use super::crons::CronTask;
 use super::dispatch::Lookup;
+use super::entries::Entries;
 use super::figures::Figures;
 use super::flow::FlowTask;
 use super::kin::KinTask;
@@ -13,7 +14,6 @@ use super::rows::RowsTask;
 use super::webhooks::WebhookTask;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
-use slab::Slab;
 
 /// A command in several steps.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Jobs {
 /// of its own, so that no answer comes to a task that did not ask for it.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    tasks: Slab<(u32, Task)>,
+    tasks: Entries<(u32, Box<Task>)>,
     rounds: u32,
 }
 
@@ -155,19 +155,19 @@ impl Tasks {
     pub fn start(&mut self, me: usize, task: Task) -> Step {
         self.rounds = self.rounds.wrapping_add(1);
         let round = self.rounds;
-        Step { shard: me as u16, task: self.tasks.insert((round, task)) as u32, round }
+        Step { shard: me as u16, task: self.tasks.insert((round, Box::new(task))), round }
     }
 
     /// A task that goes on.
     pub fn get(&mut self, step: Step) -> Option<&mut Task> {
-        let (round, task) = self.tasks.get_mut(step.task as usize)?;
-        (*round == step.round).then_some(task)
+        let (round, task) = self.tasks.get_mut(step.task)?;
+        (*round == step.round).then_some(&mut **task)
     }
 
     /// Ends a task.
     pub fn end(&mut self, step: Step) -> Option<Task> {
         self.get(step)?;
-        self.tasks.try_remove(step.task as usize).map(|(_, task)| task)
+        self.tasks.remove(step.task).map(|(_, task)| *task)
     }
 
     /// How many go on.
@@ -209,8 +209,16 @@ mod tests {
         let mut tasks = Tasks::default();
         let first = tasks.start(3, task());
         assert!(tasks.get(first).is_some() && tasks.end(first).is_some());
-        let second = tasks.start(3, task());
-        assert_eq!((second.task, second.shard), (first.task, 3), "the number is used again");
+        let again = |tasks: &mut Tasks| {
+            let next = tasks.start(3, task());
+            if next.task != first.task {
+                assert!(tasks.end(next).is_some());
+            }
+            (next.task == first.task).then_some(next)
+        };
+        let second = (0..5000).find_map(|_| again(&mut tasks));
+        let second = second.expect("a number that is used again, if late where indices rest");
+        assert_eq!(second.shard, 3);
         assert!(tasks.get(first).is_none() && tasks.end(first).is_none());
         assert_eq!(tasks.len(), 1);
         assert!(tasks.end(second).is_some() && tasks.is_empty());

@@ -24,13 +24,7 @@ const STEPS_MAX: u64 = 5000;
 const LENGTH_MS_MAX: f64 = 5.0;
 
 /// Work that is known to take more, and why. A name leaves the list when its command is in slices.
-const KNOWN: [(&str, &str); 5] = [
-    ("PUSHB", "a batch is pushed at once"),
-    ("PUSHF", "a flow is pushed at once"),
-    ("ACKB", "a batch is acknowledged at once"),
-    ("JobHeartbeatB", "a batch is renewed at once"),
-    ("ExtendLocks", "a batch is renewed at once"),
-];
+const KNOWN: [(&str, &str); 1] = [("PUSHF", "all jobs of a flow come by one record")];
 
 fn is_known(work: &str) -> bool {
     KNOWN.iter().any(|(name, _)| *name == work)
