@@ -275,12 +275,14 @@ fn unshare(path: &Path) -> Result<(), Fault> {
 
 /// A server can use what is set aside, whatever it has held.
 pub(super) fn move_spares(from: &Path, to: &Path) -> Result<(), Fault> {
+    let mut moved = false;
     for entry in fs::read_dir(from).map_err(at(from))? {
         let path = entry.map_err(at(from))?.path();
         if path.extension().is_some_and(|it| it == "spare") {
             let name = path.file_name().unwrap_or_default();
             fs::rename(&path, to.join(name)).map_err(at(&path))?;
+            moved = true;
         }
     }
-    Ok(())
+    if moved { sync(to).and_then(|()| sync(from)) } else { Ok(()) }
 }

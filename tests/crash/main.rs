@@ -13,6 +13,7 @@ mod ledger;
 mod load;
 mod power;
 mod soak;
+mod tools;
 mod volatile;
 
 use std::sync::Mutex;

@@ -77,12 +77,49 @@ impl Volatile {
         }
     }
 
+    /// From now on nothing can be written for want of room; or it can again.
+    pub(crate) fn fill(&self, full: bool) {
+        self.disk().full = full;
+    }
+
+    /// Syncs of files and directories so far.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.disk().syncs
+    }
+
+    /// The sync with this number, counted from 0, is said to be done, and keeps nothing.
+    pub(crate) fn skip_sync(&self, number: Option<u64>) {
+        self.disk().skipped = number;
+    }
+
+    /// All that is there now outlives the power.
+    pub(crate) fn settle(&self) {
+        for node in self.disk().nodes.values_mut() {
+            match node {
+                Node::File(file) => file.keep(|| true),
+                Node::Directory(names) => names.kept.clone_from(&names.now),
+                Node::Link(_) => {}
+            }
+        }
+    }
+
+    /// The power goes, and nothing is left but what was synced.
+    pub(crate) fn cut_to_what_was_synced(&mut self) {
+        {
+            let mut disk = self.disk();
+            disk.life += 1;
+            disk.cut_by(|| false);
+        }
+        self.unmount();
+        self.mount().expect("it could be mounted before");
+    }
+
     /// Bytes written that no sync has kept.
     pub(crate) fn unsynced_bytes(&self) -> usize {
         let nodes = &self.disk().nodes;
         let files = nodes.values().map(|node| match node {
             Node::File(file) => file.dirty.len() * SECTOR_BYTES,
-            Node::Directory(_) => 0,
+            Node::Directory(_) | Node::Link(_) => 0,
         });
         files.sum()
     }
@@ -126,6 +163,8 @@ struct FileNode {
 enum Node {
     File(FileNode),
     Directory(Twice<BTreeMap<OsString, u64>>),
+    /// A symbolic link, and where it leads.
+    Link(OsString),
 }
 
 struct Disk {
@@ -134,6 +173,11 @@ struct Disk {
     syncs_fail: bool,
     /// Syncs that get no answer, while they get none.
     held: Option<Vec<ReplyEmpty>>,
+    /// There is no room for what is written, wherever it goes, as on a disk that sets none aside.
+    full: bool,
+    /// Syncs so far; and the one that is said to be done, and is not.
+    syncs: u64,
+    skipped: Option<u64>,
     /// How many times the power has come back.
     life: u64,
 }
@@ -187,6 +231,9 @@ impl Disk {
             next: 2,
             syncs_fail: false,
             held: None,
+            full: false,
+            syncs: 0,
+            skipped: None,
             life: 0,
         }
     }
@@ -194,7 +241,10 @@ impl Disk {
     fn cut(&mut self, dice: &mut Dice) {
         // Of some losses nothing is left that was not synced, of others all is.
         let odds = [0, 10, 50, 90, 100][dice.roll(5) as usize];
-        let mut choose = || dice.roll(100) < odds;
+        self.cut_by(|| dice.roll(100) < odds);
+    }
+
+    fn cut_by(&mut self, mut choose: impl FnMut() -> bool) {
         for node in self.nodes.values_mut() {
             match node {
                 Node::File(file) => {
@@ -207,6 +257,7 @@ impl Disk {
                     }
                     now.clone_from(kept);
                 }
+                Node::Link(_) => {}
             }
         }
         let mut reached = BTreeSet::from([INodeNo::ROOT.0]);
@@ -221,7 +272,7 @@ impl Disk {
     fn names(&mut self, directory: u64) -> Result<&mut Twice<BTreeMap<OsString, u64>>, Errno> {
         match self.nodes.get_mut(&directory) {
             Some(Node::Directory(names)) => Ok(names),
-            Some(Node::File(_)) => Err(Errno::ENOTDIR),
+            Some(Node::File(_) | Node::Link(_)) => Err(Errno::ENOTDIR),
             None => Err(Errno::ENOENT),
         }
     }
@@ -229,7 +280,7 @@ impl Disk {
     fn file(&mut self, number: u64) -> Result<&mut FileNode, Errno> {
         match self.nodes.get_mut(&number) {
             Some(Node::File(file)) => Ok(file),
-            Some(Node::Directory(_)) => Err(Errno::EISDIR),
+            Some(Node::Directory(_) | Node::Link(_)) => Err(Errno::EISDIR),
             None => Err(Errno::ENOENT),
         }
     }
@@ -260,10 +311,11 @@ impl Disk {
         let (kind, size) = match node {
             Node::File(file) => (FileType::RegularFile, file.bytes.now.len() as u64),
             Node::Directory(_) => (FileType::Directory, 0),
+            Node::Link(to) => (FileType::Symlink, to.len() as u64),
         };
         let named = self.nodes.values().map(|node| match node {
             Node::Directory(names) => names.now.values().filter(|&&n| n == number).count(),
-            Node::File(_) => 0,
+            Node::File(_) | Node::Link(_) => 0,
         });
         Ok(FileAttr {
             ino: INodeNo(number),
@@ -284,8 +336,11 @@ impl Disk {
         })
     }
 
-    fn sync(&mut self) -> Result<(), Errno> {
-        if self.syncs_fail { Err(Errno::EIO) } else { Ok(()) }
+    /// Whether a sync that has come is to be carried out.
+    fn sync(&mut self) -> Result<bool, Errno> {
+        let number = self.syncs;
+        self.syncs += 1;
+        if self.syncs_fail { Err(Errno::EIO) } else { Ok(self.skipped != Some(number)) }
     }
 }
 
@@ -392,15 +447,40 @@ impl Filesystem for View {
         name: &OsStr,
         new_parent: INodeNo,
         new_name: &OsStr,
-        _: RenameFlags,
+        flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
         let renamed = self.with(|disk| {
             let number = disk.find(parent.0, name)?;
+            if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+                let other = disk.find(new_parent.0, new_name)?;
+                disk.names(new_parent.0)?.now.insert(new_name.to_owned(), number);
+                disk.names(parent.0)?.now.insert(name.to_owned(), other);
+                return Ok(());
+            }
             disk.names(new_parent.0)?.now.insert(new_name.to_owned(), number);
             disk.remove(parent.0, name)
         });
         done(reply, renamed);
+    }
+
+    fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {
+        let made = self.with(|disk| {
+            let number = disk.make(parent.0, name, Node::Link(to.as_os_str().to_owned()))?;
+            disk.about(number)
+        });
+        entry(reply, made);
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        let to = self.with(|disk| match disk.nodes.get(&ino.0) {
+            Some(Node::Link(to)) => Ok(to.clone()),
+            _ => Err(Errno::EINVAL),
+        });
+        match to {
+            Ok(to) => reply.data(to.as_encoded_bytes()),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -470,6 +550,9 @@ impl Filesystem for View {
         reply: ReplyWrite,
     ) {
         let written = self.with(|disk| {
+            if disk.full {
+                return Err(Errno::ENOSPC);
+            }
             disk.file(ino.0)?.write(offset as usize, data);
             Ok(data.len() as u32)
         });
@@ -511,11 +594,14 @@ impl Filesystem for View {
             return;
         }
         let synced = self.with(|disk| {
-            if let Err(error) = disk.sync() {
-                disk.file(ino.0)?.give_up();
-                return Err(error);
+            match disk.sync() {
+                Ok(true) => disk.file(ino.0)?.keep(|| true),
+                Ok(false) => {}
+                Err(error) => {
+                    disk.file(ino.0)?.give_up();
+                    return Err(error);
+                }
             }
-            disk.file(ino.0)?.keep(|| true);
             Ok(())
         });
         done(reply, synced);
@@ -523,9 +609,10 @@ impl Filesystem for View {
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let synced = self.with(|disk| {
-            disk.sync()?;
-            let names = disk.names(ino.0)?;
-            names.kept.clone_from(&names.now);
+            if disk.sync()? {
+                let names = disk.names(ino.0)?;
+                names.kept.clone_from(&names.now);
+            }
             Ok(())
         });
         done(reply, synced);
