@@ -215,6 +215,16 @@ pub(super) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("log_syncs_total", Kind::Counter, "Syncs of segments started"),
     ("log_cold_reads_total", Kind::Counter, "Records read back from the disk"),
     ("log_segment_failures_total", Kind::Counter, "Failed attempts to get room for a segment"),
+    (
+        "log_held_writes_total",
+        Kind::Counter,
+        "Writes that found no room where their blocks belong, and wait for it",
+    ),
+    (
+        "log_scan_failures_total",
+        Kind::Counter,
+        "Reads of the oldest segment that failed and are tried again",
+    ),
     ("log_segments", Kind::Gauge, "Segments of the log in use"),
     ("log_spare_files", Kind::Gauge, "Files set aside for further segments"),
     ("log_live_bytes", Kind::Gauge, "Bytes of the log that are still needed"),

@@ -438,6 +438,8 @@ impl Core {
             log.syncs,
             log.cold_reads,
             log.segment_failures,
+            log.held_writes,
+            self.reclaim.scan_failures(),
             segments,
             spares,
             live,

@@ -44,6 +44,48 @@ pub struct Reclaim {
     pub yielded_jobs: u64,
     /// Jobs that were refused for want of room.
     pub refused_pushes: u64,
+    patience: Patience,
+}
+
+impl Reclaim {
+    /// Reads of the oldest segment that failed.
+    pub fn scan_failures(&self) -> u64 {
+        self.patience.failures
+    }
+}
+
+/// Between a read that failed and the next attempt, at first and at most: a disk that answers again is made use of soon,
+/// and one that does not is asked, and told of in the log, once a minute.
+const RETRY_MS: u64 = 1000;
+const RETRY_MS_MAX: u64 = 60_000;
+
+/// How long a segment that cannot be read is left alone.
+#[derive(Debug, Default)]
+struct Patience {
+    failures: u64,
+    /// Since the last success.
+    pause_ms: u64,
+    again_ms: u64,
+}
+
+impl Patience {
+    /// Whether it is too early.
+    fn lasts(&self, now_ms: u64) -> bool {
+        now_ms < self.again_ms
+    }
+
+    /// A read has failed. Answers how long to wait.
+    fn failed(&mut self, now_ms: u64) -> u64 {
+        self.failures += 1;
+        self.pause_ms = (self.pause_ms * 2).clamp(RETRY_MS, RETRY_MS_MAX);
+        self.again_ms = now_ms + self.pause_ms;
+        self.pause_ms
+    }
+
+    /// A read has succeeded; true if it is the first after one that had not.
+    fn succeeded(&mut self) -> bool {
+        std::mem::take(&mut self.pause_ms) > 0
+    }
 }
 
 /// One way from the beginning of the log to where its end was when it was set out on.
@@ -94,6 +136,9 @@ impl Core {
         book.1.behind = false;
         book.note_needs(&upkeep);
         let Some(oldest) = book.0.oldest().filter(|_| !stopped) else { return u64::MAX };
+        if self.reclaim.patience.lasts(self.now_ms) {
+            return self.reclaim.patience.again_ms;
+        }
         let needed_there = shard.needed_in_span_of(oldest.start.0);
         let room = book.room().of_segment(needed_there, &upkeep);
         book.1.stuck &= needed_there > 0 && !book.0.has_room(room);
@@ -153,6 +198,9 @@ impl Core {
         self.reclaim.credit += left;
         self.reclaim.head = self.engine.book.0.head().0;
         self.reclaim.walk.appended += self.reclaim.head - before;
+        if self.reclaim.patience.lasts(self.now_ms) {
+            return self.reclaim.patience.again_ms;
+        }
         match (waits, appended) {
             // Its end wakes the shard.
             (true, _) => u64::MAX,
@@ -183,6 +231,9 @@ impl Core {
                     };
                     budget = budget.saturating_sub(bytes + 8);
                     if outcome.is_ok() {
+                        if reclaim.patience.succeeded() {
+                            tracing::info!("shard {}: the log is reclaimed again", self.me);
+                        }
                         if budget == 0 {
                             return (false, 0);
                         }
@@ -195,7 +246,15 @@ impl Core {
                     reclaim.ending = true;
                     break;
                 }
-                Scan::Failed(error) => Some(error.to_string()),
+                Scan::Failed(error) => {
+                    let pause_ms = reclaim.patience.failed(self.now_ms);
+                    tracing::error!(
+                        "shard {}: the log is not reclaimed: {error}; tried again in {} s",
+                        self.me,
+                        pause_ms / 1000
+                    );
+                    return (true, budget);
+                }
             };
             book.stop(self.me, &failed.unwrap_or_default());
             return (true, 0);
@@ -274,5 +333,20 @@ mod tests {
         assert_eq!(size(17, 10), Size::Fair);
         assert_eq!(size(18, 10), Size::Large);
         assert_eq!(size(24, 10), Size::TooLarge);
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_read_is_tried_again_ever_later() {
+        let mut patience = Patience::default();
+        assert!(!patience.lasts(5) && !patience.succeeded());
+        let mut now_ms = 5;
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(patience.failed(now_ms), expected * 1000);
+            assert!(patience.lasts(now_ms) && patience.lasts(now_ms + expected * 1000 - 1));
+            now_ms += expected * 1000;
+            assert!(!patience.lasts(now_ms));
+        }
+        assert!(patience.succeeded() && !patience.succeeded());
+        assert_eq!((patience.failed(now_ms), patience.failures), (1000, 9));
     }
 }

@@ -283,3 +283,49 @@ fn a_stop_ends_in_its_time_although_the_disk_answers_no_sync() {
     server.start();
     assert_eq!(numbers(&server, "q"), [1, 2]);
 }
+
+/// A file system that sets no room aside, and has none for a block in its own file.
+#[test]
+fn writes_that_find_no_room_wait_for_it_and_what_was_acknowledged_is_there() {
+    let Some((mut disk, _dir)) = disk() else { return };
+    for durability in ["written", "synced"] {
+        let path = disk.path().join(durability);
+        let start = Start::new().env("DURABILITY", durability).env("SHARDS", 1);
+        let mut server = start.start_at(&path);
+        let mut client = server.client();
+        let first = client.push("q", 1);
+        disk.fill(true);
+        // Its answer waits for the disk, or it is refused.
+        let other = server.client();
+        let waiting = std::thread::spawn(move || {
+            let mut other = other;
+            other.call("PUSH", json!({"queue": "q", "data": 2, "durable": true}))
+        });
+        let says = "nothing is answered that needs a record";
+        until("it says so", || server.output().contains(says).then_some(()));
+        assert_eq!(server.web().get("/ready").status, 503);
+        assert!(!waiting.is_finished(), "acknowledged before it is written");
+        disk.fill(false);
+        let reply = waiting.join().unwrap();
+        assert_eq!(reply["ok"], true, "{reply}");
+        let last = until("pushes are taken again", || {
+            let reply = client.call("PUSH", json!({"queue": "q", "data": 3, "durable": true}));
+            (reply["ok"] == true).then(|| reply["id"].as_str().unwrap().to_owned())
+        });
+        let metrics = client.ok("Prometheus", json!({}))["data"]["metrics"].clone();
+        let name = "corq_log_held_writes_total ";
+        let held =
+            metrics.as_str().unwrap().lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        assert_ne!(held, "0", "the disk was full all the time, and nothing had to wait");
+        server.kill();
+        disk.cut_to_what_was_synced();
+        server.start();
+        let mut client = server.client();
+        for id in [reply["id"].as_str().unwrap(), &last] {
+            assert_eq!(client.state(id), "waiting");
+        }
+        // It came before one that was synced.
+        assert_eq!(client.state(&first), "waiting");
+        server.kill();
+    }
+}

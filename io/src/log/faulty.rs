@@ -29,6 +29,8 @@ pub struct Faults {
     pub interrupts: u32,
     /// This many writes from now, one fails with `errno`; 0 for never.
     pub fail_write: u32,
+    /// Every write fails with `errno`, as where no room is set aside and there is none.
+    pub fail_writes: bool,
     /// This many syncs from now, one fails with `errno`; 0 for never.
     pub fail_sync: u32,
     /// This many reads from now, one fails with `errno`; 0 for never. Those of a start do not count.
@@ -477,7 +479,7 @@ impl Disk for FaultyDisk {
         let mut result = bytes.len() as i32;
         if self.one_in(u64::from(self.faults.interrupts)) {
             result = -libc::EINTR;
-        } else if Self::countdown(&mut self.faults.fail_write) {
+        } else if self.faults.fail_writes || Self::countdown(&mut self.faults.fail_write) {
             result = -self.faults.errno;
         } else if self.one_in(u64::from(self.faults.short_writes)) {
             result = self.below(bytes.len() as u64) as i32 / 2 + 1;

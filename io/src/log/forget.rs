@@ -30,7 +30,7 @@ pub enum Scan<'a> {
     Reading,
     /// There are no more in this segment.
     End,
-    /// The segment cannot be read. It stays as it is.
+    /// The segment cannot be read now. It stays as it is; the next scan tries again.
     Failed(ScanError),
 }
 
@@ -267,10 +267,14 @@ impl Scanner {
         match self.advance(disk) {
             Step::End => Scan::End,
             Step::Reading => Scan::Reading,
-            Step::Failed => match self.error.clone() {
-                Some(error) => Scan::Failed(error),
-                None => Scan::End,
-            },
+            Step::Failed => {
+                // The next one begins with a new read of what could not be read.
+                (self.filled, self.retries) = (0, 0);
+                match self.error.take() {
+                    Some(error) => Scan::Failed(error),
+                    None => Scan::End,
+                }
+            }
             Step::Record => {
                 let position = self.record;
                 let at = (position.0 - self.start.0) as usize;

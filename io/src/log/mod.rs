@@ -13,7 +13,7 @@
 //! | `block`, `segment` | the format: headers, records, checksums, file names |
 //! | `buffer`, `tail` | the newest part of the log in memory: open block, write queue, cache |
 //! | `disk`; `files`, `handles`, `directory`, `memory`, `faulty` | what the log needs of a disk; three disks |
-//! | `preparation`, `writer` | the next segment made ready; writes, syncs, what is released |
+//! | `preparation`, `advance`, `writer` | the next segment made ready, and entered; writes, syncs, what is released |
 //! | `cold` | reading back what has left memory |
 //! | `stock` | the files there are, and how much room they leave |
 //! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
@@ -36,6 +36,7 @@
 //!                let go all that waits for positions below log.released()
 //! ```
 
+mod advance;
 mod bearing;
 mod block;
 mod blocking;
@@ -249,6 +250,8 @@ pub struct Counters {
     pub forgotten_bytes: u64,
     /// Failed attempts to get room for another segment: the disk is full, or nearly.
     pub segment_failures: u64,
+    /// Block writes that found no room in the place that they have, and are tried again.
+    pub held_writes: u64,
     /// Records asked for that were no longer in memory.
     pub cold_reads: u64,
     /// Bytes of all files, those that are set aside included.
@@ -526,17 +529,17 @@ impl<D: Disk> Log<D> {
 
     /// Whether `bytes` can be appended although the file system gives no more. Asks it for nothing.
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.writer.stock.room_bytes(self.head()) >= bytes
+        self.writer.stock.sure_bytes(self.head()) >= bytes
     }
 
     /// Bytes that can be appended although the file system gives no more.
     pub fn room_bytes(&self) -> u64 {
-        self.writer.stock.room_bytes(self.head())
+        self.writer.stock.sure_bytes(self.head())
     }
 
     /// Bytes of all files that are no room: what is needed, and what is not.
     pub fn filled_bytes(&self) -> u64 {
-        self.counters.disk_bytes.saturating_sub(self.room_bytes())
+        self.counters.disk_bytes.saturating_sub(self.writer.stock.room_bytes(self.head()))
     }
 
     /// Bytes that the file system, or the bound, still had when it gave no more room: too few for a
@@ -552,7 +555,7 @@ impl<D: Disk> Log<D> {
 
     /// What there was too little of for more room when it was asked for last.
     pub fn lack(&self) -> Option<Lack> {
-        self.writer.stock.lack
+        self.writer.stock.lacks()
     }
 
     /// The body of the record at `position`, if it is still in memory.

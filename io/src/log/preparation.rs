@@ -11,6 +11,7 @@ use super::error::LogError;
 use super::onward::{ONWARD_BYTES, Onward};
 use super::position::SEGMENT_HEADER_BYTES;
 use super::segment::file_name;
+use super::stock::Lack;
 
 /// Zeros per write while a segment is filled ahead.
 const ZERO_BYTES: u64 = 256 << 10;
@@ -42,6 +43,9 @@ pub(super) struct Preparation {
     hurried: bool,
     in_flight: bool,
     retries: u32,
+    /// The step found no room for this reason, and is not tried again before that is asked for.
+    waits: Option<Lack>,
+    again: bool,
     zeros: Buffer,
     /// The segment before it, and the last page of that one, which is zeros and the mark.
     pub(super) before: u64,
@@ -63,7 +67,7 @@ impl Preparation {
             Step::Zeroing(_) => Buffer::new(ZERO_BYTES as usize),
             _ => Buffer::empty(),
         };
-        let (hurried, in_flight, retries) = (false, false, 0);
+        let (hurried, in_flight, retries, again) = (false, false, 0, false);
         Self {
             segment,
             segment_bytes,
@@ -72,6 +76,8 @@ impl Preparation {
             hurried,
             in_flight,
             retries,
+            waits: None,
+            again,
             zeros,
             before,
             mark: page,
@@ -90,6 +96,16 @@ impl Preparation {
 
     pub(super) fn is_in_flight(&self) -> bool {
         self.in_flight
+    }
+
+    /// Why it does not go on, if it found no room.
+    pub(super) fn waits(&self) -> Option<Lack> {
+        self.waits.filter(|_| !self.in_flight)
+    }
+
+    /// The step that found no room is tried once more.
+    pub(super) fn try_again(&mut self) {
+        self.again = true;
     }
 
     /// The log waits for it.
@@ -111,6 +127,10 @@ impl Preparation {
             }
             if self.hurried && matches!(self.step, Step::Zeroing(_)) {
                 self.step = Step::SyncingFile;
+                self.waits = None;
+            }
+            if self.waits.is_some() && !std::mem::take(&mut self.again) {
+                return Ok(());
             }
             let started = match self.step {
                 Step::Zeroing(offset) => {
@@ -149,6 +169,11 @@ impl Preparation {
     }
 
     fn step_done(&mut self, result: i32) -> Result<(), LogError> {
+        let is_write = matches!(self.step, Step::Zeroing(_) | Step::Marking);
+        self.waits = Lack::of_write(result).filter(|_| is_write);
+        if self.waits.is_some() {
+            return Ok(());
+        }
         let failed =
             |operation, errno| LogError { operation, file: file_name(self.segment), errno };
         let before = || file_name(self.before);

@@ -14,6 +14,7 @@ use super::position::Position;
 use super::preparation::{RETRIES_MAX, is_passing};
 use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
+use super::stock::Lack;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -113,6 +114,8 @@ pub(super) struct Slots {
     unsynced: bool,
     /// When more was synced than the slots say.
     behind_since_ms: Option<u64>,
+    /// The last write found no room.
+    no_room: bool,
 }
 
 impl Slots {
@@ -128,7 +131,13 @@ impl Slots {
             in_flight: None,
             unsynced: false,
             behind_since_ms: None,
+            no_room: false,
         }
+    }
+
+    /// Whether what was to be said last found no room.
+    pub(super) fn found_no_room(&self) -> bool {
+        self.no_room
     }
 
     /// More has been synced. Only ends of blocks with records are worth a write.
@@ -179,6 +188,7 @@ impl Slots {
         header: &SegmentHeader,
         synced: Position,
         clean: bool,
+        now_ms: u64,
         disk: &mut impl Disk,
     ) -> Result<(), LogError> {
         assert!(self.in_flight.is_none(), "the page is being read by the kernel");
@@ -202,10 +212,10 @@ impl Slots {
             self.in_flight = Some(bytes.len());
             (self.claimed, self.clean, self.behind_since_ms) = (synced, clean, None);
             match disk.write(segment, offset, &self.page[bytes.clone()], durable, TAG) {
-                Started::Done(result) => self.written(result)?,
+                Started::Done(result) => self.written(result, now_ms)?,
                 Started::Pending => return Ok(()),
             }
-            if self.claimed == synced {
+            if self.claimed == synced || self.no_room {
                 return Ok(());
             }
         }
@@ -213,8 +223,15 @@ impl Slots {
     }
 
     /// The write is over.
-    pub(super) fn written(&mut self, result: i32) -> Result<(), LogError> {
+    pub(super) fn written(&mut self, result: i32, now_ms: u64) -> Result<(), LogError> {
         let Some(bytes) = self.in_flight.take() else { panic!("no slot was being written") };
+        self.no_room = Lack::of_write(result).is_some();
+        if self.no_room {
+            // Later, with whatever is synced then.
+            (self.claimed, self.clean) = (Position(0), false);
+            self.behind_since_ms = Some(now_ms);
+            return Ok(());
+        }
         if result < 0 && !is_passing(result) {
             let file = file_name(self.segment.unwrap_or_default());
             return Err(LogError { operation: "write", file, errno: -result });

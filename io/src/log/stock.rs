@@ -46,7 +46,17 @@ pub(super) struct Stock {
     /// Room was asked for in vain, for want of this, and none has come since.
     pub(super) lack: Option<Lack>,
     pub(super) retry_ms: u64,
+    /// What is being written found no room in a file that is there.
+    pub(super) held: Option<Held>,
     pub(super) now_ms: u64,
+}
+
+/// A write that waits for room in the place that it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    lack: Lack,
+    /// When it is tried again.
+    pub(super) retry_ms: u64,
 }
 
 /// What there is too little of for another file. All of it may come back, so the log waits for it.
@@ -76,6 +86,13 @@ impl Lack {
     }
 }
 
+impl Lack {
+    /// What a write lacks that ended like this, and that may come back.
+    pub(super) fn of_write(result: i32) -> Option<Self> {
+        Self::of(result.checked_neg().filter(|_| result < 0)?).filter(|lack| *lack != Self::Other)
+    }
+}
+
 impl Stock {
     pub(super) fn new(geometry: Geometry, segments: VecDeque<InUse>, bytes_max: u64) -> Self {
         let used_bytes = segments.iter().map(|segment| segment.file_bytes).sum();
@@ -90,8 +107,33 @@ impl Stock {
             loose_bytes: 0,
             lack: None,
             retry_ms: 0,
+            held: None,
             now_ms: 0,
         }
+    }
+
+    /// A write found no room in its place.
+    pub(super) fn hold(&mut self, lack: Lack) {
+        let due = self.held.is_none_or(|held| self.now_ms >= held.retry_ms);
+        let retry_ms = self.held.filter(|_| !due).map_or(self.now_ms + RETRY_MS, |it| it.retry_ms);
+        self.held = Some(Held { lack, retry_ms });
+    }
+
+    /// What is lacking, for what is written or for another file.
+    pub(super) fn lacks(&self) -> Option<Lack> {
+        self.held.map(|held| held.lack).or(self.lack)
+    }
+
+    /// When room is asked for again.
+    pub(super) fn try_again_ms(&self) -> Option<u64> {
+        let held = self.held.map(|held| held.retry_ms);
+        let another = self.lack.map(|_| self.retry_ms).filter(|_| held.is_none());
+        held.or(another)
+    }
+
+    /// What can be appended behind `head`, as far as it is known: while a write finds no room in its place, nothing.
+    pub(super) fn sure_bytes(&self, head: Position) -> u64 {
+        if self.held.is_some() { 0 } else { self.room_bytes(head) }
     }
 
     /// The segment that is being written.

@@ -1,14 +1,13 @@
 //! Moving finished blocks to the disk, and knowing what has become durable.
 //!
 //! Knows the tail as a source of blocks and the disk as a place for them. Three marks rise and never
-//! fall: `synced <= written`, and `released` between them or at `written`.
+//! fall: `synced <= written`, and `released` between them or at `written`. A write that finds no room where its blocks
+//! belong, as on a file system that sets none aside, is tried again until there is some.
 
 use super::block::FLAG_CLOSED;
-use super::directory::is_absent;
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
 use super::leaving::Leaving;
-use super::onward::Onward;
 use super::position::{Geometry, Position};
 use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
 use super::salt::Salts;
@@ -28,29 +27,32 @@ pub(super) const TAG_RETIRED: u64 = 6;
 /// next block says it anyway, writes none.
 const NOTE_IDLE_MS: u64 = 1000;
 
+/// A batch on its way to the disk.
 #[derive(Debug)]
-struct WriteInFlight {
+struct Write {
     batch: Batch,
     done: u64,
     retries: u32,
+    /// It found no room for this reason, and is in flight no longer, until it is tried again.
+    waits: Option<Lack>,
 }
 
 /// A segment that was left before all of it was synced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) segment: u64,
-    end: Position,
+    pub(super) end: Position,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct SyncInFlight {
+pub(super) struct SyncInFlight {
     segment: u64,
     /// What had been written when it started: all it can promise.
     covers: Position,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Closing {
+pub(super) enum Closing {
     No,
     /// Write and sync what there is.
     Draining,
@@ -76,9 +78,9 @@ pub(super) struct WriterStart {
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) geometry: Geometry,
-    mode: Mode,
+    pub(super) mode: Mode,
     pub(super) log_id: u64,
-    salts: Arc<Salts>,
+    pub(super) salts: Arc<Salts>,
     pub(super) oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
@@ -90,8 +92,8 @@ pub(super) struct Writer {
     records_end: Position,
     /// The segment that blocks go to, its header, and that of the one that is made ready.
     pub(super) segment: u64,
-    header: SegmentHeader,
-    next_header: SegmentHeader,
+    pub(super) header: SegmentHeader,
+    pub(super) next_header: SegmentHeader,
     pub(super) next: Option<Preparation>,
     pub(super) slots: Slots,
     /// The newest segment that is on the disk with its name, and told of in the one before it.
@@ -101,14 +103,14 @@ pub(super) struct Writer {
     pub(super) reserve_bytes: u64,
     pub(super) leaving: Option<Leaving>,
     pub(super) left: VecDeque<Left>,
-    write: Option<WriteInFlight>,
-    sync: Option<SyncInFlight>,
+    write: Option<Write>,
+    pub(super) sync: Option<SyncInFlight>,
     /// Written batches with blocks that must be synced: they hold back all that follows.
     barriers: VecDeque<(Position, Position)>,
     dirty_since_ms: Option<u64>,
     last_write_ms: u64,
     pub(super) now_ms: u64,
-    closing: Closing,
+    pub(super) closing: Closing,
     failure: Option<LogError>,
 }
 
@@ -169,10 +171,10 @@ impl Writer {
 
     /// When `flush` has something to do although nothing was appended.
     pub(super) fn next_deadline(&self, head: Position) -> Option<u64> {
-        if self.failure.is_some() || self.write.is_some() || self.sync.is_some() {
+        if self.failure.is_some() || self.is_writing() || self.sync.is_some() {
             return None;
         }
-        let retry = self.stock.lack.map(|_| self.stock.retry_ms);
+        let retry = self.stock.try_again_ms();
         let sync = self.dirty_since_ms.map(|since| since + self.fsync_interval_ms);
         if sync.is_some() && (self.awaits_name() || self.is_mark_syncing()) {
             return retry;
@@ -195,6 +197,7 @@ impl Writer {
         self.now_ms = now_ms;
         self.stock.now_ms = now_ms;
         let mut turn = || {
+            self.retry_held(tail, disk, counters)?;
             self.write_blocks(tail, disk, counters)?;
             self.prepare_next(disk, counters)?;
             self.write_slots(tail, disk)?;
@@ -205,7 +208,9 @@ impl Writer {
                 self.sync_due(tail, disk, counters)?;
             }
             self.retire_due(disk, counters, is_read)?;
-            if self.reserve_bytes > 0 && self.closing == Closing::No {
+            self.settle_held();
+            let is_held = self.stock.held.is_some();
+            if self.reserve_bytes > 0 && self.closing == Closing::No && !is_held {
                 self.stock.make_room(tail.head(), self.reserve_bytes, disk, counters);
                 self.stock.try_again(disk, counters);
                 let given = self.stock.give_back(tail.head(), self.reserve_bytes, disk, counters);
@@ -257,9 +262,17 @@ impl Writer {
         let end = self.synced == tail.head() && self.closing == Closing::Last;
         let due = self.slots.due_ms().is_some_and(|due| due <= self.now_ms);
         if end && !self.slots.has_end(self.synced) || due && !end {
-            self.slots.write(&self.header, self.synced, end, disk)?;
+            self.slots.write(&self.header, self.synced, end, self.now_ms, disk)?;
+            self.note_unsaid_end();
         }
         Ok(())
+    }
+
+    /// At an end that found no room to be said, all there is has been synced: the next start finds that out by itself.
+    fn note_unsaid_end(&mut self) {
+        if self.closing == Closing::Last && self.slots.found_no_room() {
+            self.closing = Closing::Unsaid;
+        }
     }
 
     /// Whether the end has begun: nothing is started that need not be.
@@ -271,7 +284,47 @@ impl Writer {
         let preparing = self.next.as_ref().is_some_and(Preparation::is_in_flight);
         let retiring = self.leaving.is_some_and(|leaving| leaving.retired.is_some());
         let telling = self.slots.is_in_flight();
-        self.write.is_none() && self.sync.is_none() && !preparing && !retiring && !telling
+        !self.is_writing() && self.sync.is_none() && !preparing && !retiring && !telling
+    }
+
+    /// Whether a block write is in flight.
+    fn is_writing(&self) -> bool {
+        self.write.as_ref().is_some_and(|write| write.waits.is_none())
+    }
+
+    /// Tries again what found no room in the place that it has, once that is due.
+    fn retry_held(
+        &mut self,
+        tail: &mut Tail,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        if self.stock.held.is_none_or(|held| self.now_ms < held.retry_ms) {
+            return Ok(());
+        }
+        if let Some(next) = &mut self.next {
+            next.try_again();
+        }
+        let Some(write) = self.write.as_mut().filter(|write| write.waits.is_some()) else {
+            return Ok(());
+        };
+        write.waits = None;
+        let rest = write.batch.start.plus(write.done);
+        match self.write_from(rest, tail, disk, counters) {
+            Started::Done(result) => self.write_done(result, tail, disk, counters),
+            Started::Pending => Ok(()),
+        }
+    }
+
+    /// Whether something waits for room in the place that it has. What is tried again may still find none.
+    fn settle_held(&mut self) {
+        let write = self.write.as_ref().and_then(|write| write.waits);
+        let next = self.next.as_ref().and_then(Preparation::waits);
+        match write.or(next) {
+            Some(lack) => self.stock.hold(lack),
+            None if self.is_writing() => {}
+            None => self.stock.held = None,
+        }
     }
 
     /// An operation is over.
@@ -288,10 +341,15 @@ impl Writer {
             (TAG_WRITE, _) => self.write_done(result, tail, disk, counters),
             (TAG_SYNC, _) => self.sync_done(result, tail, disk),
             (TAG_RETIRED, _) => self.retired(result, disk),
-            (slots::TAG, _) => self.slots.written(result),
+            (slots::TAG, _) => {
+                let written = self.slots.written(result, self.now_ms);
+                self.note_unsaid_end();
+                written
+            }
             (preparation::TAG, Some(next)) => next.complete(result, disk, self.sync.is_some()),
             _ => panic!("a completion with tag {tag} that nobody waits for"),
         };
+        self.settle_held();
         outcome.or_else(|error| self.fail(error))
     }
 
@@ -310,7 +368,7 @@ impl Writer {
             }
             tail.close_block();
             let Some(batch) = tail.take_batch() else { return Ok(()) };
-            self.write = Some(WriteInFlight { batch, done: 0, retries: 0 });
+            self.write = Some(Write { batch, done: 0, retries: 0, waits: None });
             if let Started::Done(result) = self.write_from(batch.start, tail, disk, counters) {
                 self.write_done(result, tail, disk, counters)?;
             }
@@ -354,6 +412,20 @@ impl Writer {
             let bytes = result.max(0) as u64 & !(unit - 1);
             write.retries = if bytes > 0 { 0 } else { write.retries + 1 };
             let hopeless = result <= 0 && !is_passing(result);
+            if let Some(lack) = Lack::of_write(result) {
+                // What is written to its place may be written there again; nothing behind it goes before it.
+                write.waits = Some(lack);
+                counters.held_writes += 1;
+                if self.closing == Closing::Last {
+                    self.write = None;
+                    self.closing = Closing::Unsaid;
+                    return Ok(());
+                }
+                if self.closing != Closing::Draining {
+                    return Ok(());
+                }
+            }
+            let Some(write) = &mut self.write else { return Ok(()) };
             if hopeless || write.retries > RETRIES_MAX {
                 let file = file_name(self.segment);
                 return Err(LogError { operation: "write", file, errno: -result.min(0) });
@@ -391,120 +463,6 @@ impl Writer {
                 self.dirty_since_ms.get_or_insert(self.now_ms);
             }
         }
-    }
-
-    /// Makes `segment` the one that blocks go to; false if it is not ready yet.
-    fn enter(
-        &mut self,
-        segment: u64,
-        disk: &mut impl Disk,
-        counters: &mut Counters,
-    ) -> Result<bool, LogError> {
-        if segment == self.segment {
-            return Ok(true);
-        }
-        self.forget_prepared(disk);
-        if self.next.is_none() && !self.create_next(disk, counters)? {
-            // No room: what waits to be written waits until there is some, but not at the end.
-            return match self.closing {
-                Closing::No => Ok(false),
-                Closing::Draining => {
-                    let (operation, file) = ("creation", file_name(segment));
-                    Err(LogError { operation, file, errno: libc::ENOSPC })
-                }
-                // All there is has been synced: the next start finds that out by itself.
-                Closing::Last | Closing::Unsaid => {
-                    self.closing = Closing::Unsaid;
-                    Ok(false)
-                }
-            };
-        }
-        let Some(next) = &mut self.next else { return Ok(false) };
-        if next.segment == segment {
-            next.hurry();
-        }
-        next.drive(disk, self.sync.is_some())?;
-        if next.segment != segment || !next.is_writable() {
-            return Ok(false);
-        }
-        let left = std::mem::replace(&mut self.segment, segment);
-        self.header = self.next_header;
-        self.stock.entered(segment, self.written);
-        if self.synced < self.written {
-            self.left.push_back(Left { segment: left, end: self.written });
-        } else {
-            self.seal(left, disk);
-        }
-        self.forget_prepared(disk);
-        Ok(true)
-    }
-
-    /// From the middle of a segment on, gets the next one ready.
-    fn prepare_next(
-        &mut self,
-        disk: &mut impl Disk,
-        counters: &mut Counters,
-    ) -> Result<(), LogError> {
-        self.forget_prepared(disk);
-        let used = self.written.0.saturating_sub(self.geometry.start_of(self.segment).0);
-        let due = used > self.geometry.segment_bytes / 2;
-        if self.next.is_none() && due && self.closing == Closing::No {
-            self.create_next(disk, counters)?;
-        }
-        let Some(next) = &mut self.next else { return Ok(()) };
-        next.drive(disk, self.sync.is_some())?;
-        self.forget_prepared(disk);
-        Ok(())
-    }
-
-    /// Makes the next segment, of a file that was set aside if there is one. False if there is no room
-    /// for it now: it may come back.
-    fn create_next(
-        &mut self,
-        disk: &mut impl Disk,
-        counters: &mut Counters,
-    ) -> Result<bool, LogError> {
-        let spare = self.stock.spares > 0;
-        if self.now_ms < self.stock.retry_ms && (!spare || self.stock.lacks_opening()) {
-            return Ok(false);
-        }
-        let segment = self.segment + 1;
-        let header = SegmentHeader {
-            segment,
-            predecessor: Some(self.segment),
-            synced: self.synced,
-            oldest: self.oldest,
-            recycled: spare,
-            salt: self.salts.of(segment),
-            before: Some(self.header.salt),
-            ..self.header
-        };
-        let bytes = self.geometry.segment_bytes;
-        let permitted = if spare { Ok(()) } else { self.stock.permit(counters) };
-        match permitted.and_then(|()| disk.create(segment, bytes, &header.encode(), spare)) {
-            Ok(()) if spare => self.stock.used_spare(disk),
-            Ok(()) => self.stock.got_room(counters),
-            Err(error) if spare && is_absent(&error) => {
-                self.stock.lost_spare(disk, counters);
-                return self.create_next(disk, counters);
-            }
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                if let Some(lack) = Lack::of(errno) {
-                    self.stock.got_none(lack, disk, counters);
-                    return Ok(false);
-                }
-                return Err(LogError { operation: "creation", file: file_name(segment), errno });
-            }
-        }
-        counters.segments += 1;
-        counters.recycled += u64::from(spare);
-        self.stock.prepared = Some(segment);
-        self.next_header = header;
-        let SegmentHeader { shard, salt, log_id, .. } = self.header;
-        let mark = Onward { shard, segment: self.segment, next: segment, log_id, salt };
-        self.next = Some(Preparation::new(mark, bytes, self.mode, spare));
-        Ok(true)
     }
 
     /// Starts syncs while one is due and none is in flight.

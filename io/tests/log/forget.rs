@@ -213,7 +213,10 @@ fn a_damaged_segment_is_told_of_and_stays() {
     assert_eq!(error.file, "0000000000000000.seg");
     let offset = position.0 - 64;
     assert!((error.offset, error.reason.contains("checksum")) == (offset, true), "{error}");
-    assert!(matches!(log.scan(), Scan::Failed(_)), "it does not go on behind it");
+    for _ in 0..3 {
+        let Scan::Failed(again) = log.scan() else { panic!("it goes on behind it") };
+        assert_eq!(again, error, "the same place is tried again");
+    }
     append(&mut log, 10, 1);
     log.flush(5000).unwrap();
     assert_eq!(log.released(), log.head(), "all else goes on");
@@ -402,6 +405,41 @@ fn any_failure_while_a_segment_goes_loses_nothing() {
                 assert!(needed.into_iter().all(|body| bodies.contains(&body)), "{mode:?} {after}");
             }
             assert!(stopped > 0 || mode == Mode::Synced && sync, "{mode:?}, {sync}");
+        }
+    }
+}
+
+/// A disk that answers again is made use of: nothing is handed over twice, and nothing is left out.
+#[test]
+fn a_read_that_fails_for_a_while_ends_no_reclaim() {
+    for mode in [Mode::Written, Mode::Synced] {
+        for fail_in in 1..6 {
+            let mut log = new_log(mode, Faults::default());
+            let mut written = Records::new();
+            for turn in 0..120_u8 {
+                written.push(append(&mut log, 1500, turn));
+                settle(&mut log, u64::from(turn) * 20);
+            }
+            let oldest = log.oldest().unwrap();
+            log.disk_mut().faults =
+                Faults { fail_read: fail_in, errno: libc::EIO, ..Faults::default() };
+            let (mut found, mut failures) = (Records::new(), 0);
+            loop {
+                match log.scan() {
+                    Scan::Record(position, body) => found.push((position, body.to_vec())),
+                    Scan::Failed(_) => {
+                        failures += 1;
+                        // It fails once more, and then no more.
+                        let fail_read = u32::from(failures < 2);
+                        log.disk_mut().faults.fail_read = fail_read;
+                    }
+                    Scan::Reading => panic!("everything is done at once"),
+                    Scan::End => break,
+                }
+            }
+            written.retain(|(at, _)| *at < oldest.end);
+            assert!(found == written, "{} of {}", found.len(), written.len());
+            assert!(failures == 2 || fail_in > 1, "{failures}");
         }
     }
 }

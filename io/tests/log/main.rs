@@ -8,6 +8,7 @@ mod files;
 mod forget;
 mod giving_up;
 mod handles;
+mod held;
 mod inspect;
 mod missing;
 mod model;

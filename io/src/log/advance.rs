@@ -1,0 +1,135 @@
+//! Going on to the next segment: made ahead of the need, of a file that was set aside or a new one, and entered once it is
+//! ready. Without room the log waits where it is.
+//!
+//! Knows what the writer knows; not what is in a block.
+
+use super::Counters;
+use super::directory::is_absent;
+use super::disk::Disk;
+use super::error::LogError;
+use super::onward::Onward;
+use super::preparation::Preparation;
+use super::segment::{SegmentHeader, file_name};
+use super::stock::Lack;
+use super::writer::{Closing, Left, Writer};
+
+impl Writer {
+    /// Makes `segment` the one that blocks go to; false if it is not ready yet.
+    pub(super) fn enter(
+        &mut self,
+        segment: u64,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<bool, LogError> {
+        if segment == self.segment {
+            return Ok(true);
+        }
+        self.forget_prepared(disk);
+        if self.next.is_none() && !self.create_next(disk, counters)? {
+            return self.without_room(segment);
+        }
+        let Some(next) = &mut self.next else { return Ok(false) };
+        if next.segment == segment {
+            next.hurry();
+        }
+        next.drive(disk, self.sync.is_some())?;
+        if next.segment != segment || !next.is_writable() {
+            let waits = next.waits().is_some();
+            return if waits { self.without_room(segment) } else { Ok(false) };
+        }
+        let left = std::mem::replace(&mut self.segment, segment);
+        self.header = self.next_header;
+        self.stock.entered(segment, self.written);
+        if self.synced < self.written {
+            self.left.push_back(Left { segment: left, end: self.written });
+        } else {
+            self.seal(left, disk);
+        }
+        self.forget_prepared(disk);
+        Ok(true)
+    }
+
+    /// What waits to be written waits until there is room, but not at the end.
+    fn without_room(&mut self, segment: u64) -> Result<bool, LogError> {
+        match self.closing {
+            Closing::No => Ok(false),
+            Closing::Draining => {
+                let (operation, file) = ("creation", file_name(segment));
+                Err(LogError { operation, file, errno: libc::ENOSPC })
+            }
+            // All there is has been synced: the next start finds that out by itself.
+            Closing::Last | Closing::Unsaid => {
+                self.closing = Closing::Unsaid;
+                Ok(false)
+            }
+        }
+    }
+
+    /// From the middle of a segment on, gets the next one ready.
+    pub(super) fn prepare_next(
+        &mut self,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<(), LogError> {
+        self.forget_prepared(disk);
+        let used = self.written.0.saturating_sub(self.geometry.start_of(self.segment).0);
+        let due = used > self.geometry.segment_bytes / 2;
+        if self.next.is_none() && due && self.closing == Closing::No {
+            self.create_next(disk, counters)?;
+        }
+        let Some(next) = &mut self.next else { return Ok(()) };
+        next.drive(disk, self.sync.is_some())?;
+        self.forget_prepared(disk);
+        Ok(())
+    }
+
+    /// Makes the next segment, of a file that was set aside if there is one. False if there is no room
+    /// for it now: it may come back.
+    fn create_next(
+        &mut self,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) -> Result<bool, LogError> {
+        let spare = self.stock.spares > 0;
+        if self.now_ms < self.stock.retry_ms && (!spare || self.stock.lacks_opening()) {
+            return Ok(false);
+        }
+        let segment = self.segment + 1;
+        let header = SegmentHeader {
+            segment,
+            predecessor: Some(self.segment),
+            synced: self.synced,
+            oldest: self.oldest,
+            recycled: spare,
+            salt: self.salts.of(segment),
+            before: Some(self.header.salt),
+            ..self.header
+        };
+        let bytes = self.geometry.segment_bytes;
+        let permitted = if spare { Ok(()) } else { self.stock.permit(counters) };
+        match permitted.and_then(|()| disk.create(segment, bytes, &header.encode(), spare)) {
+            Ok(()) if spare => self.stock.used_spare(disk),
+            Ok(()) => self.stock.got_room(counters),
+            Err(error) if spare && is_absent(&error) => {
+                self.stock.lost_spare(disk, counters);
+                return self.create_next(disk, counters);
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                if let Some(lack) = Lack::of(errno) {
+                    self.stock.got_none(lack, disk, counters);
+                    return Ok(false);
+                }
+                return Err(LogError { operation: "creation", file: file_name(segment), errno });
+            }
+        }
+        counters.segments += 1;
+        counters.recycled += u64::from(spare);
+        self.stock.prepared = Some(segment);
+        self.next_header = header;
+        let SegmentHeader { shard, salt, log_id, .. } = self.header;
+        let mark = Onward { shard, segment: self.segment, next: segment, log_id, salt };
+        self.next = Some(Preparation::new(mark, bytes, self.mode, spare));
+        Ok(true)
+    }
+}
