@@ -32,7 +32,7 @@ pub struct Remains {
 /// All of a shard.
 pub(crate) struct AllRemains {
     by_child: Map<JobId, (u64, Remains)>,
-    /// By the number of their coming: oldest first.
+    /// By the number of their coming, which is the order of their records: oldest first.
     order: BTreeMap<u64, JobId>,
     inserted: u64,
     bytes: u64,
@@ -74,9 +74,13 @@ impl AllRemains {
         Some(remains)
     }
 
-    /// The record of one lies at `to` from now on. Returns where it lay.
+    /// The record of one lies at `to` from now on, behind all others: it is the newest, as for a replay that finds it only
+    /// there. Returns where it lay.
     pub(crate) fn relocate(&mut self, child: JobId, to: Stored) -> Option<Stored> {
-        let (_, remains) = self.by_child.get_mut(child)?;
+        let (number, remains) = self.by_child.get_mut(child)?;
+        self.inserted += 1;
+        self.order.remove(&std::mem::replace(number, self.inserted));
+        self.order.insert(self.inserted, child);
         self.bytes += u64::from(to.payload_bytes);
         self.bytes -= u64::from(remains.stored.payload_bytes);
         Some(std::mem::replace(&mut remains.stored, to))
@@ -194,5 +198,25 @@ mod tests {
             all.remove(JobId(child));
         }
         assert!(all.order.len() == 1 && all.audit().is_ok());
+    }
+
+    /// A replay of what a reclaim has left knows those that were written again by their new records alone.
+    #[test]
+    fn what_goes_beyond_the_number_is_the_same_after_a_reclaim_and_a_replay() {
+        let most = REMAINS_MAX as u128;
+        let (mut live, mut replayed) =
+            (AllRemains::new(HashKey::new(1)), AllRemains::new(HashKey::new(2)));
+        (0..most).for_each(|child| drop(live.insert(JobId(child), left(1))));
+        for child in 0..100 {
+            assert!(live.relocate(JobId(child), left(1).stored).is_some());
+        }
+        (most..most + 50).for_each(|child| drop(live.insert(JobId(child), left(1))));
+        // The first hundred records are gone with their segment.
+        for child in (100..most).chain(0..100).chain(most..most + 50) {
+            replayed.insert(JobId(child), left(1));
+        }
+        let missing = live.iter().filter(|(child, _)| replayed.get(*child).is_none()).count();
+        assert_eq!((missing, live.len(), replayed.len()), (0, REMAINS_MAX, REMAINS_MAX));
+        assert!(live.audit().is_ok() && replayed.audit().is_ok());
     }
 }
