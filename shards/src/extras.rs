@@ -65,6 +65,16 @@ const EXTEND: u8 = 1;
 const REPLACE: u8 = 2;
 
 impl Extras {
+    /// What is left of a delay, which counts from when the job was made, as its client says. A job without a delay has none,
+    /// whenever it was made.
+    pub fn delay_left_ms(&self, delay_ms: u64, now_ms: u64) -> u64 {
+        if delay_ms == 0 {
+            return 0;
+        }
+        let made_at_ms = self.made_at_ms.unwrap_or(now_ms);
+        made_at_ms.saturating_add(delay_ms).saturating_sub(now_ms)
+    }
+
     /// The wait before the next attempt of a job, after `attempts` have failed.
     pub fn backoff_ms(&self, base_ms: u32, attempts: u16, id: JobId) -> u64 {
         let most_ms = self.backoff_max_ms.map_or(BACKOFF_MS_MAX, u64::from);

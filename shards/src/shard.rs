@@ -443,9 +443,7 @@ impl Shard {
             let mut job = job.clone();
             if let Some(extras) = &mut job.extras {
                 **extras = extras.anew(now_ms);
-                // A delay counts from when the job was made, as its client says.
-                let made_at_ms = extras.made_at_ms.unwrap_or(now_ms);
-                job.delay_ms = made_at_ms.saturating_add(job.delay_ms).saturating_sub(now_ms);
+                job.delay_ms = extras.delay_left_ms(job.delay_ms, now_ms);
             }
             let run_at_ms = now_ms + job.delay_ms;
             let durable = job.durable;

@@ -431,6 +431,18 @@ fn chores_of_one_queue_keep_their_order_whenever_they_come() {
     }
 }
 
+/// Its creation time is what it is shown by; only a delay counts from it.
+#[test]
+fn a_timestamp_in_the_future_delays_no_job_without_a_delay() {
+    let mut bed = Bed::new();
+    let made_at_ms = Some(support::START_MS + 60_000);
+    let extras = Some(Box::new(Extras { made_at_ms, ..Extras::default() }));
+    let plain = bed.push("q", NewJob { extras: extras.clone(), ..NewJob::default() });
+    let delayed = bed.push("q", NewJob { extras, delay_ms: 1, ..NewJob::default() });
+    assert_eq!(bed.state(plain), Some(State::Waiting));
+    assert_eq!(bed.state(delayed), Some(State::Delayed));
+}
+
 /// Age counts from when a job was made, as its client says, and not from when it came.
 #[test]
 fn a_grace_counts_from_the_timestamp_that_was_given() {

@@ -442,10 +442,9 @@ fn stage_one(
     start..batch.bytes.len()
 }
 
-/// A delay counts from when the job was made, as its client says.
+/// See [`corq_shards::extras::Extras::delay_left_ms`].
 fn delay_ms(job: &NewJob<'_>, now_ms: u64) -> u64 {
-    let made_at_ms = job.extras.as_ref().and_then(|extras| extras.made_at_ms).unwrap_or(now_ms);
-    made_at_ms.saturating_add(job.delay_ms).saturating_sub(now_ms)
+    job.extras.as_ref().map_or(job.delay_ms, |extras| extras.delay_left_ms(job.delay_ms, now_ms))
 }
 
 fn answer_bytes(one: &FlowJob<'_>) -> usize {

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::panic::catch_unwind;
 
 /// Seeds that a flaw may take to be seen.
-const SEEDS_MAX: u64 = 60;
+const SEEDS_MAX: u64 = 240;
 
 fn message_of(cause: &(dyn Any + Send)) -> String {
     let text = cause.downcast_ref::<String>().cloned();

@@ -83,9 +83,12 @@ impl NewOne {
     }
 
     pub fn job(&self, id: JobId, queue: &str, now_ms: u64) -> Job {
-        // A delay and a life count from when the job was made, as its client says.
+        // A delay and a life count from when the job was made, as its client says; without a delay there is no wait.
         let made_at_ms = self.extras.made_at_ms.unwrap_or(now_ms);
-        let run_at_ms = now_ms.max(made_at_ms + self.delay_ms);
+        let run_at_ms = match self.delay_ms {
+            0 => now_ms,
+            delay_ms => now_ms.max(made_at_ms + delay_ms),
+        };
         let mut extras = self.extras;
         begin_key(&mut extras, now_ms);
         let series = self.repeat.map(|repeat| Series {
