@@ -156,7 +156,8 @@ pub fn act_on_many(world: &mut World, client: usize) {
         acks.push(first);
     }
     if acks.iter().all(|ack| ack.shard == first.shard) {
-        let passes_over = world.dice.one_in(4);
+        // As pushes do, by what it is about.
+        let passes_over = (first.job.0 >> 12).is_multiple_of(4);
         world.send(client, first.shard, Ack { acks, check_for: None, passes_over });
     } else {
         world.check_everywhere(client, acks);

@@ -150,9 +150,11 @@ impl NewOne {
     }
 }
 
-/// Whether these come as a piece of a longer push: sometimes, if no group has to have room for them.
-fn may_be_judged(world: &mut World, jobs: &[NewOne]) -> bool {
-    jobs.iter().all(|job| job.group_max == 0) && world.dice.one_in(4)
+/// Whether these come as a piece of a longer push: sometimes, if no group has to have room for them. It takes no chance of
+/// its own, so that seeds play what they played.
+fn may_be_judged(jobs: &[NewOne]) -> bool {
+    let bytes: usize = jobs.iter().map(|job| job.data.len()).sum();
+    jobs.iter().all(|job| job.group_max == 0) && bytes.is_multiple_of(4)
 }
 
 /// A push to one queue. Custom ids have been claimed.
@@ -284,7 +286,7 @@ pub fn act(world: &mut World, client: usize) {
         let of_one_key = jobs.iter_mut().filter(|job| job.repeat.is_none());
         of_one_key.for_each(|job| job.unique_key = Some(key.clone()));
     }
-    let is_judged = may_be_judged(world, &jobs);
+    let is_judged = may_be_judged(&jobs);
     let push = Push { queue: queue.into(), jobs, is_judged };
     world.push(client, push);
 }
@@ -305,7 +307,7 @@ pub fn of_one_group(world: &mut World, client: usize, queue: &str, group: &str, 
         ..new_one(world)
     };
     let jobs: Vec<NewOne> = (0..count).map(|_| one(world)).collect();
-    let is_judged = may_be_judged(world, &jobs);
+    let is_judged = may_be_judged(&jobs);
     world.push(client, Push { queue: queue.into(), jobs, is_judged });
 }
 
