@@ -21,12 +21,22 @@ enum Foreseen {
 /// How many jobs a group has.
 #[derive(Clone, Copy, Debug)]
 struct Filling {
-    /// When the push came to it first.
+    /// Without the push, but with what others have set aside.
     before: u64,
     /// With what the push brings and takes.
     now: u64,
     /// Of that, what has been set aside.
     aside: u64,
+    /// The piece for which `before` was found.
+    piece: u64,
+}
+
+impl Filling {
+    /// Others have pushed and pulled since: what the push brings and takes comes on top of that.
+    fn begin_piece(&mut self, piece: u64, before: u64) {
+        let now = (self.now + before).saturating_sub(self.before);
+        *self = Self { before, now, piece, ..*self };
+    }
 }
 
 /// How far a push has been judged.
@@ -35,6 +45,8 @@ pub struct Foresight {
     groups: BTreeMap<Box<str>, Filling>,
     /// Who holds a key that the push has given away, and in which group it counts.
     holders: BTreeMap<Box<str>, Option<Box<str>>>,
+    /// How many pieces of it have been judged.
+    pieces: u64,
 }
 
 /// Places in groups that are set aside, by queue and group.
@@ -153,12 +165,19 @@ impl Shard {
         queue: &str,
         group: &str,
     ) -> &'a mut Filling {
-        if !sight.groups.contains_key(group) {
-            let before = self.pending_in(queue, group);
-            sight.groups.insert(group.into(), Filling { before, now: before, aside: 0 });
+        let piece = sight.pieces;
+        let known = sight.groups.get(group).is_some_and(|here| here.piece == piece);
+        let all = if known { 0 } else { self.pending_in(queue, group) };
+        let here = sight.groups.entry(group.into()).or_insert(Filling {
+            before: all,
+            now: all,
+            aside: 0,
+            piece,
+        });
+        if here.piece != piece {
+            here.begin_piece(piece, all.saturating_sub(here.aside));
         }
-        // It has just been put there if it was not.
-        sight.groups.entry(group.into()).or_insert(Filling { before: 0, now: 0, aside: 0 })
+        here
     }
 
     /// Judges a piece of a long push, as a push of which it is all would be, and sets the places aside that it will take.
@@ -170,6 +189,7 @@ impl Shard {
         sight: &mut Foresight,
     ) -> Option<usize> {
         self.steps += jobs.len() as u64;
+        sight.pieces += 1;
         let overfull = self.find_overfull(now_ms, queue, jobs, sight);
         for group in jobs.iter().filter_map(|job| job.group_id) {
             if let Some(here) = sight.groups.get_mut(group) {

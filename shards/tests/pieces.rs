@@ -95,6 +95,30 @@ fn places_of_two_long_pushes_are_their_own() {
 }
 
 #[test]
+fn a_later_piece_is_judged_by_what_others_pushed_since_the_first() {
+    let mut bed = Bed::new();
+    let piece = vec![grouped(10); 4];
+    let mut sight = Foresight::default();
+    assert_eq!(foresee(&mut bed, &piece, &mut sight), None);
+    assert_eq!(refusal(&mut bed, &piece), None);
+    assert_eq!(foresee(&mut bed, &piece, &mut sight), Some(2));
+    // Two long ones, in turns.
+    let mut bed = Bed::new();
+    let (mut one, mut other) = (Foresight::default(), Foresight::default());
+    assert_eq!(foresee(&mut bed, &piece, &mut one), None);
+    assert_eq!(foresee(&mut bed, &piece, &mut other), None);
+    assert_eq!(foresee(&mut bed, &piece, &mut one), Some(2));
+    while !bed.shard.give_up_places("a", &mut one, 100) {}
+    assert_eq!(foresee(&mut bed, &piece, &mut other), None);
+    for _ in 0..2 {
+        come(&mut bed, &piece, &mut other);
+    }
+    assert_eq!(bed.shard.queue("a").unwrap().count(State::Waiting), 8);
+    assert_eq!(refusal(&mut bed, &piece[..2]), None);
+    assert_eq!(refusal(&mut bed, &piece[..1]), Some((0, Refusal::GroupFull)));
+}
+
+#[test]
 fn a_piece_completes_what_is_still_held_and_tells_what_is_not() {
     let mut bed = Bed::new();
     bed.push_all("a", &vec![NewJob::default(); 4]);
