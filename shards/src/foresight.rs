@@ -102,32 +102,42 @@ impl Shard {
         jobs: &[NewJob<'_>],
         sight: &mut Foresight,
     ) -> Option<usize> {
-        for (place, job) in jobs.iter().enumerate() {
-            let known = job.unique_key.and_then(|key| sight.holders.get(key));
-            let replaced = match self.foresee(now_ms, queue, job, known) {
-                Foreseen::Comes => None,
-                Foreseen::Replaces(group) => group,
-                // It stands for a job that is there, and takes no room.
-                Foreseen::Duplicate => continue,
-            };
-            if let Some(group) = replaced {
-                let here = self.filling(sight, queue, &group);
-                here.now = here.now.saturating_sub(1);
-            }
-            let counts = counts(job);
-            if let Some(group) = job.group_id {
-                let here = self.filling(sight, queue, group);
-                if job.group_max > 0 && here.now >= u64::from(job.group_max) {
-                    return Some(place);
-                }
-                here.now += u64::from(counts);
-            }
-            if let Some(key) = job.unique_key {
-                let group = job.group_id.filter(|_| counts);
-                sight.holders.insert(key.into(), group.map(Into::into));
-            }
+        jobs.iter().position(|job| !self.count_in(now_ms, queue, job, sight, true))
+    }
+
+    /// Counts what a job brings and takes. False if its group would be larger than it lets it be, and `judges`.
+    fn count_in(
+        &mut self,
+        now_ms: u64,
+        queue: &str,
+        job: &NewJob<'_>,
+        sight: &mut Foresight,
+        judges: bool,
+    ) -> bool {
+        let known = job.unique_key.and_then(|key| sight.holders.get(key));
+        let replaced = match self.foresee(now_ms, queue, job, known) {
+            Foreseen::Comes => None,
+            Foreseen::Replaces(group) => group,
+            // It stands for a job that is there, and takes no room.
+            Foreseen::Duplicate => return true,
+        };
+        if let Some(group) = replaced {
+            let here = self.filling(sight, queue, &group);
+            here.now = here.now.saturating_sub(1);
         }
-        None
+        let counts = counts(job);
+        if let Some(group) = job.group_id {
+            let here = self.filling(sight, queue, group);
+            if judges && job.group_max > 0 && here.now >= u64::from(job.group_max) {
+                return false;
+            }
+            here.now += u64::from(counts);
+        }
+        if let Some(key) = job.unique_key {
+            let group = job.group_id.filter(|_| counts);
+            sight.holders.insert(key.into(), group.map(Into::into));
+        }
+        true
     }
 
     /// What will become of a job that is to be pushed, as [`Shard::meet_holder`] will have it. If the same push has given
@@ -201,14 +211,25 @@ impl Shard {
         overfull
     }
 
-    /// A piece that was judged has come: its places are taken.
-    pub fn note_come(&mut self, queue: &str, jobs: &[NewJob<'_>], sight: &mut Foresight) {
-        for group in jobs.iter().filter(|job| counts(job)).filter_map(|job| job.group_id) {
-            if let Some(here) = sight.groups.get_mut(group)
-                && here.aside > 0
-            {
-                here.aside -= 1;
-                self.coming.sub(queue, group, 1);
+    /// A piece that was judged comes now: gives back the places that its jobs take. Those that bring nothing, or replace
+    /// another job of their group, take none.
+    pub fn note_coming(
+        &mut self,
+        now_ms: u64,
+        queue: &str,
+        jobs: &[NewJob<'_>],
+        sight: &mut Foresight,
+    ) {
+        self.steps += jobs.len() as u64;
+        let mut piece = Foresight::default();
+        for job in jobs {
+            self.count_in(now_ms, queue, job, &mut piece, false);
+        }
+        for (group, brought) in &piece.groups {
+            if let Some(here) = sight.groups.get_mut(group) {
+                let places = brought.now.saturating_sub(brought.before).min(here.aside);
+                here.aside -= places;
+                self.coming.sub(queue, group, places);
             }
         }
     }

@@ -7,6 +7,7 @@ mod support;
 use corq_shards::Foresight;
 use corq_shards::command::{Ack, Command};
 use corq_shards::effect::{Refusal, Reply};
+use corq_shards::extras::{Dedup, Extras};
 use corq_shards::job::State;
 use corq_shards::new_job::NewJob;
 use support::Bed;
@@ -29,8 +30,8 @@ fn foresee(bed: &mut Bed, jobs: &[NewJob<'_>], sight: &mut Foresight) -> Option<
 
 /// The piece comes.
 fn come(bed: &mut Bed, jobs: &[NewJob<'_>], sight: &mut Foresight) {
+    bed.shard.note_coming(bed.now_ms, "a", jobs, sight);
     bed.ask(1, &Command::PushJudged { queue: "a", jobs });
-    bed.shard.note_come("a", jobs, sight);
 }
 
 #[test]
@@ -116,6 +117,27 @@ fn a_later_piece_is_judged_by_what_others_pushed_since_the_first() {
     assert_eq!(bed.shard.queue("a").unwrap().count(State::Waiting), 8);
     assert_eq!(refusal(&mut bed, &piece[..2]), None);
     assert_eq!(refusal(&mut bed, &piece[..1]), Some((0, Refusal::GroupFull)));
+}
+
+#[test]
+fn duplicates_and_replacements_give_no_place_of_later_pieces_to_others() {
+    let replace = Dedup { replace: true, ..Dedup::default() };
+    let extras = Extras { dedup: Some(replace), ..Extras::default() };
+    for extras in [None, Some(Box::new(extras))] {
+        let mut bed = Bed::new();
+        let keyed = NewJob { unique_key: Some("k"), extras, ..grouped(6) };
+        bed.push_all("a", &[keyed.clone()]);
+        let (first, then) = (vec![keyed; 4], vec![grouped(6); 5]);
+        let mut sight = Foresight::default();
+        assert_eq!(foresee(&mut bed, &first, &mut sight), None);
+        assert_eq!(foresee(&mut bed, &then, &mut sight), None);
+        come(&mut bed, &first, &mut sight);
+        assert_eq!(refusal(&mut bed, &then[..1]), Some((0, Refusal::GroupFull)));
+        come(&mut bed, &then, &mut sight);
+        assert_eq!(bed.shard.queue("a").unwrap().count(State::Waiting), 6);
+        assert_eq!(refusal(&mut bed, &[grouped(7)]), None, "no place is set aside any more");
+        bed.shard.audit().unwrap();
+    }
 }
 
 #[test]

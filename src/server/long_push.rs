@@ -470,10 +470,10 @@ impl Core {
             return;
         }
         let caller = Caller { client: piece.origin.client, request: CURRENT };
-        self.apply(conns, caller, &Command::PushJudged { queue, jobs: &granted });
         if let Some(sight) = &mut sight {
-            self.engine.shard.note_come(queue, &granted, &mut sight.1);
+            self.engine.shard.note_coming(now_ms, queue, &granted, &mut sight.1);
         }
+        self.apply(conns, caller, &Command::PushJudged { queue, jobs: &granted });
         self.lengthy.promise(piece.step).places = sight;
         self.use_promise(piece.step, push_bytes(queue, &granted));
         let known = all.iter().zip(&piece.taken).filter(|(_, taken)| **taken);
