@@ -95,7 +95,13 @@ pub struct LongCommand {
 impl LongCommand {
     /// The frame.
     pub(super) fn frame(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    /// Lets go of the frame: nothing of it will be read any more.
+    fn drop_frame(&mut self) {
+        (self.bytes, self.start) = (Vec::new(), 0);
+        self.walk = Walk::new(self.walk.spec());
     }
 
     /// Memory held.
@@ -168,6 +174,16 @@ fn key_of(step: Step) -> Key {
     (step.shard, step.task, step.round)
 }
 
+/// The one of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    step: Step,
+    /// Memory held.
+    bytes: usize,
+    /// It is being done, and will be to its end.
+    acts: bool,
+}
+
 /// Those of a shard.
 #[derive(Debug, Default)]
 pub struct Lengthy {
@@ -175,8 +191,8 @@ pub struct Lengthy {
     active: VecDeque<Step>,
     /// A connection whose next frame is one.
     wanted: Option<(ConnId, usize)>,
-    /// Memory that connections hold by them.
-    held: BTreeMap<ConnId, usize>,
+    /// Those of connections, also of some that are gone.
+    running: BTreeMap<ConnId, Running>,
     promises: BTreeMap<Key, Promise>,
     /// Room in groups that is being given back.
     undoing: Vec<(Box<str>, Foresight)>,
@@ -190,7 +206,12 @@ impl Lengthy {
 
     /// Memory that a connection holds by one.
     pub fn held_by(&self, conn: ConnId) -> usize {
-        if self.held.is_empty() { 0 } else { self.held.get(&conn).copied().unwrap_or(0) }
+        self.running.get(&conn).map_or(0, |running| running.bytes)
+    }
+
+    /// Whether a connection has one that is being done: what it holds is of use until the end.
+    pub fn acts(&self, conn: ConnId) -> bool {
+        self.running.get(&conn).is_some_and(|running| running.acts)
     }
 
     pub(super) fn promise(&mut self, step: Step) -> &mut Promise {
@@ -295,8 +316,9 @@ impl Core {
             refused: None,
             doing: Doing::Unknown,
         };
-        self.lengthy.held.insert(conn, command.held_bytes());
+        let bytes = command.held_bytes();
         let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
+        self.lengthy.running.insert(conn, Running { step, bytes, acts: false });
         self.lengthy.active.push_back(step);
         self.note_partial(conns, conn);
     }
@@ -331,6 +353,7 @@ impl Core {
             self.meter_work(Work::of(command.walk.spec().op));
             self.meter.note(1);
             let next = self.advance_long(conns, step, &mut command);
+            self.note_running(conns, &command);
             if next == Next::Over {
                 self.end_long(conns, step, &command);
                 continue;
@@ -343,6 +366,29 @@ impl Core {
             }
         }
         self.meter_work(before);
+    }
+
+    /// Notes what one holds and whether it is being done, while its connection is there.
+    fn note_running(&mut self, conns: &mut Connections, command: &LongCommand) {
+        let conn = command.origin.conn;
+        let (bytes, acts) = (command.held_bytes(), command.phase == Phase::Act);
+        let Some(running) = self.lengthy.running.get_mut(&conn) else { return };
+        if (running.bytes, running.acts) != (bytes, acts) && self.sessions.get(conn).is_some() {
+            (running.bytes, running.acts) = (bytes, acts);
+            self.note_partial(conns, conn);
+        }
+    }
+
+    /// A connection goes. One that is not being done needs its frame no more; what others take is counted to their end.
+    pub(super) fn leave_running(&mut self, conn: ConnId) {
+        let Some(&Running { step, bytes, acts }) = self.lengthy.running.get(&conn) else { return };
+        match self.long_task(step) {
+            Some(command) if !acts => {
+                command.drop_frame();
+                self.lengthy.running.remove(&conn);
+            }
+            _ => self.frames.note_firm(0, bytes),
+        }
     }
 
     fn advance_long(
@@ -360,7 +406,7 @@ impl Core {
             command.begin(Phase::Undo);
         }
         match (command.phase, &command.doing) {
-            (Phase::Walk, _) => self.walk_on(conns, command),
+            (Phase::Walk, _) => self.walk_on(command),
             (Phase::Read, _) => self.read_piece(command),
             (_, Doing::Push(_)) => self.push_on(conns, step, command),
             (_, Doing::Jobs(_)) => self.jobs_on(conns, step, command),
@@ -387,23 +433,21 @@ impl Core {
             }
         }
         let conn = command.origin.conn;
-        self.lengthy.held.remove(&conn);
+        let running = self.lengthy.running.remove(&conn);
         if let Some(session) = self.sessions.get(conn) {
             session.in_flight -= IN_FLIGHT_MAX - 1;
+        } else if let Some(running) = running {
+            self.frames.note_firm(running.bytes, 0);
         }
         self.answered(command.origin);
         self.note_partial(conns, conn);
     }
 
-    fn walk_on(&mut self, conns: &mut Connections, command: &mut LongCommand) -> Next {
+    fn walk_on(&mut self, command: &mut LongCommand) -> Next {
         let mut values = VALUES_PER_SLICE;
         let LongCommand { walk, bytes, start, .. } = command;
         let walked = walk.go_on(&bytes[*start..], &mut values);
         self.meter.note((VALUES_PER_SLICE - values) / VALUES_PER_STEP);
-        let conn = command.origin.conn;
-        if self.sessions.get(conn).is_some() {
-            self.lengthy.held.insert(conn, command.held_bytes());
-        }
         match walked {
             Ok(false) => return Next::More,
             Ok(true) => {}
@@ -426,7 +470,6 @@ impl Core {
                 } else {
                     command.doing = self.doing(&body, command.items());
                     command.begin(Phase::Read);
-                    self.note_partial(conns, conn);
                 }
             }
         }

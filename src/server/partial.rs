@@ -31,6 +31,8 @@ pub struct Held {
     bytes: usize,
     /// Whether it is counted with those who have shown no token.
     by_stranger: bool,
+    /// Whether it gives way to none: what it is part of is being done.
+    firm: bool,
 }
 
 /// See the module.
@@ -66,6 +68,11 @@ impl Partials {
         if now > 0 {
             self.by_size.insert((now, conn));
         }
+        self.bytes = self.bytes - before + now;
+    }
+
+    /// The same of memory that cannot give way.
+    pub fn note_firm(&mut self, before: usize, now: usize) {
         self.bytes = self.bytes - before + now;
     }
 
@@ -106,13 +113,19 @@ impl Core {
         };
         let waits = self.lengthy.held_by(conn) + session.translating.bytes;
         let bytes = session.pending.capacity() + incoming + waits;
-        let held = Held { bytes, by_stranger: bytes > 0 && !session.is_known() };
+        let firm = self.lengthy.acts(conn);
+        let held = Held { bytes, by_stranger: bytes > 0 && !session.is_known(), firm };
         if held == session.held {
             return;
         }
         let before = std::mem::replace(&mut session.held, held);
-        self.pool_of(before).note(conn, before.bytes, 0);
-        self.pool_of(held).note(conn, 0, held.bytes);
+        self.uncount(conn, before);
+        let pool = self.pool_of(held);
+        if held.firm {
+            pool.note_firm(0, held.bytes);
+        } else {
+            pool.note(conn, 0, held.bytes);
+        }
         self.frames.give_memory_back(self.now_ms);
         while let Some(largest) = self.pool_of(held).crowd_out() {
             self.give_way(conns, largest);
@@ -121,6 +134,15 @@ impl Core {
 
     fn pool_of(&mut self, held: Held) -> &mut Partials {
         if held.by_stranger { &mut self.strangers } else { &mut self.frames }
+    }
+
+    fn uncount(&mut self, conn: ConnId, held: Held) {
+        let pool = self.pool_of(held);
+        if held.firm {
+            pool.note_firm(held.bytes, 0);
+        } else {
+            pool.note(conn, held.bytes, 0);
+        }
     }
 
     fn give_way(&mut self, conns: &mut Connections, conn: ConnId) {
@@ -148,7 +170,8 @@ impl Core {
     pub(super) fn drop_partial(&mut self, conn: ConnId) {
         if let Some(session) = self.sessions.get(conn) {
             let held = std::mem::take(&mut session.held);
-            self.pool_of(held).note(conn, held.bytes, 0);
+            self.uncount(conn, held);
+            self.leave_running(conn);
         }
     }
 }
@@ -170,6 +193,10 @@ mod tests {
         partials.note(conn(5), 1 << 20, 2 << 20);
         assert_eq!(partials.crowd_out(), Some(conn(9)));
         assert_eq!((partials.bytes(), partials.crowd_out()), (10 << 20, None));
+        partials.note_firm(0, 126 << 20);
+        assert_eq!(partials.crowd_out(), Some(conn(5)), "what is firm counts, and stays");
+        partials.note(conn(5), 0, 2 << 20);
+        partials.note_firm(126 << 20, 0);
         for (index, bytes) in [1, 1, 1, 2, 1, 2, 1, 1].into_iter().enumerate() {
             partials.note(conn(index as u32), bytes << 20, 0);
         }
