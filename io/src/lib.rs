@@ -9,6 +9,7 @@ pub mod log;
 pub mod memory;
 pub mod mesh;
 pub mod net;
+pub mod privileges;
 mod ring;
 pub mod runtime;
 pub mod signal;

@@ -214,8 +214,8 @@ impl Repair {
 fn give(owner: &Owner, path: &Path) -> Result<bool, Fault> {
     owner.give(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => Fault(format!(
-            "{}: another user's files are replaced here, and this one cannot make others theirs: do this as that user, \
-             or as root",
+            "{}: another user's or group's files are replaced here, and this user cannot make others theirs: give all in \
+             the data directory to one user, and do this as that user or as root",
             path.display()
         )),
         _ => at(path)(error),

@@ -11,6 +11,7 @@ use super::owner::{Owner, as_far_as_allowed};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{process, thread};
@@ -42,10 +43,7 @@ impl Claim {
             let pid = text.read_to_string(&mut said).ok().and_then(|_| said.trim().parse().ok());
             Err(LockError::Held { path: directory.into(), pid })
         };
-        let mut options = OpenOptions::new();
-        let is_new = !path.exists();
-        let open = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = open.map_err(|source| io_error(&path, source))?;
+        let (mut file, is_new) = open_lock(&path).map_err(|source| io_error(&path, source))?;
         if is_new {
             let given = Owner::within(directory).and_then(|owner| owner.give_open(&file));
             as_far_as_allowed(given).map_err(|source| io_error(&path, source))?;
@@ -80,10 +78,28 @@ impl Claim {
     }
 }
 
+/// How `LOCK` is opened. Its directory may be another user's, who may have put there what leads elsewhere: that is not
+/// followed, nor waited for.
+fn not_followed() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options
+}
+
+/// Opens the file, making it if it is not there; true if it was made.
+fn open_lock(path: &Path) -> io::Result<(File, bool)> {
+    match not_followed().write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            not_followed().write(true).open(path).map(|file| (file, false))
+        }
+        made => made.map(|file| (file, true)),
+    }
+}
+
 /// Whether this user could take a directory that nobody has.
 pub(super) fn can_be_taken(directory: &Path) -> Result<(), LockError> {
     let path = directory.join(LOCK);
-    match OpenOptions::new().read(true).write(true).open(&path) {
+    match not_followed().write(true).open(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&path, error)),
         _ => Ok(()),
     }
@@ -99,7 +115,7 @@ pub(super) fn is_taken(path: &Path) -> Result<bool, LockError> {
     }
     // A server of an earlier build locks this file only. One of this build waits until this look is over.
     let path = path.join(LOCK);
-    let file = match File::open(&path) {
+    let file = match not_followed().open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(source) => return Err(io_error(&path, source)),

@@ -86,7 +86,12 @@ impl Manifest {
         let draft = directory.join("MANIFEST.new");
         let text = self.text();
         let write = || {
-            let mut file = File::create(&draft)?;
+            // What has the name is a leftover, or a link that another user has put there: neither is written to.
+            match fs::remove_file(&draft) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = File::create_new(&draft)?;
             file.write_all(text.as_bytes())?;
             let owner = Owner::of(&path).or_else(|_| Owner::within(directory))?;
             as_far_as_allowed(owner.give_open(&file))?;

@@ -8,8 +8,11 @@ mod stat;
 mod undo;
 mod verify;
 
+use std::path::Path;
+
 use clap::Subcommand;
 use corq_io::log::{Inspection, Seen, segment_file};
+use corq_io::privileges;
 
 use super::context::Context;
 use super::failure::Failure;
@@ -47,6 +50,13 @@ pub fn run(context: &mut Context, log: &Log) -> Result<(), Failure> {
         Log::Repair(repair) => repair::run(context, repair),
         Log::Undo(undo) => undo::run(context, undo),
     }
+}
+
+/// From here on root has no more privileges than the user whose data directory it is. All that is changed lies in it,
+/// and that user can lead it elsewhere with links at any time.
+fn act_as_owner(data: &Path) -> Result<(), Failure> {
+    let what = || format!("cannot act as the user that owns {}", data.display());
+    privileges::become_owner_of(data).map_err(|error| Failure::failed(what(), &error))
 }
 
 /// What is wrong, where, as people and programs are told.

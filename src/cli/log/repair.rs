@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use corq_io::log::{BACKUP_MARKER, Damage, DataDir, Inspection, LockError, Mended, Position};
 
-use super::{Looked, Trouble, count, look, look_at, manifest};
+use super::{Looked, Trouble, act_as_owner, count, look, look_at, manifest};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::input;
@@ -36,6 +36,7 @@ pub struct Repair {
 
 /// Carries it out.
 pub fn run(context: &mut Context, repair: &Repair) -> Result<(), Failure> {
+    act_as_owner(&repair.data)?;
     if !repair.dry_run {
         manifest::restore(context, &repair.data, repair.yes)?;
     }

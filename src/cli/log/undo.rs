@@ -6,7 +6,7 @@ use clap::Args;
 use corq_io::log::DataDir;
 
 use super::repair::jobs;
-use super::{look, look_at};
+use super::{act_as_owner, look, look_at};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::input;
@@ -28,6 +28,7 @@ pub struct Undo {
 
 /// Carries it out.
 pub fn run(context: &mut Context, undo: &Undo) -> Result<(), Failure> {
+    act_as_owner(&undo.data)?;
     // Held until the end: no server starts meanwhile, and none is running.
     let mut held = DataDir::take(&undo.data).map_err(Fault::from)?;
     let place = Place::of(held.path())?;

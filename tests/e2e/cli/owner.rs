@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use super::names;
+use crate::support::terminal::Terminal;
 use crate::support::tool::Tool;
 use crate::support::{Server, Start};
 
@@ -36,7 +37,9 @@ fn all(path: &Path) -> BTreeMap<PathBuf, Whose> {
 fn hand_over(path: &Path) {
     for path in all(path).into_keys() {
         let mode = if path.is_dir() { 0o750 } else { 0o640 };
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        if !path.is_symlink() {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
         if rustix::process::geteuid().is_root() {
             lchown(&path, Some(SERVICE), Some(SERVICE + 1)).unwrap();
         }
@@ -66,7 +69,35 @@ fn damaged() -> Server {
     let mut bytes = fs::read(&path).unwrap();
     bytes[4096 + 100] ^= 0x20;
     fs::write(&path, bytes).unwrap();
+    // The service user comes to its directory.
+    let above = server.data.parent().unwrap();
+    fs::set_permissions(above, fs::Permissions::from_mode(0o711)).unwrap();
     server
+}
+
+/// What the service user may not change, although its links lead there.
+struct Precious {
+    path: PathBuf,
+    was: BTreeMap<PathBuf, Whose>,
+}
+
+impl Precious {
+    /// Beside the data directory of a server, so on its file system.
+    fn beside(server: &Server) -> Self {
+        let path = server.data.parent().unwrap().join("precious");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("kept"), "precious").unwrap();
+        for (path, mode) in [(path.clone(), 0o755), (path.join("kept"), 0o644)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let was = all(&path);
+        Self { path, was }
+    }
+
+    fn assert_untouched(&self, what: &str) {
+        assert_eq!(all(&self.path), self.was, "{what}");
+        assert_eq!(fs::read_to_string(self.path.join("kept")).unwrap(), "precious", "{what}");
+    }
 }
 
 #[test]
@@ -94,6 +125,72 @@ fn what_a_repair_and_an_undo_put_in_place_belongs_to_those_that_it_belonged_to()
     fs::remove_file(data.join("MANIFEST")).unwrap();
     Tool::at(1).ok(&["log", "repair", "--yes", path]);
     is_all_of(data, (uid, gid));
+}
+
+#[test]
+fn links_in_place_of_the_small_files_lead_no_tool_elsewhere() {
+    let server = damaged();
+    let precious = Precious::beside(&server);
+    let (data, kept) = (&server.data, precious.path.join("kept"));
+    let repair = || Tool::at(1).run(&["log", "repair", "--yes", data.to_str().unwrap()]);
+    let (lock, manifest) = (data.join("LOCK"), data.join("MANIFEST"));
+    for target in [precious.path.join("new"), kept.clone()] {
+        fs::remove_file(&lock).unwrap();
+        symlink(&target, &lock).unwrap();
+        hand_over(data);
+        let ran = repair();
+        precious.assert_untouched(&format!("{ran:?}"));
+        assert!(ran.code == Some(1) && ran.err.contains("LOCK"), "{ran:?}");
+        let start = Start::new().run_to_its_end(data);
+        precious.assert_untouched(&format!("{start:?}"));
+        assert!(!start.0.success(), "{start:?}");
+    }
+    fs::remove_file(&lock).unwrap();
+    fs::remove_file(&manifest).unwrap();
+    symlink(&kept, data.join("MANIFEST.new")).unwrap();
+    hand_over(data);
+    let ran = repair();
+    precious.assert_untouched(&format!("{ran:?}"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(manifest.symlink_metadata().unwrap().is_file());
+}
+
+/// The answer to a question takes its time: meanwhile the service user can replace what has been prepared.
+#[test]
+fn links_put_into_a_prepared_repair_lead_root_nowhere() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: not tried");
+        return;
+    }
+    let server = damaged();
+    let precious = Precious::beside(&server);
+    let data = &server.data;
+    hand_over(data);
+    let path = data.to_str().unwrap();
+    let mut terminal = Terminal::start(Tool::at(1).command(&["log", "repair", path]));
+    terminal.wait_for("Go on? [y/N]");
+    let status = fs::read_to_string(format!("/proc/{}/status", terminal.child().id())).unwrap();
+    let mut drafts = names(data);
+    drafts.retain(|name| name.contains(".corq-draft-"));
+    let copy = data.join(&drafts[0]).join("mended/shard-0000");
+    fs::rename(&copy, data.join("aside")).unwrap();
+    symlink(&precious.path, &copy).unwrap();
+    terminal.press("y\n");
+    let (code, shown) = terminal.end();
+    precious.assert_untouched(&shown);
+    assert_eq!(code, Some(1), "{shown}");
+    // Not by luck: no privilege is left, and no group of root's.
+    let line = |name: &str| {
+        let found = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        found.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (uid, gid) = (SERVICE.to_string(), (SERVICE + 1).to_string());
+    assert_eq!(line("Uid:"), vec![uid; 4]);
+    assert_eq!(line("Gid:"), vec![gid.clone(); 4]);
+    assert_eq!(line("Groups:"), [gid]);
+    for name in ["CapPrm:", "CapEff:"] {
+        assert_eq!(line(name), ["0000000000000000"], "{name}");
+    }
 }
 
 #[test]
