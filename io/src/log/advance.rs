@@ -22,7 +22,7 @@ impl Writer {
         counters: &mut Counters,
     ) -> Result<bool, LogError> {
         if segment == self.segment {
-            return Ok(true);
+            return self.may_go_on();
         }
         self.forget_prepared(disk);
         if self.next.is_none() && !self.create_next(disk, counters)? {
@@ -47,6 +47,17 @@ impl Writer {
         }
         self.forget_prepared(disk);
         Ok(true)
+    }
+
+    /// Whether more blocks go to the segment that they go to now. Nothing in it is synced before the mark that tells of it:
+    /// while that finds no room, what would be acknowledged could not be made durable.
+    fn may_go_on(&mut self) -> Result<bool, LogError> {
+        let of_this = self.next.as_ref().filter(|next| next.segment == self.segment);
+        match of_this.filter(|next| next.lacks_room()) {
+            None => Ok(true),
+            Some(next) if next.is_in_flight() => Ok(false),
+            Some(_) => self.without_room(self.segment),
+        }
     }
 
     /// What waits to be written waits until there is room, but not at the end.

@@ -31,6 +31,8 @@ pub struct Faults {
     pub fail_write: u32,
     /// Every write fails with `errno`, as where no room is set aside and there is none.
     pub fail_writes: bool,
+    /// Every write to another segment than the newest fails with `errno`, as that of a mark where there is no room.
+    pub fail_older: bool,
     /// This many syncs from now, one fails with `errno`; 0 for never.
     pub fail_sync: u32,
     /// This many reads from now, one fails with `errno`; 0 for never. Those of a start do not count.
@@ -479,6 +481,8 @@ impl Disk for FaultyDisk {
         let mut result = bytes.len() as i32;
         if self.one_in(u64::from(self.faults.interrupts)) {
             result = -libc::EINTR;
+        } else if self.faults.fail_older && self.segments.range(segment + 1..).next().is_some() {
+            result = -self.faults.errno;
         } else if self.faults.fail_writes || Self::countdown(&mut self.faults.fail_write) {
             result = -self.faults.errno;
         } else if self.one_in(u64::from(self.faults.short_writes)) {

@@ -103,6 +103,11 @@ impl Preparation {
         self.waits.filter(|_| !self.in_flight)
     }
 
+    /// The step found no room, and has not been done since; it may be under way again.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.waits.is_some()
+    }
+
     /// The step that found no room is tried once more.
     pub(super) fn try_again(&mut self) {
         self.again = true;

@@ -127,3 +127,58 @@ fn a_clean_stop_without_room_ends_and_loses_nothing_that_was_acknowledged() {
         }
     }
 }
+
+/// A log without a segment to go on to, which gets one whose mark in the one before finds no room.
+fn without_mark(late: bool) -> (Log<FaultyDisk>, Records, u64) {
+    let config = LogConfig { reserve_bytes: 0, ..settings(Mode::Written) };
+    let (mut log, ..) = open(&config, begun(Mode::Written));
+    let full = Faults { errno: libc::ENOSPC, ..Faults::default() };
+    log.disk_mut().faults = Faults { fail_create: true, ..full };
+    let (mut written, mut now_ms) = (Records::new(), 0);
+    while log.unwritten_bytes() == 0 {
+        assert!(now_ms < 100_000, "a log without an end");
+        written.push(append(&mut log, 1500, 1));
+        settle(&mut log, now_ms);
+        now_ms += TURN_MS;
+    }
+    log.disk_mut().faults = Faults { fail_older: true, late, ..full };
+    // The first turn makes the segment, and may write to it before the mark is known to have no room.
+    for _ in 0..3 {
+        now_ms = log.next_deadline().unwrap_or(now_ms).max(now_ms) + TURN_MS;
+        settle(&mut log, now_ms);
+    }
+    assert!(log.lack().is_some() && log.disk_mut().segments().len() > 1, "late: {late}");
+    (log, written, now_ms)
+}
+
+/// Nothing in a segment is synced before the mark that tells of it: what was acknowledged meanwhile would go with the power.
+#[test]
+fn what_comes_behind_a_mark_that_finds_no_room_is_not_acknowledged() {
+    for late in [false, true] {
+        let (mut log, mut written, mut now_ms) = without_mark(late);
+        let before = log.released();
+        for turn in 0..200 {
+            written.push(append(&mut log, 100, turn));
+            now_ms += TURN_MS;
+            settle(&mut log, now_ms);
+            assert_eq!(log.released(), before, "late: {late}, turn {turn}: acknowledged unsynced");
+        }
+        log.disk_mut().faults = Faults::default();
+        for _ in 0..50 {
+            now_ms = log.next_deadline().unwrap_or(now_ms).max(now_ms);
+            settle(&mut log, now_ms);
+        }
+        assert_eq!((log.lack(), log.released()), (None, log.head()), "late: {late}");
+        let mut disk = log.into_disk();
+        disk.power_loss();
+        let (.., found) = open(&settings(Mode::Written), disk);
+        assert!(found == written, "late: {late}: {} of {}", found.len(), written.len());
+    }
+}
+
+#[test]
+fn a_stop_behind_a_mark_that_finds_no_room_says_that_it_loses_something() {
+    let (mut log, _, now_ms) = without_mark(false);
+    append(&mut log, 100, 1);
+    assert!((0..10).any(|turn| log.close(now_ms + turn).is_err()));
+}
