@@ -415,6 +415,7 @@ impl Writer {
             if let Some(lack) = Lack::of_write(result) {
                 // What is written to its place may be written there again; nothing behind it goes before it.
                 write.waits = Some(lack);
+                write.retries = 0;
                 counters.held_writes += 1;
                 if self.closing == Closing::Last {
                     self.write = None;

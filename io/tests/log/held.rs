@@ -182,3 +182,23 @@ fn a_stop_behind_a_mark_that_finds_no_room_says_that_it_loses_something() {
     append(&mut log, 100, 1);
     assert!((0..10).any(|turn| log.close(now_ms + turn).is_err()));
 }
+
+/// Waiting for room is no failed attempt: what passes afterwards passes.
+#[test]
+fn a_write_that_has_waited_for_long_may_be_interrupted_like_any_other() {
+    for mode in [Mode::Written, Mode::Synced] {
+        let (mut log, ..) = open(&settings(mode), begun(mode));
+        let full = Faults { errno: libc::ENOSPC, fail_writes: true, ..Faults::default() };
+        log.disk_mut().faults = full;
+        append(&mut log, 1500, 1);
+        let mut now_ms = 0;
+        for _ in 0..300 {
+            settle(&mut log, now_ms);
+            now_ms = log.next_deadline().unwrap();
+        }
+        assert!(log.counters().held_writes > 200, "{:?}", log.counters());
+        log.disk_mut().faults = Faults { errno: libc::EINTR, fail_write: 1, ..Faults::default() };
+        settle(&mut log, now_ms);
+        assert_eq!(log.released(), log.head(), "{mode:?}");
+    }
+}
