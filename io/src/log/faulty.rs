@@ -478,12 +478,12 @@ impl Disk for FaultyDisk {
         tag: u64,
     ) -> Started {
         let late = self.faults.late && (durable || !self.faults.inline_writes);
+        let is_older = self.segments.range(segment + 1..).next().is_some();
+        let is_refused = self.faults.fail_writes || self.faults.fail_older && is_older;
         let mut result = bytes.len() as i32;
         if self.one_in(u64::from(self.faults.interrupts)) {
             result = -libc::EINTR;
-        } else if self.faults.fail_older && self.segments.range(segment + 1..).next().is_some() {
-            result = -self.faults.errno;
-        } else if self.faults.fail_writes || Self::countdown(&mut self.faults.fail_write) {
+        } else if is_refused || Self::countdown(&mut self.faults.fail_write) {
             result = -self.faults.errno;
         } else if self.one_in(u64::from(self.faults.short_writes)) {
             result = self.below(bytes.len() as u64) as i32 / 2 + 1;
