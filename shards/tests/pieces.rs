@@ -126,7 +126,7 @@ fn duplicates_and_replacements_give_no_place_of_later_pieces_to_others() {
     for extras in [None, Some(Box::new(extras))] {
         let mut bed = Bed::new();
         let keyed = NewJob { unique_key: Some("k"), extras, ..grouped(6) };
-        bed.push_all("a", &[keyed.clone()]);
+        bed.push_all("a", std::slice::from_ref(&keyed));
         let (first, then) = (vec![keyed; 4], vec![grouped(6); 5]);
         let mut sight = Foresight::default();
         assert_eq!(foresee(&mut bed, &first, &mut sight), None);
