@@ -11,6 +11,7 @@ mod docs;
 mod fields;
 mod hostile;
 mod http1;
+mod imports;
 mod jobs;
 mod json;
 mod json_slices;

@@ -9,7 +9,7 @@ pub(super) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PLACES: [&str; 8] = ["src", "shards", "io", "tests", "clients", "bench", "scripts", "docs"];
 const SUFFIXES: [&str; 5] = ["rs", "sh", "py", "toml", "md"];
 
-fn gather(dir: &Path, files: &mut Vec<PathBuf>) {
+pub(super) fn gather(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
