@@ -8,8 +8,8 @@ use crate::shard::SLICE;
 pub(crate) struct Allowance {
     /// Notices to the shards of other jobs of what jobs here wait for.
     pub(crate) news: u64,
-    /// Dependents that are told of the end of a job. Apart from those: jobs that come can keep them used up, and those
-    /// who have waited would never go on.
+    /// Notices of the end of a job to its dependents. Apart from `news`, which new jobs can keep used up: dependents
+    /// that have waited would never continue.
     pub(crate) tells: u64,
     /// Answers to those who wait for the end of a job.
     pub(crate) ends: u64,

@@ -47,7 +47,7 @@ pub struct Progress {
     pub ignored_bytes: usize,
 }
 
-/// Decodes a frame that brings a piece of a longer request: what is wrong is told with its place in that.
+/// Decodes a frame that brings a piece of a longer request: errors name the place in that request.
 pub fn decode_piece<'a>(frame: &'a [u8], progress: &mut Progress) -> Result<Request<'a>, Box<str>> {
     let Progress { place: base, ignored_bytes } = *progress;
     decode_into(frame, Aside { ignored_bytes, base, ..Aside::default() }, |aside| {

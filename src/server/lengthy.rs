@@ -5,8 +5,9 @@
 //! judged. It is then done a piece at a time, by the shards of its jobs, and nothing can refuse a piece any more: names
 //! are claimed, room in the log and in groups is kept for it. The answer comes once, with the last piece.
 //!
-//! Until then the connection has no other command begun, as if the long one were all that it may have unanswered. Whoever
-//! leaves before the first piece is done has asked for nothing; what is begun then is done to its end.
+//! Until then the connection has no other command in progress: the long one counts as all that it may have unanswered. If
+//! the connection closes before the first piece is done, nothing is done. Afterwards a push is completed; of
+//! acknowledgements, those that are not done yet find that the leases of the connection have gone back.
 
 use super::core::Core;
 use super::long_jobs::JobsWork;

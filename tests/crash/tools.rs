@@ -12,7 +12,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::tool::Tool;
-use crate::support::{Server, Start};
+use crate::support::{Server, Start, copy};
 use crate::volatile::Volatile;
 
 /// All below a directory: the bytes of files, and none for directories. Who has it is of the moment.
@@ -29,18 +29,6 @@ fn content(path: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         }
     }
     found
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (path, copied) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy(&path, &copied);
-        } else {
-            fs::copy(&path, &copied).unwrap();
-        }
-    }
 }
 
 /// Directories to begin with, made once: a data directory, a backup of it, a damaged one, and one that was repaired.

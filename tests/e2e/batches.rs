@@ -39,6 +39,18 @@ fn pull_all(client: &mut Client, queue: &str) -> (Vec<Value>, Vec<Value>) {
     }
 }
 
+/// Active jobs of two queues, `MANY` together: ids and tokens.
+fn pull_of_both(client: &mut Client) -> (Vec<Value>, Vec<Value>) {
+    let (mut ids, mut tokens) = (Vec::new(), Vec::new());
+    for queue in ["a", "b"] {
+        client.ok("PUSHB", json!({"queue": queue, "jobs": jobs(MANY / 2)}));
+        let (some, their) = pull_all(client, queue);
+        ids.extend(some);
+        tokens.extend(their);
+    }
+    (ids, tokens)
+}
+
 /// Queues of which each of two shards has some.
 const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -226,13 +238,7 @@ fn a_long_ack_is_done_in_slices_or_not_at_all() {
     for shards in [1, 2] {
         let server = server(shards);
         let mut client = server.client();
-        let (mut ids, mut tokens) = (Vec::new(), Vec::new());
-        for queue in ["a", "b"] {
-            client.ok("PUSHB", json!({"queue": queue, "jobs": jobs(MANY / 2)}));
-            let (some, their) = pull_all(&mut client, queue);
-            ids.extend(some);
-            tokens.extend(their);
-        }
+        let (ids, tokens) = pull_of_both(&mut client);
         let results: Vec<Value> = (0..MANY).map(|n| json!([n])).collect();
         let ack = json!({"ids": ids, "tokens": tokens, "results": results});
         let mut bad = ack.clone();
@@ -283,13 +289,7 @@ fn long_renewals_tell_which_jobs_are_gone() {
     for shards in [1, 2] {
         let server = server(shards);
         let mut client = server.client();
-        let (mut ids, mut tokens) = (Vec::new(), Vec::new());
-        for queue in ["a", "b"] {
-            client.ok("PUSHB", json!({"queue": queue, "jobs": jobs(MANY / 2)}));
-            let (some, their) = pull_all(&mut client, queue);
-            ids.extend(some);
-            tokens.extend(their);
-        }
+        let (ids, tokens) = pull_of_both(&mut client);
         let gone = [3, MANY / 2, MANY - 1];
         for place in gone {
             client.ok("ACK", json!({"id": ids[place], "token": tokens[place]}));

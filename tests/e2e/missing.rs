@@ -6,19 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::tool::Tool;
-use crate::support::{Server, Start, segments, until};
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (path, copied) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy(&path, &copied);
-        } else {
-            fs::copy(&path, &copied).unwrap();
-        }
-    }
-}
+use crate::support::{Server, Start, copy, segments, until};
 
 /// A start and a look at it both name what is missing, with each of `words`.
 fn is_refused(start: &Start, data: &Path, words: &[&str]) {

@@ -14,6 +14,7 @@ pub(crate) mod stream;
 pub(crate) mod terminal;
 pub(crate) mod tool;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, decode, encode, frame};
@@ -28,6 +29,19 @@ pub(crate) const DEADLINE: Duration = Duration::from_mins(5);
 
 /// How long one call to the server waits for a job or an end: less than it allows.
 pub(crate) const WAIT: Duration = Duration::from_secs(30);
+
+/// Copies a directory with all below it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &copied);
+        } else {
+            std::fs::copy(&path, &copied).unwrap();
+        }
+    }
+}
 
 /// Waits until `probe` answers something; panics with `what` when the deadline passes.
 pub(crate) fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {

@@ -68,7 +68,7 @@ fn work_with(builder: WorkerBuilder) -> Run {
     Run { worker, events }
 }
 
-/// Runs the jobs; all their outcomes are told together.
+/// Runs the jobs; the worker sends all their outcomes in one batch.
 async fn run(
     names: &'static [&'static str],
     answer: impl Fn(&Asked) -> Reaction + Send + Sync + 'static,

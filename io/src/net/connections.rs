@@ -167,9 +167,9 @@ impl Connections {
     }
 
     /// The connections that have to go if there is more output than `bytes_max` of all: of those that have more than
-    /// few, the ones from which the kernel has taken nothing for the longest. Whoever reads comes last among
-    /// them, however much it is, and what may not be sent yet is nobody's fault. Shared bytes count in full with each, so
-    /// they may be too few.
+    /// few, the ones from which the kernel has taken nothing for the longest. Clients that read come last, however much
+    /// they have left; bytes that may not be sent yet do not count. Shared bytes count in full with each connection, so
+    /// the list may be too short.
     pub fn overdue(&self, bytes_max: usize) -> Vec<ConnId> {
         let mut excess = self.output_bytes().saturating_sub(bytes_max);
         if excess == 0 {

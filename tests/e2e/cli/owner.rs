@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use super::names;
+use super::repair::two_shards;
 use crate::support::terminal::Terminal;
 use crate::support::tool::Tool;
 use crate::support::{Server, Start};
@@ -55,13 +56,7 @@ fn is_all_of(path: &Path, (uid, gid): (u32, u32)) {
 
 /// A stopped server's directory, of two shards, of which one is damaged.
 fn damaged() -> Server {
-    let mut server = Server::start_default();
-    let mut client = server.client();
-    for number in 0..40 {
-        client.push(&format!("q-{number}"), number);
-    }
-    drop(client);
-    assert!(server.terminate().success());
+    let server = two_shards();
     let shard = server.data.join("shard-0000");
     let mut segments = names(&shard);
     segments.retain(|name| Path::new(name).extension().is_some_and(|it| it == "seg"));

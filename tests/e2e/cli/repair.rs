@@ -288,7 +288,7 @@ fn repairs(data: &Path) -> Vec<String> {
 }
 
 /// A stopped server of two shards with jobs on both.
-fn two_shards() -> Server {
+pub(super) fn two_shards() -> Server {
     let mut server = Server::start_default();
     let mut client = server.client();
     for number in 0..40 {
