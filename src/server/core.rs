@@ -16,7 +16,7 @@ use super::ground::Ground;
 use super::hole::{ColdReplies, Hole};
 use super::http::{Desk, Phase, Rule};
 use super::inbox::Unread;
-use super::lengthy::Lengthy;
+use super::lengthy::{Leave, Lengthy};
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::meter::{Meter, Work};
@@ -502,14 +502,11 @@ impl Core {
         conns.abort(conn);
     }
 
-    /// A peer sends no more. What it held goes back at once, as a worker's end is no different from
-    /// here; what it has asked is still answered.
+    /// A peer sends no more. What it held goes back, as a worker's end is no different from here; what it has asked is
+    /// still answered.
     pub fn half_closed(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
-        session.half_closed = true;
-        let seen_elsewhere = session.seen_elsewhere;
-        let client = session.client;
-        self.give_back(conns, client, seen_elsewhere, false);
+        (session.half_closed, session.owes_leave) = (true, true);
         self.finish_if_answered(conns, conn);
     }
 
@@ -518,6 +515,7 @@ impl Core {
         if self.sessions.get(conn).is_some_and(|session| session.half_closed) {
             self.answer_dropped(conns, conn);
         }
+        self.leave_if_due(conns, conn);
         let answered = |session: &mut Session| {
             let waits_for_turn = session.blocked && !session.pending.is_empty();
             session.half_closed && session.in_flight == 0 && !waits_for_turn
@@ -527,6 +525,21 @@ impl Core {
         }
     }
 
+    /// Has a peer that sends no more give back what it held, unless that is what its last requests are about: a long
+    /// command that is under way, or what it has sent and has to wait for its turn.
+    fn leave_if_due(&mut self, conns: &mut Connections, conn: ConnId) {
+        let Some(session) = self.sessions.get(conn).filter(|session| session.owes_leave) else {
+            return;
+        };
+        let waits = session.blocked && session.in_flight == 0 && !session.pending.is_empty();
+        if waits || self.lengthy.completes(conn) {
+            return;
+        }
+        session.owes_leave = false;
+        let Session { client, seen_elsewhere, .. } = *session;
+        self.give_back(conns, conn, Leave { client, seen_elsewhere, gone: false });
+    }
+
     fn forget_session(&mut self, conns: &mut Connections, conn: ConnId) {
         self.drop_body(conn);
         self.drop_partial(conn);
@@ -534,22 +547,18 @@ impl Core {
             if let Some(key) = session.stream {
                 self.close_stream(key);
             }
-            self.give_back(conns, session.client, session.seen_elsewhere, true);
+            let Session { client, seen_elsewhere, .. } = session;
+            self.give_back(conns, conn, Leave { client, seen_elsewhere, gone: true });
         }
     }
 
-    /// What a connection holds goes back, here and elsewhere.
-    fn give_back(
-        &mut self,
-        conns: &mut Connections,
-        client: ClientId,
-        seen_elsewhere: bool,
-        gone: bool,
-    ) {
-        if self.stopping {
-            // Locks outlive the stop, so that their workers can come back for their jobs.
+    /// What a connection holds goes back, here and elsewhere; behind a long command that still needs it.
+    pub(super) fn give_back(&mut self, conns: &mut Connections, conn: ConnId, leave: Leave) {
+        // Locks outlive the stop, so that their workers can come back for their jobs.
+        if self.stopping || self.lengthy.puts_off(conn, leave) {
             return;
         }
+        let Leave { client, seen_elsewhere, gone } = leave;
         self.leave(conns, client, gone);
         if seen_elsewhere {
             for dest in (0..self.slots.shards()).filter(|&dest| dest != self.me) {

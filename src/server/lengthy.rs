@@ -24,6 +24,7 @@ use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::pieces::{Walk, is_cut};
 use corq_io::net::{ConnId, Connections};
 use corq_shards::Foresight;
+use corq_shards::command::ClientId;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A command on more jobs is long, however few bytes it has.
@@ -37,7 +38,7 @@ const VALUES_PER_SLICE: usize = 16 << 10;
 const VALUES_PER_STEP: usize = 32;
 
 /// Items of a frame that are read in about the time of a step.
-const ITEMS_PER_STEP: usize = 2;
+pub(super) const ITEMS_PER_STEP: usize = 2;
 
 /// Bytes of a frame that are looked at in about the time of a step, if they are many small values.
 pub(super) const BYTES_PER_STEP: usize = 256;
@@ -183,6 +184,21 @@ struct Running {
     bytes: usize,
     /// It is being done, and will be to its end.
     acts: bool,
+    /// What its connection holds, it completes.
+    completes: bool,
+    /// The connection has left, and what it held goes back at the end.
+    leave: Option<Leave>,
+}
+
+/// How a client leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Leave {
+    /// Who.
+    pub client: ClientId,
+    /// Whether other shards may hold something of it.
+    pub seen_elsewhere: bool,
+    /// Whether it is gone, or only sends no more.
+    pub gone: bool,
 }
 
 /// Those of a shard.
@@ -213,6 +229,21 @@ impl Lengthy {
     /// Whether a connection has one that is being done: what it holds is of use until the end.
     pub fn acts(&self, conn: ConnId) -> bool {
         self.running.get(&conn).is_some_and(|running| running.acts)
+    }
+
+    /// Whether a connection has one that completes what it holds.
+    pub fn completes(&self, conn: ConnId) -> bool {
+        self.running.get(&conn).is_some_and(|running| running.completes)
+    }
+
+    /// Puts off what a connection that is gone would give back now, if what is being done completes it.
+    pub fn puts_off(&mut self, conn: ConnId, leave: Leave) -> bool {
+        let Some(running) = self.running.get_mut(&conn) else { return false };
+        let needs = running.completes && running.acts && leave.gone;
+        if needs {
+            running.leave = Some(leave);
+        }
+        needs
     }
 
     pub(super) fn promise(&mut self, step: Step) -> &mut Promise {
@@ -319,7 +350,9 @@ impl Core {
         };
         let bytes = command.held_bytes();
         let step = self.tasks.start(self.me, Task::Long(Some(Box::new(command))));
-        self.lengthy.running.insert(conn, Running { step, bytes, acts: false });
+        let completes = op == Op::AckBatch;
+        let running = Running { step, bytes, acts: false, completes, leave: None };
+        self.lengthy.running.insert(conn, running);
         self.lengthy.active.push_back(step);
         self.note_partial(conns, conn);
     }
@@ -382,7 +415,9 @@ impl Core {
 
     /// A connection goes. One that is not being done needs its frame no more; what others take is counted to their end.
     pub(super) fn leave_running(&mut self, conn: ConnId) {
-        let Some(&Running { step, bytes, acts }) = self.lengthy.running.get(&conn) else { return };
+        let Some(&Running { step, bytes, acts, .. }) = self.lengthy.running.get(&conn) else {
+            return;
+        };
         match self.long_task(step) {
             Some(command) if !acts => {
                 command.drop_frame();
@@ -439,6 +474,9 @@ impl Core {
             session.in_flight -= IN_FLIGHT_MAX - 1;
         } else if let Some(running) = running {
             self.frames.note_firm(running.bytes, 0);
+        }
+        if let Some(leave) = running.and_then(|running| running.leave) {
+            self.give_back(conns, conn, leave);
         }
         self.answered(command.origin);
         self.note_partial(conns, conn);

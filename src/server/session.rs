@@ -144,6 +144,8 @@ pub struct Session {
     pub paused: bool,
     /// Whether the peer sends no more.
     pub half_closed: bool,
+    /// Whether it has not given back yet what it held then.
+    pub owes_leave: bool,
     /// Whether it has registered a worker.
     pub has_worker: bool,
     /// When the shards of those workers were told last that it lives.
@@ -199,6 +201,7 @@ impl Session {
             choked: false,
             paused: false,
             half_closed: false,
+            owes_leave: false,
             has_worker: false,
             told_seen_ms: 0,
             stream: None,

@@ -371,3 +371,65 @@ fn what_a_long_push_has_answered_is_there_after_a_kill() {
         assert_eq!(client.counted(queue, "waiting"), MANY as u64);
     }
 }
+
+#[test]
+fn a_long_ack_of_a_client_that_sends_no_more_is_done_all_the_same() {
+    for shards in [1, 2] {
+        let server = server(shards);
+        let mut client = server.client();
+        client.ok("PUSHB", json!({"queue": "a", "jobs": jobs(MANY)}));
+        let mut worker = server.client();
+        let (ids, tokens) = pull_all(&mut worker, "a");
+        worker.send("ACKB", json!({"ids": ids, "tokens": tokens})).unwrap();
+        worker.shutdown_write();
+        let reply = worker.recv().unwrap();
+        assert_eq!(reply["ok"], json!(true), "{reply}");
+        assert_eq!(reply["ignoredIndices"], Value::Null, "{reply}");
+        assert_eq!(client.counted("a", "completed"), MANY as u64);
+    }
+}
+
+#[test]
+fn what_a_client_holds_beside_a_long_ack_goes_back_after_it() {
+    for shards in [1, 2] {
+        let server = server(shards);
+        let mut client = server.client();
+        client.ok("PUSHB", json!({"queue": "a", "jobs": jobs(MANY)}));
+        let mut worker = server.client();
+        let (ids, tokens) = pull_all(&mut worker, "a");
+        worker.send("ACKB", json!({"ids": ids[..MANY - 5], "tokens": tokens[..MANY - 5]})).unwrap();
+        worker.shutdown_write();
+        assert_eq!(worker.recv().unwrap()["ok"], json!(true));
+        let five = |client: &mut Client| client.counted("a", "waiting") == 5;
+        until("the others to wait again", || five(&mut client).then_some(()));
+    }
+}
+
+#[test]
+fn a_long_ack_of_a_client_that_leaves_is_done_whole_or_not_at_all() {
+    let server = server(1);
+    let mut client = server.client();
+    for round in 0..10 {
+        let queue = format!("q{round}");
+        client.ok("PUSHB", json!({"queue": queue, "jobs": jobs(MANY)}));
+        let mut worker = server.client();
+        let (ids, tokens) = pull_all(&mut worker, &queue);
+        worker.send("ACKB", json!({"ids": ids, "tokens": tokens})).unwrap();
+        if round % 2 == 0 {
+            // Some of it is done when the client goes.
+            let some = |client: &mut Client| client.counted(&queue, "completed") > 0;
+            until("the first to be done", || some(&mut client).then_some(()));
+        }
+        drop(worker);
+        let none = |client: &mut Client| client.counted(&queue, "active") == 0;
+        until("all to be done or given back", || none(&mut client).then_some(()));
+        let (done, left) = (client.counted(&queue, "completed"), client.counted(&queue, "waiting"));
+        assert!(
+            (done, left) == (MANY as u64, 0) || (done, left) == (0, MANY as u64),
+            "{done} {left}"
+        );
+        if round % 2 == 0 {
+            assert_eq!(left, 0, "it had begun");
+        }
+    }
+}
