@@ -9,7 +9,8 @@ use super::core::Core;
 use super::execute::framed;
 use super::groups::group_full;
 use super::lengthy::{
-    BYTES_PER_STEP, Doing, LongCommand, LongMail, Next, Phase, UNDONE_PER_STEP, WINDOW,
+    BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, LongMail, Next, Phase, UNDONE_PER_STEP,
+    WINDOW,
 };
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::names::{jobs_of, write_ids};
@@ -28,7 +29,7 @@ use corq_shards::effect::{Refusal, Reply};
 use corq_shards::new_job::NewJob;
 use corq_shards::record::Journal;
 use corq_shards::{Caller, Foresight, push_bytes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What is known of a long push.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub struct PushWork {
     is_grouped: bool,
     /// Jobs that its jobs depend on.
     dependencies: usize,
+    /// The pieces, by their first jobs, that have any and are not looked at yet.
+    needy: VecDeque<usize>,
     /// What of that is unmet, by the first job of each piece.
     needed: BTreeMap<usize, Needed>,
     /// Custom ids that are to be claimed, by keeper, with their jobs.
@@ -125,6 +128,7 @@ impl PushWork {
             bytes: 0,
             is_grouped: false,
             dependencies: 0,
+            needy: VecDeque::new(),
             needed: BTreeMap::new(),
             names: BTreeMap::new(),
             asked: Vec::new(),
@@ -168,6 +172,9 @@ impl Core {
         let Doing::Push(push) = &mut command.doing else { return Ok(()) };
         push.bytes += push_bytes(&push.queue, jobs);
         push.is_grouped |= jobs.iter().any(|job| job.group_max > 0);
+        if jobs.iter().any(|job| !Texts::new(job.depends_on).is_empty()) {
+            push.needy.push_back(from);
+        }
         for (place, job) in jobs.iter().enumerate() {
             push.dependencies += Texts::new(job.depends_on).len();
             let Some(name) = job.custom_id else { continue };
@@ -209,18 +216,20 @@ impl Core {
             }
             (Phase::Act, _) if is_through || command.left >= WINDOW => return Next::Waits,
             (Phase::Act, _) => self.send_piece(step, command, false),
-            (_, Stage::Needs) if push.dependencies == 0 => push.stage = Stage::Claims,
-            (_, Stage::Needs) if is_through && command.left == 0 => push.stage = Stage::Claims,
-            (_, Stage::Needs) if is_through || command.left >= WINDOW => return Next::Waits,
+            (_, Stage::Needs) if push.needy.is_empty() && command.left == 0 => {
+                push.stage = Stage::Claims;
+            }
+            (_, Stage::Needs) if command.left >= WINDOW => return Next::Waits,
             (_, Stage::Needs) => {
+                let Some(from) = push.needy.pop_front() else { return Next::Waits };
                 let queue = push.queue.clone();
+                command.place = from;
                 let (from, piece) = command.take_piece(Some(&queue));
-                command.left += usize::from(self.begin_needs_of_piece(
-                    conns,
-                    command.origin,
-                    (step, from),
-                    piece,
-                ));
+                let items = command.place - from;
+                self.meter.note(items / ITEMS_PER_STEP + piece.len() / BYTES_PER_STEP);
+                let piece_at = (step, from);
+                command.left +=
+                    usize::from(self.begin_needs_of_piece(conns, command.origin, piece_at, piece));
             }
             (_, Stage::Claims | Stage::Room) if command.left > 0 => return Next::Waits,
             (_, Stage::Claims) if push.names.is_empty() => {
@@ -309,6 +318,9 @@ impl Core {
         let (from, frame) = command.take_piece(Some(&queue));
         let to = command.place;
         let Doing::Push(push) = &mut command.doing else { return };
+        self.meter.note((to - from) / 8);
+        // It is copied twice.
+        self.meter.note_bytes(2 * frame.len());
         let batch = self.post.ask(owner);
         let frame = batch.keep(&frame);
         let taken = match push.taken.get(from..to) {
@@ -331,7 +343,6 @@ impl Core {
         let piece = Piece { step, origin, from, judges, frame, taken, unmet, open };
         let mail = PushMail::Piece(Box::new(piece));
         batch.messages.push(Message::Long(LongMail::Push(mail)));
-        self.meter.note((to - from) / 8 + 1);
         command.left += 1;
     }
 
