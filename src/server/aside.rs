@@ -13,6 +13,7 @@ use super::execute::BUSY;
 use super::message::{Message, Origin};
 use super::session::Speech;
 use crate::api::request::Body;
+use crate::protocol::begun::LONG_BYTES;
 use crate::protocol::decode::decode;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::command::ClientId;
@@ -267,8 +268,9 @@ impl Core {
     /// connection has not read then tells how much more it may be sent.
     pub(super) fn waits_for_list(&mut self, conn: ConnId, frame: &[u8]) -> bool {
         let Some(session) = self.sessions.get(conn) else { return false };
-        session.blocked =
-            decode(frame).is_ok_and(|request| answer_of(&request.body) == Answer::List);
+        // No request for a list is so long, and others are not read before they are admitted.
+        session.blocked = frame.len() <= LONG_BYTES
+            && decode(frame).is_ok_and(|request| answer_of(&request.body) == Answer::List);
         session.blocked
     }
 
@@ -351,6 +353,8 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::spec::COMMANDS;
+    use crate::protocol::write::Writer;
 
     fn waiting(client: u64, pulls: bool, bytes: usize) -> Waiting {
         let conn = ConnId { index: client as u32, generation: 0 };
@@ -361,6 +365,29 @@ mod tests {
 
     fn next(aside: &mut Aside) -> Option<u64> {
         aside.take().map(|one| one.origin.client.0)
+    }
+
+    #[test]
+    fn no_request_for_a_list_is_long() {
+        let mut lists = 0;
+        for spec in COMMANDS {
+            let mut frame = Vec::new();
+            let mut writer = Writer::new(&mut frame);
+            let names = ["queue", "id", "childId"];
+            let fields = spec.fields.iter().filter(|field| names.contains(&field.name));
+            writer.map(1 + fields.clone().count());
+            writer.str("cmd");
+            writer.str(spec.name);
+            for field in fields {
+                writer.str(field.name);
+                writer.str("x");
+            }
+            if decode(&frame).is_ok_and(|request| answer_of(&request.body) == Answer::List) {
+                assert!(spec.bytes_max <= LONG_BYTES, "{}: {}", spec.name, spec.bytes_max);
+                lists += 1;
+            }
+        }
+        assert_eq!(lists, 13);
     }
 
     #[test]
