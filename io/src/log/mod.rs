@@ -521,10 +521,10 @@ impl<D: Disk> Log<D> {
     }
 
     /// Makes sure that `bytes` can be appended although the file system gives no more; false if that is
-    /// not to be had now.
+    /// not to be had now, and while what was appended finds no room in its place.
     pub fn make_room(&mut self, bytes: u64) -> bool {
         let Self { tail, writer, disk, counters, .. } = self;
-        writer.stock.make_room(tail.head(), bytes, disk, counters)
+        writer.stock.held.is_none() && writer.stock.make_room(tail.head(), bytes, disk, counters)
     }
 
     /// Whether `bytes` can be appended although the file system gives no more. Asks it for nothing.

@@ -43,6 +43,7 @@ fn live(mode: Mode, faults: Faults, without: std::ops::Range<u64>, told: &str) -
         }
         if held && log.counters().held_writes > 0 && fail_writes {
             assert!(log.room_bytes() == 0 && !log.has_room(1), "{told}: room that is not there");
+            assert!(!log.make_room(1), "{told}: room for more behind what waits");
             assert!(log.next_deadline().is_some(), "{told}: nothing brings it on");
         }
     }
