@@ -22,6 +22,8 @@ pub struct Done {
     pub kept: PathBuf,
     begun: bool,
     taken: Vec<Taken>,
+    /// An undo that was broken off has put these back, and left what it took away where that was kept.
+    put_back: Vec<u16>,
 }
 
 /// The number of a repair of this name.
@@ -31,7 +33,12 @@ fn number_of(name: &str) -> Option<u64> {
 
 /// The repair that has put the directory of a shard in place, if one has.
 fn placed_by(place: &Place, shard: u16) -> Option<String> {
-    let said = fs::read_to_string(place.shard_path(shard).join(MENDED)).ok()?;
+    mended_by(&place.shard_path(shard))
+}
+
+/// The repair whose copy a directory is, if it is one.
+fn mended_by(directory: &Path) -> Option<String> {
+    let said = fs::read_to_string(directory.join(MENDED)).ok()?;
     let name = said.trim_end();
     number_of(name).is_some().then(|| name.to_owned())
 }
@@ -81,12 +88,14 @@ impl Done {
             return Err(Fault(format!("{} is of another data directory", kept.display())));
         }
         let begun = value("begun").ok_or_else(|| wrong("begun"))? == "true";
-        let mut taken = Vec::new();
+        let (mut taken, mut put_back) = (Vec::new(), Vec::new());
         for (key, was) in lines() {
             let number = key.strip_prefix("shard-").and_then(|number| number.parse().ok());
             let Some(shard) = number.filter(|shard| *shard < place.shards) else { continue };
             if placed_by(place, shard).is_some_and(|by| by == name) {
                 taken.push(Taken { shard, absent: was == "missing" });
+            } else if mended_by(&DataDir::shard_path(&kept, shard)).is_some_and(|by| by == name) {
+                put_back.push(shard);
             } else if !DataDir::shard_path(&kept.join("mended"), shard).is_dir() {
                 // Where it was broken off, or an undo of it, the mended copy lies there.
                 return Err(Fault(format!(
@@ -96,7 +105,7 @@ impl Done {
             }
         }
         let (data, name) = (place.path.clone(), name.to_owned());
-        Ok(Self { data, name, kept, begun, taken })
+        Ok(Self { data, name, kept, begun, taken, put_back })
     }
 
     /// The shards that it has put in place.
@@ -114,6 +123,10 @@ impl Done {
         // First: what is missing then must be missed.
         held.set_begun(held.is_begun() || self.begun)?;
         let aside = self.kept.join("mended");
+        for shard in self.put_back {
+            let copy = DataDir::shard_path(&self.kept, shard);
+            fs::rename(&copy, DataDir::shard_path(&aside, shard)).map_err(at(&copy))?;
+        }
         for Taken { shard, absent } in self.taken {
             let there = DataDir::shard_path(&self.data, shard);
             let (copy, kept) =

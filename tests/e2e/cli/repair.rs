@@ -342,6 +342,36 @@ fn an_undo_takes_back_the_newest_repair_whole_or_nothing() {
     assert!(files(&data) == first, "byte for byte");
 }
 
+/// The power can go between the two steps in which an undo puts a shard back.
+#[test]
+fn an_undo_that_was_broken_off_in_any_shard_is_finished_by_the_next() {
+    for shard in 0..2 {
+        let server = two_shards();
+        let data = server.data.clone();
+        (0..2).for_each(|shard| flip(&segments(&data, shard)[0], 4096 + 100));
+        let first = files(&data);
+        tool().ok(&words(&["log", "repair", "--yes"], &data));
+        let kept = data.join(&repairs(&data)[0]);
+        let name = format!("shard-{shard:04}");
+        let (there, before, aside) = (data.join(&name), kept.join(&name), kept.join("aside"));
+        let is_spare = |name: &&String| Path::new(name).extension().is_some_and(|it| it == "spare");
+        for spare in names(&there).iter().filter(is_spare) {
+            fs::rename(there.join(spare), before.join(spare)).unwrap();
+        }
+        let mended = files(&there).len();
+        fs::rename(&there, &aside).unwrap();
+        fs::rename(&before, &there).unwrap();
+        fs::rename(&aside, &before).unwrap();
+        tool().ok(&words(&["log", "undo", "--yes"], &data));
+        assert!(files(&data) == first, "shard {shard}: byte for byte");
+        assert_eq!(
+            files(&kept.join("mended").join(&name)).len(),
+            mended,
+            "what it took away is kept"
+        );
+    }
+}
+
 #[test]
 fn an_undo_after_a_change_of_shards_says_why_there_is_nothing_to_undo() {
     let mut server = two_shards();
