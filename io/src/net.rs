@@ -30,7 +30,7 @@ pub use listener::listen;
 pub use path::{SocketFile, listen_at};
 pub use permits::Permits;
 pub use reactor::Reactor;
-pub use shared::{Shared, Tally};
+pub use shared::{Counted, Shared, Tally};
 
 /// A connection of one shard. An id whose connection is gone is harmless everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,6 +11,7 @@ use super::core::Core;
 use super::dispatch::{Asked, Lookup};
 use super::execute::BUSY;
 use super::message::{Message, Origin};
+use super::output::OUTPUT_BYTES_MAX;
 use super::session::Speech;
 use crate::api::request::Body;
 use crate::protocol::begun::LONG_BYTES;
@@ -27,6 +28,10 @@ pub const TURN_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of large answers on their way to other shards beyond which no other is begun.
 pub const ABROAD_BYTES_MAX: usize = 8 << 20;
+
+/// The same beyond which no command is begun: pulls that have waited are answered all the same. Lists alone do not bring
+/// that many.
+const FAR_AHEAD_BYTES: usize = OUTPUT_BYTES_MAX / 2;
 
 /// Bytes of lists being written, as expected, beyond which no other is begun.
 pub const BEGUN_BYTES_MAX: usize = 8 << 20;
@@ -132,6 +137,12 @@ impl Aside {
     /// Bytes of large answers on their way to other shards.
     pub fn abroad_bytes(&self) -> usize {
         self.abroad_bytes
+    }
+
+    /// Whether so much is on its way to other shards that no command may add to it. Each says when it has its part.
+    #[inline]
+    pub fn is_far_ahead(&self) -> bool {
+        self.abroad_bytes >= FAR_AHEAD_BYTES
     }
 
     /// Bytes of lists that are being written.

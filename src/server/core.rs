@@ -282,8 +282,8 @@ impl Core {
             || !self.showings.is_empty()
             || !self.countings.is_empty()
             || !self.valuings.is_empty()
-            || self.saturated && !self.waits_for_disk() && !self.engine.book.1.strained
-            || !self.put_off.is_empty() && !self.engine.book.1.strained
+            || self.saturated && !self.waits_for_disk() && !self.waits_for_word()
+            || !self.put_off.is_empty() && !self.waits_for_word()
             || self.has_aside()
             || self.has_translations()
             || self.values.is_held()
@@ -292,6 +292,11 @@ impl Core {
     /// Whether there is enough that waits for the disk, to be written or to be sent.
     fn waits_for_disk(&self) -> bool {
         self.is_disk_behind() || self.outputs.is_held_up()
+    }
+
+    /// Whether what commands and mail wait for begins a turn of its own: room in the log, or word from other shards.
+    fn waits_for_word(&self) -> bool {
+        self.engine.book.1.strained || self.aside.is_far_ahead()
     }
 
     pub(super) fn is_disk_behind(&self) -> bool {

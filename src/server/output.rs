@@ -2,7 +2,8 @@
 //! thousand that are each within theirs must not add up to gigabytes. Beyond half of what there may be, a connection
 //! that has something to read is served no further; beyond all of it, those are ended from which the kernel has taken
 //! nothing for the longest, and it is asked first: who reads comes last. What waits for the log is nobody's fault: while that
-//! alone is too much, no more commands are taken. When there was much and is no more, the allocator gives back what it keeps.
+//! alone is too much, no more commands are taken. What becomes text is no connection's fault either and has a bound of its
+//! own (`translate.rs`): none is ended for it. When there was much and is no more, the allocator gives back what it keeps.
 
 use super::core::Core;
 use corq_io::memory;
@@ -46,11 +47,17 @@ pub fn is_tight(conns: &Connections) -> bool {
 }
 
 impl Core {
+    /// How much there may be, with what is on its way to becoming text: ending a connection would not lower that.
+    fn output_bytes_max(&self) -> usize {
+        OUTPUT_BYTES_MAX + self.translations.writing_bytes()
+    }
+
     /// Has those ended that do not read if there is too much of all. The kernel has been offered what there is: this
     /// is asked at the beginning of a turn.
     pub fn make_room_for_output(&mut self, conns: &Connections) {
-        if conns.output_bytes() > OUTPUT_BYTES_MAX {
-            let overdue = conns.overdue(OUTPUT_BYTES_MAX);
+        let most = self.output_bytes_max();
+        if conns.output_bytes() > most {
+            let overdue = conns.overdue(most);
             self.outputs.crowded_out += overdue.len() as u64;
             self.deaf.extend(overdue);
         }
@@ -59,8 +66,9 @@ impl Core {
     /// Looks, at the end of a turn, whether there is too much. True if some of it can be sent, or has to go: the next
     /// turn says which. If the log is waited for instead, it is the log that begins the next turn.
     pub fn note_output(&mut self, conns: &Connections, gated: bool) -> bool {
-        let too_much = conns.output_bytes() > OUTPUT_BYTES_MAX;
-        let goes_on = too_much && !conns.overdue(OUTPUT_BYTES_MAX).is_empty();
+        let most = self.output_bytes_max();
+        let too_much = conns.output_bytes() > most;
+        let goes_on = too_much && !conns.overdue(most).is_empty();
         self.outputs.held_up = too_much && gated && !goes_on;
         goes_on
     }

@@ -130,7 +130,7 @@ impl Core {
             if session.speech == Speech::WebSocket && !owed.value.has_text(&tally) {
                 if !std::mem::replace(&mut owed.asked, true) {
                     let value = owed.value.clone();
-                    self.write_value_in_slices(conn, &value, MESSAGE_BYTES_MAX);
+                    self.write_value_in_slices(conns, conn, &value, MESSAGE_BYTES_MAX);
                 }
                 return;
             }

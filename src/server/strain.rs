@@ -68,10 +68,14 @@ impl Core {
         self.stopping || self.saturated
     }
 
-    /// Whether commands and mail have to wait for room in the log, or for the notices of those before them to be given.
+    /// Whether commands and mail have to wait for room in the log, for the notices of those before them to be given, or
+    /// for their large answers to become text or to arrive at other shards.
     #[inline]
     pub(super) fn must_pause(&mut self) -> bool {
-        self.engine.shard.notices_waiting() > NOTICES_WAITING_MAX || self.is_strained()
+        self.engine.shard.notices_waiting() > NOTICES_WAITING_MAX
+            || self.translations.writes_too_much()
+            || self.aside.is_far_ahead()
+            || self.is_strained()
     }
 
     #[inline]

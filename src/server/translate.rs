@@ -3,16 +3,21 @@
 //!
 //! A connection whose request is being read is served no further meanwhile, so its commands keep their order. Request and
 //! reply count as unanswered. What they take in memory counts: of requests as of those that are not there yet, of
-//! replies as output; while much is being written, what may be answered with much is set aside.
+//! replies and their texts as output, though as that of no connection, so none is ended for it.
+//!
+//! Only so many replies become text at a time; the others wait in order, as frames. While there is much, what may be
+//! answered with much is set aside. Replies to pulls that have waited come all the same: beyond a bound no command is begun
+//! that could bring more of them.
 
 use super::core::Core;
 use super::message::{Message, Origin};
 use super::meter::Work;
+use super::output::OUTPUT_BYTES_MAX;
 use super::owed_values::Value;
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_MAX, Unshown};
-use corq_io::net::{ConnId, Connections, Shared};
+use corq_io::net::{ConnId, Connections, Counted, Shared, Tally};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -24,6 +29,10 @@ pub const LONG_REPLY_BYTES: usize = 64 << 10;
 
 /// Bytes of texts, each as long as it can become, beyond which no other is begun.
 const EXPECTED_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of replies that wait to become text beyond which no command is begun. Lists alone cannot bring that many, as each
+/// is begun only while there is little: one long list stops no commands of others.
+const WAITING_BYTES_MAX: usize = OUTPUT_BYTES_MAX / 2;
 
 /// Who wait for one text and learn of it in a turn.
 const TOLD_PER_TURN: usize = 500;
@@ -60,7 +69,16 @@ struct Writing {
     reply: Shared,
     print: Print,
     text: Vec<u8>,
+    /// The memory of the text, as output.
+    counted: Counted,
     due: Due,
+}
+
+impl Writing {
+    /// What its text may take.
+    fn expected_bytes(&self) -> usize {
+        self.reply.bytes().len() * EXPANSION_MAX
+    }
 }
 
 /// Who gets a text.
@@ -78,12 +96,19 @@ enum Due {
 #[derive(Debug, Default)]
 pub struct Translations {
     readings: VecDeque<Reading>,
+    /// Replies that take turns.
     writings: VecDeque<Writing>,
+    /// What their texts may take.
+    begun_bytes: usize,
+    /// Those behind them.
+    line: VecDeque<Writing>,
+    /// Bytes of those that wait.
+    line_bytes: usize,
     /// Requests so far.
     serial: u64,
     /// Of replies and their texts that are being written.
     writing_bytes: usize,
-    /// What those texts may take.
+    /// What all those texts may take.
     expected_bytes: usize,
     /// Large answers that other shards have sent while so much was being written that they shall send no more for now.
     withheld: Vec<(u16, usize)>,
@@ -96,7 +121,7 @@ pub struct Translations {
 impl Translations {
     /// How many requests and replies are under way.
     pub fn len(&self) -> usize {
-        self.readings.len() + self.writings.len()
+        self.readings.len() + self.writings.len() + self.line.len()
     }
 
     fn is_idle(&self) -> bool {
@@ -118,15 +143,39 @@ impl Translations {
         self.expected_bytes >= EXPECTED_BYTES_MAX
     }
 
-    fn begin(&mut self, reply: Shared, print: Print, due: Due) {
-        self.writing_bytes += reply.bytes().len();
-        self.expected_bytes += reply.bytes().len() * EXPANSION_MAX;
-        self.writings.push_back(Writing { reply, print, text: Vec::new(), due });
+    /// Whether so much waits to be written that no command may add to it.
+    #[inline]
+    pub fn writes_too_much(&self) -> bool {
+        self.line_bytes >= WAITING_BYTES_MAX
     }
 
-    fn end(&mut self, reply: &Shared, text_bytes: usize) {
-        self.writing_bytes -= reply.bytes().len() + text_bytes;
-        self.expected_bytes -= reply.bytes().len() * EXPANSION_MAX;
+    fn begin(&mut self, tally: &Tally, reply: Shared, print: Print, due: Due) {
+        let (text, counted) = (Vec::new(), tally.count());
+        let writing = Writing { reply, print, text, counted, due };
+        self.writing_bytes += writing.reply.bytes().len();
+        self.expected_bytes += writing.expected_bytes();
+        self.line_bytes += writing.reply.bytes().len();
+        self.line.push_back(writing);
+        self.begin_next();
+    }
+
+    /// Has those take turns that come next, as many as there is room for.
+    fn begin_next(&mut self) {
+        while self.begun_bytes < EXPECTED_BYTES_MAX
+            && let Some(next) = self.line.pop_front()
+        {
+            self.line_bytes -= next.reply.bytes().len();
+            self.begun_bytes += next.expected_bytes();
+            self.writings.push_back(next);
+        }
+    }
+
+    /// One that took turns is over.
+    fn end(&mut self, writing: &Writing) {
+        self.writing_bytes -= writing.reply.bytes().len() + writing.text.capacity();
+        self.expected_bytes -= writing.expected_bytes();
+        self.begun_bytes -= writing.expected_bytes();
+        self.begin_next();
     }
 }
 
@@ -171,8 +220,8 @@ impl Core {
         most: usize,
     ) {
         self.deferred(origin);
-        let print = Print::reply(0, most);
-        self.translations.begin(conns.tally().share(frame), print, Due::Message(origin));
+        let (tally, print) = (conns.tally(), Print::reply(0, most));
+        self.translations.begin(tally, tally.share(frame), print, Due::Message(origin));
     }
 
     /// The same as the answer to a request over HTTP.
@@ -184,14 +233,20 @@ impl Core {
         status: u16,
     ) {
         self.deferred(origin);
-        let print = Print::reply(0, TEXT_BYTES_MAX);
-        self.translations.begin(conns.tally().share(frame), print, Due::Answer(origin, status));
+        let (tally, print) = (conns.tally(), Print::reply(0, TEXT_BYTES_MAX));
+        self.translations.begin(tally, tally.share(frame), print, Due::Answer(origin, status));
     }
 
     /// Begins to write a value that many are owed, or has one more wait for it.
-    pub(super) fn write_value_in_slices(&mut self, conn: ConnId, value: &Arc<Value>, most: usize) {
-        let writings = &mut self.translations.writings;
-        for writing in writings.iter_mut() {
+    pub(super) fn write_value_in_slices(
+        &mut self,
+        conns: &Connections,
+        conn: ConnId,
+        value: &Arc<Value>,
+        most: usize,
+    ) {
+        let Translations { writings, line, .. } = &mut self.translations;
+        for writing in writings.iter_mut().chain(line) {
             if let Due::Owed(other, waiting) = &mut writing.due
                 && Arc::ptr_eq(other, value)
             {
@@ -200,7 +255,8 @@ impl Core {
             }
         }
         let due = Due::Owed(value.clone(), vec![conn]);
-        self.translations.begin(value.bytes().clone(), Print::value(0, most), due);
+        let tally = self.values.tally(conns);
+        self.translations.begin(&tally, value.bytes().clone(), Print::value(0, most), due);
     }
 
     /// Whether something can be gone on with that nothing else would begin a turn for.
@@ -274,12 +330,12 @@ impl Core {
 
     fn write_on(&mut self, conns: &mut Connections) {
         while let Some(mut writing) = self.translations.writings.pop_front() {
-            let Writing { reply, print, text, due } = &mut writing;
+            let Writing { reply, print, text, counted, due } = &mut writing;
             let text_bytes = text.capacity();
             let prefix_bytes = match due {
                 Due::Message(origin) | Due::Answer(origin, _) => {
                     if self.sessions.speech(origin.conn).is_none() {
-                        self.translations.end(reply, text_bytes);
+                        self.translations.end(&writing);
                         continue;
                     }
                     PREFIX_BYTES
@@ -287,6 +343,7 @@ impl Core {
                 Due::Owed(..) => 0,
             };
             let done = print.go_on(&reply.bytes()[prefix_bytes..], text, SLICE_BYTES);
+            counted.set(text.capacity());
             self.translations.writing_bytes += text.capacity() - text_bytes;
             self.translations.slices += 1;
             self.meter.note_bytes(SLICE_BYTES);
@@ -306,8 +363,10 @@ impl Core {
         mut writing: Writing,
         written: Result<(), Unshown>,
     ) {
+        self.translations.end(&writing);
+        // From here on it counts as what it becomes.
+        writing.counted.set(0);
         let text = std::mem::take(&mut writing.text);
-        self.translations.end(&writing.reply, text.capacity());
         match writing.due {
             Due::Owed(value, waiting) => {
                 let tally = self.values.tally(conns);
@@ -358,5 +417,52 @@ impl Core {
         for (from, bytes) in std::mem::take(&mut self.translations.withheld) {
             self.post.ask(usize::from(from)).messages.push(Message::Taken { bytes });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLY_BYTES: usize = 1 << 20;
+
+    fn begin(translations: &mut Translations, tally: &Tally, index: u32) {
+        let conn = ConnId { index, generation: 0 };
+        let client = corq_shards::command::ClientId(u64::from(index));
+        let origin = Origin { shard: 0, conn, client, tokenless: false, lists: false };
+        let reply = tally.share(vec![0; REPLY_BYTES]);
+        translations.begin(tally, reply, Print::reply(0, TEXT_BYTES_MAX), Due::Message(origin));
+    }
+
+    fn turns(translations: &Translations) -> Vec<u32> {
+        let of = |writing: &Writing| match &writing.due {
+            Due::Message(origin) | Due::Answer(origin, _) => origin.conn.index,
+            Due::Owed(..) => u32::MAX,
+        };
+        translations.writings.iter().map(of).collect()
+    }
+
+    #[test]
+    fn only_so_many_replies_become_text_at_a_time_and_the_others_keep_their_order() {
+        let (mut translations, tally) = (Translations::default(), Tally::default());
+        let all = 2 * (WAITING_BYTES_MAX / REPLY_BYTES) as u32;
+        let most = EXPECTED_BYTES_MAX / (REPLY_BYTES * EXPANSION_MAX);
+        for index in 0..all {
+            let waiting = (index as usize).saturating_sub(most) * REPLY_BYTES;
+            assert_eq!(translations.writes_too_much(), waiting >= WAITING_BYTES_MAX);
+            begin(&mut translations, &tally, index);
+        }
+        assert_eq!((translations.len(), tally.bytes()), (all as usize, all as usize * REPLY_BYTES));
+        for first in 0..all {
+            let due: Vec<u32> = (first..all).take(most).collect();
+            assert_eq!(turns(&translations), due);
+            if let Some(writing) = translations.writings.pop_front() {
+                translations.end(&writing);
+            }
+        }
+        let Translations { writing_bytes, expected_bytes, begun_bytes, line_bytes, .. } =
+            translations;
+        assert_eq!([writing_bytes, expected_bytes, begun_bytes, line_bytes], [0; 4]);
+        assert_eq!(tally.bytes(), 0);
     }
 }

@@ -1,6 +1,8 @@
 //! Requests and replies that are megabytes of JSON. The fear: one of them is read or written in one go, and everybody else
 //! on its shard waits for as long. What is looked at is the server's own count of slices and of steps, never time.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::support::stream::{CLOSE, CONTINUED, PING, PONG, WebSocket, client_frame};
@@ -254,5 +256,76 @@ fn a_long_message_means_the_same_in_whatever_pieces_its_bytes_come() {
     }
     until("all of it to be given back", || {
         (metric(&mut client, "corq_frames_bytes ") == 0).then_some(())
+    });
+}
+
+#[test]
+fn replies_to_pulls_that_waited_come_one_after_the_other_and_end_no_client_that_reads() {
+    // More of them than a shard may have of unread output.
+    const PULLS: usize = 280;
+    const GONE: usize = 10;
+    const JOB_BYTES: usize = 1 << 20;
+    // What may wait, and what may take turns with its texts.
+    const WRITING_BYTES_MAX: u64 = (128 + 32) << 20;
+    // No ping is answered for as long as nothing is read.
+    let server = Start::new().env("SHARDS", 1).env("STREAM_KEEP_ALIVE_MS", 3_600_000).start();
+    let mut client = server.client();
+    let ballast = "x".repeat(JOB_BYTES);
+    client.ok("Pause", json!({"queue": "q"}));
+    for _ in 0..PULLS / 40 {
+        let jobs = vec![json!({"data": ballast}); 40];
+        client.ok("PUSHB", json!({"queue": "q", "jobs": jobs}));
+    }
+    let pull = json!({"queue": "q", "timeout": 60_000});
+    let mut waits: Vec<_> = (0..PULLS)
+        .map(|_| {
+            let mut socket = WebSocket::open(server.http, "/ws/queues/none");
+            socket.send("PULL", pull.clone());
+            socket
+        })
+        .collect();
+    // One that has not read all that it was sent.
+    let listed = 10;
+    for _ in 0..listed {
+        client.push("other", json!(ballast));
+    }
+    let mut reader = WebSocket::open(server.http, "/ws/queues/none");
+    socket2::SockRef::from(reader.socket.get_ref()).set_recv_buffer_size(128 << 10).unwrap();
+    reader.send("GetJobs", json!({"queue": "other"}));
+    until("its reply to be written", || {
+        let written = metric(&mut client, "corq_json_under_way ") == 0;
+        (written && metric(&mut client, "corq_output_bytes ") > 1 << 20).then_some(())
+    });
+    client.send("Resume", json!({"queue": "q"})).unwrap();
+    // What those get who go is given to others.
+    waits.truncate(PULLS - GONE);
+    client.send("Prometheus", json!({})).unwrap();
+    assert_eq!(client.recv().unwrap()["ok"], true);
+    let text = client.recv().unwrap()["data"]["metrics"].clone();
+    let line = |name: &str| text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(name));
+    let writing: u64 = line("corq_json_replies_bytes ").unwrap().parse().unwrap();
+    assert!(writing <= WRITING_BYTES_MAX, "a command was taken with {writing} bytes being written");
+    let mut ids = BTreeSet::new();
+    for socket in &mut waits {
+        let mut reply = socket.recv();
+        // It may have waited for too long by the time the queue went on.
+        while reply["job"].is_null() {
+            socket.send("PULL", pull.clone());
+            reply = socket.recv();
+        }
+        assert_eq!(reply["job"]["data"].as_str().map(str::len), Some(JOB_BYTES));
+        ids.insert(reply["job"]["id"].to_string());
+    }
+    for _ in 0..GONE {
+        let job = client.ok("PULL", pull.clone())["job"].clone();
+        assert_eq!(job["data"].as_str().map(str::len), Some(JOB_BYTES));
+        ids.insert(job["id"].to_string());
+    }
+    assert_eq!(ids.len(), PULLS);
+    assert_eq!(reader.recv()["jobs"].as_array().map(Vec::len), Some(listed));
+    assert_eq!(metric(&mut client, "corq_output_crowded_out_total "), 0);
+    until("nothing to be held", || {
+        let names = ["corq_json_under_way ", "corq_json_replies_bytes ", "corq_output_bytes "];
+        names.iter().all(|name| metric(&mut client, name) < 1 << 20).then_some(())
     });
 }

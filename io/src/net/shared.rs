@@ -34,12 +34,39 @@ impl Tally {
         Shared(Arc::new(Held { bytes, tally: self.clone() }))
     }
 
+    /// Counts memory here that grows until its bytes can be shared.
+    pub fn count(&self) -> Counted {
+        Counted { bytes: 0, tally: self.clone() }
+    }
+
     fn each(&self, count: impl Fn(&AtomicUsize) -> usize) {
         let mut next = Some(self);
         while let Some(tally) = next {
             count(&tally.0.bytes);
             next = tally.0.whole.as_ref();
         }
+    }
+}
+
+/// Memory that counts in a tally, until this is dropped.
+#[derive(Debug)]
+pub struct Counted {
+    bytes: usize,
+    tally: Tally,
+}
+
+impl Counted {
+    /// So much it is now.
+    pub fn set(&mut self, bytes: usize) {
+        let was = std::mem::replace(&mut self.bytes, bytes);
+        self.tally.each(|sum| sum.fetch_add(bytes, Ordering::Relaxed));
+        self.tally.each(|sum| sum.fetch_sub(was, Ordering::Relaxed));
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -101,6 +128,17 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_grows_counts_in_the_whole_until_it_is_dropped() {
+        let whole = Tally::default();
+        let mut counted = whole.part().count();
+        counted.set(10);
+        counted.set(7);
+        assert_eq!(whole.bytes(), 7);
+        drop(counted);
+        assert_eq!(whole.bytes(), 0);
+    }
 
     #[test]
     fn bytes_count_once_where_they_are_shared_and_in_the_whole_until_nobody_has_them() {
