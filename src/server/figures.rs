@@ -2,11 +2,11 @@
 //! shard adds its figures, the one that was asked writes the sum.
 
 use super::all::write_stats;
-use super::certificate;
 use super::core::Core;
 use super::execute::lack_text;
 use super::ground::GONE;
 use super::http::{Limiter, megabytes};
+use super::lifecycle::certificate;
 use super::message::{Question, Share};
 use super::session::Speech;
 use crate::protocol::reply;

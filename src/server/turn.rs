@@ -3,8 +3,8 @@
 
 use super::core::{Core, Late};
 use super::inbox::MAIL_STEPS_MAX;
+use super::lifecycle::listeners::{Entrance, Port};
 use super::message::{Batch, Message};
-use super::ports::{Entrance, Port};
 use corq_io::clock::Clock;
 use corq_io::log::{LogError, Position};
 use corq_io::net::{ConnId, EndReason, Event, Reactor};

@@ -19,8 +19,8 @@ mod limit;
 mod patience;
 mod toll;
 
-use super::certificate;
 use super::core::Core;
+use super::lifecycle::certificate;
 use super::message::Question;
 use super::output::is_tight;
 use super::partial::Partials;

@@ -1,7 +1,7 @@
 //! What the settings and the files of a server let others do, said loudly at its start. Knows settings, no sockets.
 
-use super::http::Rules;
 use crate::config::Config;
+use crate::server::http::Rules;
 use corq_io::log::DataDir;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -5,10 +5,13 @@
 //! which something is needed is written again for the shard that will own its queue. Payloads pass
 //! through one by one. The new logs are read back and counted before the old ones go.
 
-use super::book::Book;
-use super::recover::{explain, segment_bytes, shard_config, warn_of_dropped};
-use super::route::Slots;
+#[cfg(test)]
+pub(super) mod tests;
+
+use super::recovery::{explain, segment_bytes, shard_config, warn_of_dropped};
 use crate::config::Config;
+use crate::server::book::Book;
+use crate::server::route::Slots;
 use corq_io::log::{BlockingDisk, DataDir, Log, LogConfig, Mode, Next, Position};
 use corq_io::survey;
 use corq_shards::Shard;
@@ -384,6 +387,3 @@ fn close(log: &mut Log<BlockingDisk>, began: Instant) -> Result<(), String> {
     }
     Err("its log does not close".into())
 }
-
-#[cfg(test)]
-mod tests;

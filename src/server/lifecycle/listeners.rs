@@ -1,9 +1,9 @@
 //! Where the server listens: two ports that every shard accepts from, and paths of which one shard takes in
 //! everybody and seats them with all shards in turn, since the kernel spreads connections over ports only.
 
-use super::session::Speech;
 use super::start::StartError;
 use crate::config::Config;
+use crate::server::session::Speech;
 use corq_io::net::{self, Reactor, SocketFile};
 use corq_io::tls::{Acceptor, Keeper};
 use std::fmt::{Display, Write};

@@ -10,12 +10,12 @@
 //! refused, it would have to try again at times of its own.
 
 use super::certificate;
-use super::http::{CROSS_ORIGIN, Rules, coded_body, date_of};
-use super::ports::{Entrance, Port};
+use super::listeners::{Entrance, Port};
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::head::{self, Head, Method};
 use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{HEAD_BYTES_MAX, Problem};
+use crate::server::http::{CROSS_ORIGIN, Rules, coded_body, date_of};
 use corq_io::net::{self, ConnId, Connections, Event, Permits, Reactor};
 use std::collections::HashMap;
 use std::io;
@@ -302,8 +302,8 @@ fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Repl
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::session::Speech;
     use super::*;
+    use crate::server::session::Speech;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 

@@ -1,13 +1,13 @@
 //! The server's certificate as people see it: in the log, in metrics, in `/health`; and what those are told who
 //! speak TLS where it is not spoken, or the other way round.
 
-use super::core::Core;
-use super::ports::Port;
-use super::session::Speech;
+use super::listeners::Port;
 use crate::config::Config;
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Manners};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::session::Speech;
 use corq_io::net::{ConnId, Connections};
 use corq_io::tls::{Identity, Keeper, ServerFiles, Standing};
 use std::sync::Arc;
