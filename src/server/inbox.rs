@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use super::dispatch::Asked;
+use super::event_loop::turn_meter::Work;
 use super::message::{Batch, Message, Question, Span};
-use super::meter::Work;
 use super::needs::UnmetOf;
 use crate::api::spec::Op;
 use corq_io::net::Connections;

@@ -5,11 +5,11 @@
 use super::core::Core;
 use super::dispatch::Asked;
 use super::engine::{Absent, Fetched, Records};
+use super::event_loop::turn_meter::Work;
 use super::execute::{DAMAGED, NOT_FOUND, framed};
 use super::hole::Then;
 use super::job_map::pushed_of;
 use super::message::{Batch, Message, Origin, Span, Step};
-use super::meter::Work;
 use super::parked::CURRENT;
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};

@@ -1,7 +1,7 @@
 //! The families of metrics: names, kinds and help texts, each once. What is counted stands in
 //! [`super::metrics`].
 
-use super::meter::Longest;
+use super::event_loop::turn_meter::Longest;
 use corq_shards::job::State;
 
 /// When the certificate ends.

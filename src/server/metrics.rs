@@ -6,9 +6,9 @@
 //! answer go: what an answer waits for the log. How long turns themselves are is a family of its own.
 
 use super::core::Core;
+use super::event_loop::turn_meter::{Longest, Work};
 use super::http::Limiter;
 use super::message::Share;
-use super::meter::{Longest, Work};
 use super::metric_families::{
     CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUANTILES, QUEUE_FAMILIES,
     TURN_FAMILIES,

@@ -1,8 +1,8 @@
 //! Commands that the engine answers later: who asked, and how the answer is written.
 
 use super::core::Core;
+use super::event_loop::turn_meter::Work;
 use super::message::{Message, Origin};
-use super::meter::Work;
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;
 use corq_shards::effect::Reply;

@@ -7,9 +7,9 @@
 use super::aside::LARGE_BYTES;
 use super::core::Core;
 use super::cron_row::write_cron;
+use super::event_loop::turn_meter::Work;
 use super::execute::TOO_LARGE;
 use super::message::{Batch, Message, Origin, Span, Step};
-use super::meter::Work;
 use super::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use super::task::Task;

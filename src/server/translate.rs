@@ -10,8 +10,8 @@
 //! that could bring more of them.
 
 use super::core::Core;
+use super::event_loop::turn_meter::Work;
 use super::message::{Message, Origin};
-use super::meter::Work;
 use super::output::OUTPUT_BYTES_MAX;
 use super::owed_values::Value;
 use super::session::{Speech, UNSENT_BYTES_MAX};

@@ -7,8 +7,8 @@
 //!
 //! Counting reads no clock: a turn reads it at both of its ends.
 
-use super::core::Core;
 use crate::api::spec::{COMMANDS, Op};
+use crate::server::core::Core;
 
 /// What no command does, or what is left of one that nobody waits for.
 const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];
@@ -136,7 +136,7 @@ impl Meter {
 impl Core {
     /// A command begins, or goes on, that came in so many bytes. Returns what was being done.
     #[inline]
-    pub(super) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {
+    pub(in crate::server) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {
         let before = self.meter_work(Work::of(op));
         self.meter.note(1 + bytes / BYTES_PER_STEP);
         before
@@ -144,13 +144,13 @@ impl Core {
 
     /// Other work begins. Returns what was being done.
     #[inline]
-    pub(super) fn meter_work(&mut self, work: Work) -> Work {
+    pub(in crate::server) fn meter_work(&mut self, work: Work) -> Work {
         self.meter.begin(work, self.engine.shard.steps())
     }
 
     /// All steps so far.
     #[inline]
-    pub(super) fn steps(&self) -> u64 {
+    pub(in crate::server) fn steps(&self) -> u64 {
         self.meter.steps + self.engine.shard.steps()
     }
 

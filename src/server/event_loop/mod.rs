@@ -1,5 +1,13 @@
 //! The loop of one shard: what has happened, what it means, what the log must hold before anybody
 //! learns of it, and sleep.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `shutdown` | the end of a shard: every command that is open gets an answer |
+//! | `turn_meter` | how long turns are, and which command made them so |
+
+pub(super) mod shutdown;
+pub(super) mod turn_meter;
 
 use super::core::{Core, Late};
 use super::inbox::MAIL_STEPS_MAX;
