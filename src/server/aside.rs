@@ -7,12 +7,12 @@
 //! one of them is reached, requests that may be answered with much are set aside, to be taken up in order, those
 //! for single jobs and pulls first. Who answers with how much is known here, what the answers say is not.
 
+use super::connection::session::Speech;
 use super::core::Core;
 use super::dispatch::{Asked, Lookup};
 use super::execute::BUSY;
 use super::message::{Message, Origin};
 use super::output::OUTPUT_BYTES_MAX;
-use super::session::Speech;
 use crate::api::request::Body;
 use crate::protocol::begun::LONG_BYTES;
 use crate::protocol::decode::decode;

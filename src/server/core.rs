@@ -2,11 +2,17 @@
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
 use super::aside::Aside;
-use super::auth::Guard;
 use super::backup::Cuts;
+use super::connection::auth::Guard;
+use super::connection::deadlines::Deadlines;
+use super::connection::migration::Leaving;
+use super::connection::session::{
+    IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
+};
+use super::connection::transcode::Translations;
+use super::connection::websocket::Scratch;
 use super::counts::Countings;
 use super::crons::CronNames;
-use super::deadline::Deadlines;
 use super::engine::Engine;
 use super::entries::Entries;
 use super::event_loop::turn_meter::{Meter, Work};
@@ -22,7 +28,6 @@ use super::lifecycle::listeners::Port;
 use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
-use super::moving::Leaving;
 use super::names::{Soundings, WaitingClaims};
 use super::output::{Outputs, is_tight};
 use super::owed_values::Values;
@@ -31,18 +36,13 @@ use super::partial::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
 use super::post::Post;
 use super::reclaim::Reclaim;
 use super::route::Slots;
-use super::session::{
-    IN_FLIGHT_MAX, PENDING_BYTES_MAX, STRANGER_BYTES_MAX, Session, Sessions, Speech,
-};
 use super::share::Shares;
 use super::show::Showings;
 use super::strain::{Fullness, PutOff};
 use super::streams::Streams;
 use super::task::Tasks;
-use super::translate::Translations;
 use super::values::Valuings;
 use super::webhooks::Webhooks;
-use super::websocket::Scratch;
 use super::workers::{SEEN_TOLD_MS, Workers};
 use crate::protocol::begun::BEGINNING_BYTES_MAX;
 use crate::protocol::decode::find_req_id;

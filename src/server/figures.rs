@@ -2,13 +2,13 @@
 //! shard adds its figures, the one that was asked writes the sum.
 
 use super::all::write_stats;
+use super::connection::session::Speech;
 use super::core::Core;
 use super::execute::lack_text;
 use super::ground::GONE;
 use super::http::{Limiter, megabytes};
 use super::lifecycle::certificate;
 use super::message::{Question, Share};
-use super::session::Speech;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::clock;

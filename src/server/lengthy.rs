@@ -9,12 +9,12 @@
 //! the connection closes before the first piece is done, nothing is done. Afterwards a push is completed; of
 //! acknowledgements, those that are not done yet find that the leases of the connection have gone back.
 
+use super::connection::session::IN_FLIGHT_MAX;
 use super::core::Core;
 use super::event_loop::turn_meter::Work;
 use super::long_jobs::JobsWork;
 use super::long_push::{PushMail, PushWork};
 use super::message::{Batch, Message, Origin, Step};
-use super::session::IN_FLIGHT_MAX;
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::{COMMANDS, CommandSpec, Op};

@@ -1,6 +1,7 @@
 //! What shards tell each other: one batch per destination and turn, its texts and frames in one
 //! buffer behind it.
 
+use super::connection::migration::Moved;
 use super::crons::CronMail;
 use super::dispatch::Lookup;
 use super::events::EventMail;
@@ -10,7 +11,6 @@ use super::http::TooMany;
 use super::kin::KinMail;
 use super::lengthy::LongMail;
 use super::metrics::Metrics;
-use super::moving::Moved;
 use super::needs::UnmetOf;
 use super::rows::RowsMail;
 use super::webhooks::WebhookMail;

@@ -5,6 +5,7 @@
 //! duration of a push, pull or ack is the time from the turn that took it in to the turn that let its
 //! answer go: what an answer waits for the log. How long turns themselves are is a family of its own.
 
+use super::connection::session::Speech;
 use super::core::Core;
 use super::event_loop::turn_meter::{Longest, Work};
 use super::http::Limiter;
@@ -13,7 +14,6 @@ use super::metric_families::{
     CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUANTILES, QUEUE_FAMILIES,
     TURN_FAMILIES,
 };
-use super::session::Speech;
 use crate::protocol::write::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;

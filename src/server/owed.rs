@@ -4,12 +4,12 @@
 //! A connection is given the next of them when it has taken what it had: until then it counts as unanswered, and is
 //! a few bytes. So what one command sets free for many takes the memory of one, however they read.
 
+use super::connection::session::Speech;
+use super::connection::websocket::write_too_large;
 use super::core::Core;
 use super::message::{Message, Origin};
 use super::owed_values::Value;
-use super::session::Speech;
 use super::wait::write_ending_head;
-use super::websocket::write_too_large;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json;
 use crate::protocol::reply;

@@ -1,12 +1,12 @@
 //! Long values that many are answered with: each is in memory once, as it came and as JSON, until the last
 //! client has it. One that has to be read from the disk is read once, however many have asked by then.
 
+use super::connection::transcode::LONG_REPLY_BYTES;
 use super::core::Core;
 use super::engine::{Absent, Fetched, Records};
 use super::execute::DAMAGED;
 use super::hole::Then;
 use super::message::Origin;
-use super::translate::LONG_REPLY_BYTES;
 use crate::protocol::json;
 use crate::protocol::websocket::MESSAGE_BYTES_MAX;
 use crate::protocol::write::Writer;

@@ -4,8 +4,8 @@
 //! requests go on as if nothing had happened. The allocator keeps what large ones took, for the next; when none have
 //! come for a while it gives that back.
 
+use super::connection::session::{Backlog, Speech};
 use super::core::Core;
-use super::session::{Backlog, Speech};
 use crate::protocol::websocket::Closing;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};

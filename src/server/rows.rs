@@ -5,13 +5,13 @@
 //! not, as it was at some moment of that time.
 
 use super::aside::LARGE_BYTES;
+use super::connection::session::{Speech, UNSENT_BYTES_MAX};
 use super::core::Core;
 use super::cron_row::write_cron;
 use super::event_loop::turn_meter::Work;
 use super::execute::TOO_LARGE;
 use super::message::{Batch, Message, Origin, Span, Step};
 use super::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
-use super::session::{Speech, UNSENT_BYTES_MAX};
 use super::task::Task;
 use super::workers::{Crew, Worker};
 use crate::api::spec::Op;

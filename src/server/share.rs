@@ -9,8 +9,8 @@
 //! Where some ask for little while others ask for much, those with much wait from the start, and a turn serves only the
 //! first few of them, each whole: what is under way is short then, and still costs one send for each.
 
+use super::connection::session::Session;
 use super::core::Core;
-use super::session::Session;
 use corq_io::net::ConnId;
 use std::collections::VecDeque;
 
@@ -207,7 +207,7 @@ impl Core {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::server::session::{Sessions, Speech};
+    use crate::server::connection::session::{Sessions, Speech};
 
     const REQUEST: usize = 100;
     const IN_FLIGHT: usize = 25;

@@ -8,6 +8,8 @@
 //! A long event is sent from where the lane has it, so however many listen, it is in memory once. A turn feeds some
 //! clients, the next one others.
 
+use super::connection::session::Speech;
+use super::connection::websocket::Incoming;
 use super::core::Core;
 use super::entries::Entries;
 use super::events::EventMail;
@@ -15,8 +17,6 @@ use super::lane::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Lane, Place};
 use super::message::Message;
 use super::output::is_tight;
 use super::owed_values::SHARED_BYTES_MIN;
-use super::session::Speech;
-use super::websocket::Incoming;
 use crate::protocol::{sse, websocket};
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,10 +1,10 @@
 //! `SubscribeEvents` and `UnsubscribeEvents`: a connection of frames that listens to the events of one queue beside
 //! what it asks. How events come to it is not known here.
 
+use super::connection::session::Speech;
 use super::core::Core;
 use super::dispatch::Asked;
 use super::lane::Form;
-use super::session::Speech;
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections};
 

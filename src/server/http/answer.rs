@@ -6,7 +6,6 @@ use super::super::execute::{
 };
 use super::super::ground::GONE;
 use super::super::message::Origin;
-use super::super::translate::LONG_REPLY_BYTES;
 use super::bodies::TOO_MUCH;
 use super::{
     Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
@@ -16,6 +15,7 @@ use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::http1::answer::{self, Standing};
 use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
+use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use chrono::{DateTime, Datelike, Timelike};
 use corq_io::net::Shared;
 

@@ -1,11 +1,11 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
 use super::super::core::Core;
-use super::super::translate::SLICE_BYTES;
 use super::{ConnId, Connections, Endpoint, Plan, slimmed};
 use crate::api::spec::CommandSpec;
 use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::write::Writer;
+use crate::server::connection::transcode::SLICE_BYTES;
 use rmp::Marker;
 use std::borrow::Cow;
 

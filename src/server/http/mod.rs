@@ -19,12 +19,12 @@ mod limit;
 mod patience;
 mod toll;
 
+use super::connection::session::{Session, Speech};
 use super::core::Core;
 use super::lifecycle::certificate;
 use super::message::Question;
 use super::output::is_tight;
 use super::partial::Partials;
-use super::session::{Session, Speech};
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};

@@ -3,11 +3,11 @@
 //!
 //! A connection has at most a few alarms, whatever it does: one that rings early looks at the time
 //! that counts by now and is set again. So neither a request nor a turn looks at other connections. The alarms ring for
-//! connections of frames as well: see [`super::super::deadline`].
+//! connections of frames as well: see [`crate::server::connection::deadlines`].
 
 use super::super::core::Core;
-use super::super::session::Speech;
 use crate::protocol::http1::Problem;
+use crate::server::connection::session::Speech;
 use corq_io::net::{ConnId, Connections};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

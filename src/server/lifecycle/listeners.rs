@@ -3,7 +3,7 @@
 
 use super::start::StartError;
 use crate::config::Config;
-use crate::server::session::Speech;
+use crate::server::connection::session::Speech;
 use corq_io::net::{self, Reactor, SocketFile};
 use corq_io::tls::{Acceptor, Keeper};
 use std::fmt::{Display, Write};

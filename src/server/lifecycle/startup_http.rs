@@ -303,7 +303,7 @@ fn send(conns: &mut Connections, conn: ConnId, standing: &Standing, reply: &Repl
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::server::session::Speech;
+    use crate::server::connection::session::Speech;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 

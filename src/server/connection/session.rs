@@ -1,11 +1,11 @@
 //! What the server remembers of one connection, and the table of them.
 
-use super::http::{Dialogue, Window};
-use super::moving::Habit;
-use super::owed::Debts;
-use super::partial::Held;
-use super::share::Taken;
-use super::translate::Translating;
+use super::migration::Habit;
+use super::transcode::Translating;
+use crate::server::http::{Dialogue, Window};
+use crate::server::owed::Debts;
+use crate::server::partial::Held;
+use crate::server::share::Taken;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 use std::ops::Range;

@@ -5,10 +5,10 @@
 //! A connection moves while none of its commands is unanswered and everything it was sent is gone.
 //! It keeps its name with the engine, so its leases stay its own. What the commands mean is not known here.
 
-use super::core::Core;
-use super::message::Message;
 use super::session::Session;
-use super::share::Taken;
+use crate::server::core::Core;
+use crate::server::message::Message;
+use crate::server::share::Taken;
 use corq_io::net::{ConnId, Connections, Socket};
 
 /// Commands for another shard after which a connection moves there for the first time. Each move
@@ -112,7 +112,7 @@ impl Leaving {
 
 impl Session {
     /// Whether its commands are better carried out elsewhere, and nothing speaks against it.
-    pub(super) fn begins_to_leave(&mut self) -> bool {
+    pub(in crate::server) fn begins_to_leave(&mut self) -> bool {
         // A stream of events stays where it listens.
         let free = !self.habit.leaving && !self.half_closed && self.stream.is_none();
         let leaves = self.habit.wants_to_move() && free;
@@ -123,7 +123,7 @@ impl Session {
 
 impl Core {
     /// A connection is to move as soon as its commands are answered.
-    pub(super) fn note_leaving(&mut self, conn: ConnId) {
+    pub(in crate::server) fn note_leaving(&mut self, conn: ConnId) {
         self.leaving.conns.push((conn, self.now_ms + PATIENCE_MS));
     }
 
@@ -197,7 +197,7 @@ impl Core {
     }
 
     /// A connection of another shard comes here.
-    pub(super) fn adopt(&mut self, conns: &mut Connections, moved: Moved) {
+    pub(in crate::server) fn adopt(&mut self, conns: &mut Connections, moved: Moved) {
         let Moved { socket, mut session } = moved;
         let conn = if session.habit.seating {
             // Nothing of it is anywhere yet.

@@ -9,14 +9,14 @@
 //! answered with much is set aside. Replies to pulls that have waited come all the same: beyond a bound no command is begun
 //! that could bring more of them.
 
-use super::core::Core;
-use super::event_loop::turn_meter::Work;
-use super::message::{Message, Origin};
-use super::output::OUTPUT_BYTES_MAX;
-use super::owed_values::Value;
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_MAX, Unshown};
+use crate::server::core::Core;
+use crate::server::event_loop::turn_meter::Work;
+use crate::server::message::{Message, Origin};
+use crate::server::output::OUTPUT_BYTES_MAX;
+use crate::server::owed_values::Value;
 use corq_io::net::{ConnId, Connections, Counted, Shared, Tally};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Translating {
     /// Tells it from others; 0 is none.
     serial: u64,
     /// Memory that it takes.
-    pub(super) bytes: usize,
+    pub(in crate::server) bytes: usize,
 }
 
 impl Translating {
@@ -181,7 +181,7 @@ impl Translations {
 
 impl Core {
     /// Begins to read a request. `frame` is what it becomes.
-    pub(super) fn read_in_slices(
+    pub(in crate::server) fn read_in_slices(
         &mut self,
         conn: ConnId,
         text: Vec<u8>,
@@ -201,7 +201,7 @@ impl Core {
     }
 
     /// Gives up the request of a connection that is being read.
-    pub(super) fn read_no_further(&mut self, conn: ConnId) -> bool {
+    pub(in crate::server) fn read_no_further(&mut self, conn: ConnId) -> bool {
         let Some(session) = self.sessions.get(conn) else { return false };
         let was = std::mem::take(&mut session.translating).goes_on();
         if was {
@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// Begins to write the frame of a reply as a message.
-    pub(super) fn write_in_slices(
+    pub(in crate::server) fn write_in_slices(
         &mut self,
         conns: &Connections,
         origin: Origin,
@@ -225,7 +225,7 @@ impl Core {
     }
 
     /// The same as the answer to a request over HTTP.
-    pub(super) fn answer_in_slices(
+    pub(in crate::server) fn answer_in_slices(
         &mut self,
         conns: &Connections,
         origin: Origin,
@@ -238,7 +238,7 @@ impl Core {
     }
 
     /// Begins to write a value that many are owed, or has one more wait for it.
-    pub(super) fn write_value_in_slices(
+    pub(in crate::server) fn write_value_in_slices(
         &mut self,
         conns: &Connections,
         conn: ConnId,
@@ -260,7 +260,7 @@ impl Core {
     }
 
     /// Whether something can be gone on with that nothing else would begin a turn for.
-    pub(super) fn has_translations(&self) -> bool {
+    pub(in crate::server) fn has_translations(&self) -> bool {
         let reads = !self.translations.readings.is_empty();
         let waits = self.saturated || self.engine.book.1.strained;
         !self.translations.writings.is_empty()
@@ -405,7 +405,7 @@ impl Core {
 
     /// A shard has sent a large answer. Its acknowledgement, which lets it send another, waits while too much is being
     /// written.
-    pub(super) fn carried(&mut self, from: u16, bytes: usize) {
+    pub(in crate::server) fn carried(&mut self, from: u16, bytes: usize) {
         self.translations.withheld.push((from, bytes));
         self.tell_carriers();
     }

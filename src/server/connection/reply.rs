@@ -1,18 +1,18 @@
 //! The one place where replies are written: into a connection's output, into mail for the shard that
 //! has the connection, or aside, where they have to become something else first.
 
-use super::aside::LARGE_BYTES;
-use super::core::{Core, Pen};
-use super::engine::Engine;
-use super::hole::Then;
-use super::message::{Message, Origin};
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use crate::protocol::reply;
+use crate::server::aside::LARGE_BYTES;
+use crate::server::core::{Core, Pen};
+use crate::server::engine::Engine;
+use crate::server::hole::Then;
+use crate::server::message::{Message, Origin};
 use corq_io::net::{ConnId, Connections};
 
 impl Core {
     /// Writes a reply to where it belongs. With holes it waits for the disk.
-    pub(super) fn respond(
+    pub(in crate::server) fn respond(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -77,19 +77,29 @@ impl Core {
     }
 
     /// Notes that a connection has new output. It may be noted twice.
-    pub(super) fn touch(&mut self, conn: ConnId) {
+    pub(in crate::server) fn touch(&mut self, conn: ConnId) {
         if self.touched.last() != Some(&conn) {
             self.touched.push(conn);
         }
     }
 
     /// Copies a finished frame to where it belongs.
-    pub(super) fn send_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
+    pub(in crate::server) fn send_frame(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: &[u8],
+    ) {
         self.respond(conns, origin, |_, pen| pen.out.extend_from_slice(frame));
     }
 
     /// Sends a long frame as what it becomes for a connection of this shard that gets no frames.
-    pub(super) fn send_as_text(&mut self, conns: &mut Connections, origin: Origin, frame: Vec<u8>) {
+    pub(in crate::server) fn send_as_text(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: Vec<u8>,
+    ) {
         if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
             self.deaf.push(origin.conn);
             return;
@@ -102,7 +112,7 @@ impl Core {
     }
 
     /// Answers with an error.
-    pub(super) fn refuse(
+    pub(in crate::server) fn refuse(
         &mut self,
         conns: &mut Connections,
         origin: Origin,

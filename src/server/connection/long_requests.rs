@@ -1,10 +1,10 @@
 //! Long requests are judged by their beginning: one for a command that cannot be as long is refused before it has come,
 //! and what still comes of it is dropped as it comes. See [`crate::protocol::begun`].
 
-use super::core::Core;
 use crate::protocol::begun::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::websocket::{self, Closing};
+use crate::server::core::Core;
 use corq_io::net::{ConnId, Connections};
 
 /// What of a message is looked at first: nearly all name their command there.
@@ -24,7 +24,7 @@ pub enum Judged {
 impl Core {
     /// Drops what comes of a frame that was refused; how many bytes of `bytes` that is.
     #[inline]
-    pub(super) fn drop_refused(&mut self, conn: ConnId, bytes: usize) -> usize {
+    pub(in crate::server) fn drop_refused(&mut self, conn: ConnId, bytes: usize) -> usize {
         let Some(session) = self.sessions.get(conn) else { return 0 };
         let dropped = session.refused_bytes.min(bytes);
         session.refused_bytes -= dropped;
@@ -33,7 +33,7 @@ impl Core {
 
     /// Whether a frame of which this has come is refused for its length. Then it has been answered.
     #[inline]
-    pub(super) fn refuses_long_frame(
+    pub(in crate::server) fn refuses_long_frame(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -71,7 +71,7 @@ impl Core {
 
     /// Judges a message whose frame at the front of `bytes` is not there yet: `open` is what has come of it before. The
     /// connection of one that is refused is closed.
-    pub(super) fn judge_message(
+    pub(in crate::server) fn judge_message(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
