@@ -1,7 +1,6 @@
 //! One shard of the server without its sockets: bytes of connections in, replies of connections out,
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
-use super::aside::Aside;
 use super::backup::Cuts;
 use super::connection::auth::Guard;
 use super::connection::deadlines::Deadlines;
@@ -29,16 +28,17 @@ use super::list::Lookings;
 use super::message::{Message, Origin};
 use super::metrics::Durations;
 use super::names::{Soundings, WaitingClaims};
-use super::output::{Outputs, is_tight};
-use super::owed_values::Values;
+use super::overload::fair_share::Shares;
+use super::overload::large_replies::Aside;
+use super::overload::receive_memory::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
+use super::overload::send_memory::{Outputs, is_tight};
+use super::overload::shared_values::Values;
+use super::overload::write_stall::{Fullness, PutOff};
 use super::parked::{CURRENT, Parked};
-use super::partial::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
 use super::post::Post;
 use super::reclaim::Reclaim;
 use super::route::Slots;
-use super::share::Shares;
 use super::show::Showings;
-use super::strain::{Fullness, PutOff};
 use super::streams::Streams;
 use super::task::Tasks;
 use super::values::Valuings;

@@ -1,11 +1,11 @@
 //! From a frame to the shard that carries it out.
 
-use super::aside::{Answer, answer_of};
 use super::core::Core;
 use super::crons::KEEPER;
 use super::ground::GONE;
 use super::lengthy::is_long;
 use super::message::{Message, Origin};
+use super::overload::large_replies::{Answer, answer_of};
 use super::route::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;

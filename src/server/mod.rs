@@ -36,7 +36,6 @@
 //! ```
 
 mod all;
-mod aside;
 mod backup;
 mod book;
 mod change;
@@ -82,20 +81,15 @@ mod metrics;
 mod names;
 mod needs;
 mod notes;
-mod output;
-mod owed;
-mod owed_values;
+mod overload;
 mod parked;
-mod partial;
 mod post;
 mod query;
 mod reclaim;
 mod room;
 mod route;
 mod rows;
-mod share;
 mod show;
-mod strain;
 mod streams;
 mod subscribe;
 mod task;

@@ -5,7 +5,7 @@
 use super::book::Book;
 use super::core::Core;
 use super::engine::Engine;
-use super::strain::lacking;
+use super::overload::write_stall::lacking;
 use corq_io::log::Scan;
 use corq_io::net::Connections;
 use corq_shards::Out;

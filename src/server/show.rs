@@ -1,7 +1,6 @@
 //! Answers with jobs in full, once their records are at hand. Which jobs, others have found out. A long list is
 //! written slice by slice, a slice a turn, so that everybody else is served in between.
 
-use super::aside::TURN_BYTES_MAX;
 use super::core::Core;
 use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
@@ -9,6 +8,7 @@ use super::hole::Then;
 use super::job_map::{records_of, write_job};
 use super::letters::write_letter;
 use super::message::Origin;
+use super::overload::large_replies::TURN_BYTES_MAX;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;

@@ -3,11 +3,11 @@
 
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use crate::protocol::reply;
-use crate::server::aside::LARGE_BYTES;
 use crate::server::core::{Core, Pen};
 use crate::server::engine::Engine;
 use crate::server::hole::Then;
 use crate::server::message::{Message, Origin};
+use crate::server::overload::large_replies::LARGE_BYTES;
 use corq_io::net::{ConnId, Connections};
 
 impl Core {

@@ -3,9 +3,9 @@
 use super::migration::Habit;
 use super::transcode::Translating;
 use crate::server::http::{Dialogue, Window};
-use crate::server::owed::Debts;
-use crate::server::partial::Held;
-use crate::server::share::Taken;
+use crate::server::overload::fair_share::Taken;
+use crate::server::overload::receive_memory::Held;
+use crate::server::overload::shared_replies::Debts;
 use corq_io::net::ConnId;
 use corq_shards::command::ClientId;
 use std::ops::Range;

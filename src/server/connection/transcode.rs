@@ -15,8 +15,8 @@ use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_M
 use crate::server::core::Core;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::message::{Message, Origin};
-use crate::server::output::OUTPUT_BYTES_MAX;
-use crate::server::owed_values::Value;
+use crate::server::overload::send_memory::OUTPUT_BYTES_MAX;
+use crate::server::overload::shared_values::Value;
 use corq_io::net::{ConnId, Connections, Counted, Shared, Tally};
 use std::collections::VecDeque;
 use std::sync::Arc;

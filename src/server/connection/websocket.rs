@@ -15,7 +15,7 @@ use crate::protocol::write::Writer;
 use crate::server::core::{Core, TOO_OFTEN};
 use crate::server::execute::TOO_LARGE;
 use crate::server::message::Origin;
-use crate::server::output::is_tight;
+use crate::server::overload::send_memory::is_tight;
 use corq_io::net::{ConnId, Connections};
 
 /// Memory that is kept for the next message.

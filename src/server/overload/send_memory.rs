@@ -5,7 +5,7 @@
 //! alone is too much, no more commands are taken. What becomes text is no connection's fault either and has a bound of its
 //! own (`translate.rs`): none is ended for it. When there was much and is no more, the allocator gives back what it keeps.
 
-use super::core::Core;
+use crate::server::core::Core;
 use corq_io::memory;
 use corq_io::net::Connections;
 
@@ -74,7 +74,7 @@ impl Core {
     }
 
     /// Gives back what much output has left, once it has been gone for a while. Returns when to come again.
-    pub(super) fn give_back_output(&mut self, conns: &Connections) -> u64 {
+    pub(in crate::server) fn give_back_output(&mut self, conns: &Connections) -> u64 {
         let now_ms = self.now_ms;
         if conns.output_bytes() > LARGE_BYTES {
             self.outputs.large_at_ms = Some(now_ms);

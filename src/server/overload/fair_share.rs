@@ -9,8 +9,8 @@
 //! Where some ask for little while others ask for much, those with much wait from the start, and a turn serves only the
 //! first few of them, each whole: what is under way is short then, and still costs one send for each.
 
-use super::connection::session::Session;
-use super::core::Core;
+use crate::server::connection::session::Session;
+use crate::server::core::Core;
 use corq_io::net::ConnId;
 use std::collections::VecDeque;
 
@@ -183,7 +183,7 @@ impl Shares {
 
 impl Core {
     /// As [`Shares::admit`].
-    pub(super) fn admit(&mut self, conn: ConnId, bytes: usize, at_hand: usize) -> bool {
+    pub(in crate::server) fn admit(&mut self, conn: ConnId, bytes: usize, at_hand: usize) -> bool {
         let Self { sessions, shares, .. } = self;
         sessions.get(conn).is_some_and(|session| shares.admit(session, bytes, at_hand))
     }

@@ -1,15 +1,15 @@
 //! Long values that many are answered with: each is in memory once, as it came and as JSON, until the last
 //! client has it. One that has to be read from the disk is read once, however many have asked by then.
 
-use super::connection::transcode::LONG_REPLY_BYTES;
-use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
-use super::execute::DAMAGED;
-use super::hole::Then;
-use super::message::Origin;
 use crate::protocol::json;
 use crate::protocol::websocket::MESSAGE_BYTES_MAX;
 use crate::protocol::write::Writer;
+use crate::server::connection::transcode::LONG_REPLY_BYTES;
+use crate::server::core::Core;
+use crate::server::engine::{Absent, Fetched, Records};
+use crate::server::execute::DAMAGED;
+use crate::server::hole::Then;
+use crate::server::message::Origin;
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use corq_shards::command::ClientId;
 use corq_shards::effect::Ending;
@@ -236,7 +236,7 @@ impl Values {
 
 impl Core {
     /// Answers a wait if its job has ended with a long value. False if it has not.
-    pub(super) fn owe_ending(
+    pub(in crate::server) fn owe_ending(
         &mut self,
         conns: &mut Connections,
         (origin, req_id): (Origin, Option<&[u8]>),
@@ -286,7 +286,7 @@ impl Core {
     }
 
     /// A value has been read, or could not be.
-    pub(super) fn value_arrived(&mut self, stored: Stored, fetched: &[Fetched]) {
+    pub(in crate::server) fn value_arrived(&mut self, stored: Stored, fetched: &[Fetched]) {
         let Some(waiting) = self.values.reading.remove(&stored.position) else { return };
         let payload = Records::new(&self.engine.book, fetched).payload(&stored).ok();
         let ending = waiting.first().map(|first| first.ending);
@@ -298,7 +298,7 @@ impl Core {
     }
 
     /// Answers some of those who have waited for what has been read.
-    pub(super) fn tell_readers(&mut self, conns: &mut Connections) {
+    pub(in crate::server) fn tell_readers(&mut self, conns: &mut Connections) {
         let Some(Arrived { bytes, mut waiting }) = self.values.read.pop_front() else { return };
         let told: Vec<Waiting> = waiting.drain(..waiting.len().min(TOLD_PER_TURN)).collect();
         self.meter.note(told.len());

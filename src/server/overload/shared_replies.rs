@@ -4,17 +4,17 @@
 //! A connection is given the next of them when it has taken what it had: until then it counts as unanswered, and is
 //! a few bytes. So what one command sets free for many takes the memory of one, however they read.
 
-use super::connection::session::Speech;
-use super::connection::websocket::write_too_large;
-use super::core::Core;
-use super::message::{Message, Origin};
-use super::owed_values::Value;
-use super::wait::write_ending_head;
+use super::shared_values::Value;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json;
 use crate::protocol::reply;
 use crate::protocol::websocket::{Head, MESSAGE_BYTES_MAX};
 use crate::protocol::write::Writer;
+use crate::server::connection::session::Speech;
+use crate::server::connection::websocket::write_too_large;
+use crate::server::core::Core;
+use crate::server::message::{Message, Origin};
+use crate::server::wait::write_ending_head;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::effect::Ending;
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ impl Debts {
 
 impl Core {
     /// Answers with an ending whose value others get as well, as soon as the connection has room.
-    pub(super) fn owe(
+    pub(in crate::server) fn owe(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// Answers a connection of this shard with `head` and a value that others get as well.
-    pub(super) fn owe_here(
+    pub(in crate::server) fn owe_here(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -117,7 +117,7 @@ impl Core {
     }
 
     /// A connection has taken its output: what it is owed comes next.
-    pub(super) fn pay_next(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(in crate::server) fn pay_next(&mut self, conns: &mut Connections, conn: ConnId) {
         loop {
             let unsent = conns.unsent(conn);
             let Some(session) = self.sessions.get(conn) else { return };

@@ -5,14 +5,14 @@
 //! The same holds while other shards have much to learn of jobs that came or went here: a few commands can be news to
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
-use super::core::Core;
-use super::engine::Engine;
-use super::flow::FlowMail;
-use super::inbox::MAIL_STEPS_MAX;
-use super::kin::KinMail;
-use super::lengthy::LongMail;
-use super::long_push::PushMail;
-use super::message::{Batch, Message};
+use crate::server::core::Core;
+use crate::server::engine::Engine;
+use crate::server::flow::FlowMail;
+use crate::server::inbox::MAIL_STEPS_MAX;
+use crate::server::kin::KinMail;
+use crate::server::lengthy::LongMail;
+use crate::server::long_push::PushMail;
+use crate::server::message::{Batch, Message};
 use corq_io::log::Lack;
 use corq_io::net::Connections;
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ impl Fullness {
 }
 
 /// What stands in the way of another file, for people.
-pub(super) fn lacking(lack: Option<Lack>) -> &'static str {
+pub(in crate::server) fn lacking(lack: Option<Lack>) -> &'static str {
     match lack {
         Some(Lack::Space) | None => "the disk is full",
         Some(Lack::Descriptors) => "the system opens no more files (ulimit -n)",
@@ -61,7 +61,7 @@ pub(super) fn lacking(lack: Option<Lack>) -> &'static str {
 impl Core {
     /// Whether the next command has to wait: a look at a flag and a number, unless the disk is full.
     #[inline]
-    pub(super) fn is_busy(&mut self) -> bool {
+    pub(in crate::server) fn is_busy(&mut self) -> bool {
         if !self.saturated && self.must_pause() {
             self.saturated = true;
         }
@@ -71,7 +71,7 @@ impl Core {
     /// Whether commands and mail have to wait for room in the log, for the notices of those before them to be given, or
     /// for their large answers to become text or to arrive at other shards.
     #[inline]
-    pub(super) fn must_pause(&mut self) -> bool {
+    pub(in crate::server) fn must_pause(&mut self) -> bool {
         self.engine.shard.notices_waiting() > NOTICES_WAITING_MAX
             || self.translations.writes_too_much()
             || self.aside.is_far_ahead()
@@ -79,7 +79,7 @@ impl Core {
     }
 
     #[inline]
-    pub(super) fn is_strained(&mut self) -> bool {
+    pub(in crate::server) fn is_strained(&mut self) -> bool {
         let Engine { shard, book } = &mut self.engine;
         // At the end no more commands come, and those under way have their room.
         !self.stopping && book.is_strained(shard)
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Whether a message has to wait behind others or for room.
-    pub(super) fn puts_off(&mut self, message: &Message, others_wait: bool) -> bool {
+    pub(in crate::server) fn puts_off(&mut self, message: &Message, others_wait: bool) -> bool {
         let writes = matches!(
             message,
             Message::Request { .. }
