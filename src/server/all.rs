@@ -1,11 +1,11 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::framed;
 use super::figures::OfServer;
-use super::message::{Message, Origin, Question, Share, Step};
 use super::rows::Kind;
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::{Message, Origin, Question, Share, Step};
 use super::task::{All, Task};
 use crate::api::request::Body;
 use crate::protocol::reply;

@@ -12,8 +12,8 @@
 //! copies them, up to the cuts.
 
 use super::core::Core;
-use super::dispatch::Asked;
-use super::message::{Message, Question, Step};
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::{Message, Question, Step};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;
 use corq_io::store::Store;

@@ -2,11 +2,11 @@
 //! so each is parked, even if its answer comes at once.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::{framed, refusal_text, write_data};
 use super::letters::write_dlq_stats;
-use super::message::Origin;
 use super::parked::Shape;
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::Origin;
 use super::show::{Show, Wanted};
 use crate::api::request::{Body, DlqFilter, JobRef, StateFilter};
 use crate::protocol::reply;

@@ -2,9 +2,9 @@
 //! by slice, a slice a turn. Priorities that come, go or change meanwhile may or may not be in it as they are.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::TOO_LARGE;
-use super::message::Origin;
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::Origin;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;

@@ -11,10 +11,10 @@
 
 use super::core::Core;
 use super::cron_row::write_cron;
-use super::dispatch::{Asked, Lookup};
 use super::execute::framed;
-use super::message::{Batch, Message, Origin, Span, Step};
 use super::parked::CURRENT;
+use super::shard_mail::dispatch::{Asked, Lookup};
+use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::protocol::decode::decode;

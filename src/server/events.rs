@@ -12,7 +12,7 @@ use super::core::Core;
 use super::engine::{Absent, Engine, Fetched, Records};
 use super::hole::Then;
 use super::job_map::text_of;
-use super::message::{Batch, Message, Origin, Span};
+use super::shard_mail::message::{Batch, Message, Origin, Span};
 use crate::protocol::json;
 use crate::protocol::uuid_text;
 use corq_io::net::{ConnId, Connections};

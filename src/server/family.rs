@@ -5,7 +5,7 @@ use super::core::Core;
 use super::engine::{Absent, Fetched, Records};
 use super::events::NOBODY;
 use super::hole::Then;
-use super::message::{Message, Origin};
+use super::shard_mail::message::{Message, Origin};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};

@@ -8,7 +8,7 @@ use super::execute::lack_text;
 use super::ground::GONE;
 use super::http::{Limiter, megabytes};
 use super::lifecycle::certificate;
-use super::message::{Question, Share};
+use super::shard_mail::message::{Question, Share};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::clock;

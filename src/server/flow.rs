@@ -6,11 +6,11 @@
 //! a crash the word is passed on again, and what is staged without one goes.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::{BUSY, framed};
 use super::groups::group_full;
-use super::message::{Batch, Message, Origin, Span, Step};
 use super::parked::CURRENT;
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;
 use crate::api::flow::{FlowJob, Ties, ties};
 use crate::api::request::{Body, Request};

@@ -1,8 +1,8 @@
 //! Commands on groups of jobs: what is set for them, and what they have.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::{framed, write_data};
+use super::shard_mail::dispatch::Asked;
 use crate::api::request::{Answer, GroupAsk, JobRef};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;

@@ -1,8 +1,8 @@
 //! Commands that any shard can answer.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::framed;
+use super::shard_mail::dispatch::Asked;
 use crate::api::request::Body;
 use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;

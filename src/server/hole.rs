@@ -2,11 +2,11 @@
 //! reply is written with a hole of the right size, filled when the record has been read. A query is
 //! simply asked again once its records are there.
 
-use super::dispatch::Lookup;
 use super::engine::Fetched;
 use super::entries::Entries;
 use super::kin::Link;
-use super::message::{Origin, Step};
+use super::shard_mail::dispatch::Lookup;
+use super::shard_mail::message::{Origin, Step};
 use super::show::Show;
 use super::values::Valuing;
 use corq_shards::job::Stored;

@@ -1,7 +1,7 @@
 //! How often schedules and repeated jobs may run (`CRON_MIN_INTERVAL_MS`), judged before a command is carried out.
 
 use super::core::Core;
-use super::message::Origin;
+use super::shard_mail::message::Origin;
 use crate::api::limits::INTEGER_MAX;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use corq_io::net::Connections;

@@ -14,7 +14,7 @@ use super::core::Core;
 use super::event_loop::turn_meter::Work;
 use super::long_jobs::JobsWork;
 use super::long_push::{PushMail, PushWork};
-use super::message::{Batch, Message, Origin, Step};
+use super::shard_mail::message::{Batch, Message, Origin, Step};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::{COMMANDS, CommandSpec, Op};

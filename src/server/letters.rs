@@ -1,10 +1,10 @@
 //! Dead letters: what a dead-letter queue says of its jobs beside the jobs themselves, and the rules of queues.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::engine::{Absent, Records};
 use super::execute::framed;
 use super::job_map::{buried_of, write_job};
+use super::shard_mail::dispatch::Asked;
 use super::show::{Show, Wanted};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;

@@ -1,8 +1,8 @@
 //! Questions about a queue as a whole: what limits it, and what it has done by the minute.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::{framed, write_data};
+use super::shard_mail::dispatch::Asked;
 use crate::protocol::reply;
 use corq_io::net::Connections;
 use corq_shards::job::State;

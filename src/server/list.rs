@@ -1,8 +1,8 @@
 //! `GetJobs`: looks through a queue slice by slice, a slice a turn, and shows what it has found.
 
 use super::core::Core;
-use super::dispatch::Asked;
-use super::message::Origin;
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::Origin;
 use super::show::{Show, Wanted};
 use crate::api::request::StateFilter;
 use crate::api::spec::STATES;

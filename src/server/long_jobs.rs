@@ -5,11 +5,11 @@
 //! none of them depends on another.
 
 use super::core::Core;
-use super::dispatch::Lookup;
 use super::execute::write_renewed;
 use super::lengthy::{BYTES_PER_STEP, Doing, LongCommand, Next, Phase, WINDOW, only_id};
 use super::many::write_ignored;
-use super::message::{Message, Origin, PartItem, PartKind, Step};
+use super::shard_mail::dispatch::Lookup;
+use super::shard_mail::message::{Message, Origin, PartItem, PartKind, Step};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;

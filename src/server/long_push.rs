@@ -12,10 +12,10 @@ use super::lengthy::{
     BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, LongMail, Next, Phase, UNDONE_PER_STEP,
     WINDOW,
 };
-use super::message::{Batch, Message, Origin, Span, Step};
 use super::names::{jobs_of, write_ids};
 use super::needs::{Needed, UnmetOf};
 use super::parked::CURRENT;
+use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;

@@ -2,11 +2,11 @@
 //! before any is touched; between the two, only a lock that runs out can still change an answer.
 
 use super::core::{Core, Pen};
-use super::dispatch::{Asked, Lookup};
 use super::execute::{framed, write_renewed};
-use super::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
 use super::parked::CURRENT;
 use super::query::write_ref;
+use super::shard_mail::dispatch::{Asked, Lookup};
+use super::shard_mail::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
 use super::task::{Jobs, Phase, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;

@@ -9,11 +9,11 @@ use super::connection::session::Speech;
 use super::core::Core;
 use super::event_loop::turn_meter::{Longest, Work};
 use super::http::Limiter;
-use super::message::Share;
 use super::metric_families::{
     CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUANTILES, QUEUE_FAMILIES,
     TURN_FAMILIES,
 };
+use super::shard_mail::message::Share;
 use crate::protocol::write::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;

@@ -5,9 +5,9 @@
 //! that pushes asks to be told of the end of each, and is told of past ends, too.
 
 use super::core::Core;
-use super::dispatch::Asked;
-use super::message::{Message, Origin, Span, Step};
 use super::names::jobs_of;
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::{Message, Origin, Span, Step};
 use super::task::Task;
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::event_loop::turn_meter::Work;
-use super::message::{Message, Origin};
+use super::shard_mail::message::{Message, Origin};
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;
 use corq_shards::effect::Reply;

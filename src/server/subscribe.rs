@@ -3,8 +3,8 @@
 
 use super::connection::session::Speech;
 use super::core::Core;
-use super::dispatch::Asked;
 use super::lane::Form;
+use super::shard_mail::dispatch::Asked;
 use crate::protocol::reply;
 use corq_io::net::{ConnId, Connections};
 

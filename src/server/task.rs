@@ -1,16 +1,16 @@
 //! Commands that take several steps over several shards, as seen by the shard that coordinates them.
 
 use super::crons::CronTask;
-use super::dispatch::Lookup;
 use super::entries::Entries;
 use super::figures::Figures;
 use super::flow::FlowTask;
 use super::kin::KinTask;
 use super::lengthy::LongCommand;
-use super::message::{Origin, Question, Step};
 use super::metrics::Metrics;
 use super::needs::{Needed, Needs};
 use super::rows::RowsTask;
+use super::shard_mail::dispatch::Lookup;
+use super::shard_mail::message::{Origin, Question, Step};
 use super::webhooks::WebhookTask;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;

@@ -6,7 +6,7 @@
 use super::core::Core;
 use super::engine::{Fetched, Records};
 use super::hole::Then;
-use super::message::Origin;
+use super::shard_mail::message::Origin;
 use super::webhooks::Webhooks;
 use crate::protocol::json;
 use crate::protocol::uuid_text;

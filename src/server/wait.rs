@@ -1,12 +1,12 @@
 //! `WaitJob`: parked until its job ends, its time is over or its connection goes.
 
 use super::core::{Core, Pen};
-use super::dispatch::Asked;
 use super::engine::{Engine, Records};
 use super::execute::framed;
 use super::hole::Hole;
-use super::message::Origin;
 use super::parked::Shape;
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::Origin;
 use crate::api::request::{Body, JobRef};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;

@@ -10,9 +10,9 @@
 
 use super::core::{Core, Pen};
 use super::crons::KEEPER;
-use super::dispatch::Asked;
 use super::execute::framed;
-use super::message::{Message, Origin, Step};
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::{Message, Origin, Step};
 use super::task::Task;
 use super::triggers::Outbox;
 use crate::api::request::{AddWebhook, Body};

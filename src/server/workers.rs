@@ -6,10 +6,10 @@
 //! that share a connection share its numbers.
 
 use super::core::Core;
-use super::dispatch::Asked;
 use super::execute::{framed, write_alive};
-use super::message::Message;
 use super::rows::{PAGE_BYTES, PAGE_ROWS};
+use super::shard_mail::dispatch::Asked;
+use super::shard_mail::message::Message;
 use crate::api::request::{Body, RegisterWorker};
 use crate::protocol::msgpack::Texts;
 use crate::protocol::reply;

@@ -7,8 +7,8 @@
 
 use super::session::Session;
 use crate::server::core::Core;
-use crate::server::message::Message;
 use crate::server::overload::fair_share::Taken;
+use crate::server::shard_mail::message::Message;
 use corq_io::net::{ConnId, Connections, Socket};
 
 /// Commands for another shard after which a connection moves there for the first time. Each move

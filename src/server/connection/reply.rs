@@ -6,8 +6,8 @@ use crate::protocol::reply;
 use crate::server::core::{Core, Pen};
 use crate::server::engine::Engine;
 use crate::server::hole::Then;
-use crate::server::message::{Message, Origin};
 use crate::server::overload::large_replies::LARGE_BYTES;
+use crate::server::shard_mail::message::{Message, Origin};
 use corq_io::net::{ConnId, Connections};
 
 impl Core {

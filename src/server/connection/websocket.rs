@@ -14,8 +14,8 @@ use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAG
 use crate::protocol::write::Writer;
 use crate::server::core::{Core, TOO_OFTEN};
 use crate::server::execute::TOO_LARGE;
-use crate::server::message::Origin;
 use crate::server::overload::send_memory::is_tight;
+use crate::server::shard_mail::message::Origin;
 use corq_io::net::{ConnId, Connections};
 
 /// Memory that is kept for the next message.

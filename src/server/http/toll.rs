@@ -3,9 +3,9 @@
 //! connection until the keeper has answered.
 
 use super::super::core::Core;
-use super::super::message::{Batch, Message, Origin, Span};
 use super::limit::TooMany;
 use crate::protocol::http1::head::Head;
+use crate::server::shard_mail::message::{Batch, Message, Origin, Span};
 use corq_io::net::ConnId;
 
 /// Most bytes of a client's name that count.

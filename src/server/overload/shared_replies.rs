@@ -13,7 +13,7 @@ use crate::protocol::write::Writer;
 use crate::server::connection::session::Speech;
 use crate::server::connection::websocket::write_too_large;
 use crate::server::core::Core;
-use crate::server::message::{Message, Origin};
+use crate::server::shard_mail::message::{Message, Origin};
 use crate::server::wait::write_ending_head;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::effect::Ending;

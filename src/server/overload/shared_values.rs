@@ -9,7 +9,7 @@ use crate::server::core::Core;
 use crate::server::engine::{Absent, Fetched, Records};
 use crate::server::execute::DAMAGED;
 use crate::server::hole::Then;
-use crate::server::message::Origin;
+use crate::server::shard_mail::message::Origin;
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use corq_shards::command::ClientId;
 use corq_shards::effect::Ending;

@@ -128,8 +128,8 @@ impl Post {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::message::Message;
     use super::*;
+    use crate::server::shard_mail::message::Message;
     use corq_io::mesh::Mesh;
 
     fn numbered(number: u8) -> Batch {

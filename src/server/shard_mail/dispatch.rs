@@ -1,16 +1,16 @@
 //! From a frame to the shard that carries it out.
 
-use super::core::Core;
-use super::crons::KEEPER;
-use super::ground::GONE;
-use super::lengthy::is_long;
 use super::message::{Message, Origin};
-use super::overload::large_replies::{Answer, answer_of};
-use super::route::{Route, route};
+use super::slots::{Route, route};
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
 use crate::protocol::decode::{decode, is_auth};
 use crate::protocol::{reply, uuid_text};
+use crate::server::core::Core;
+use crate::server::crons::KEEPER;
+use crate::server::ground::GONE;
+use crate::server::lengthy::is_long;
+use crate::server::overload::large_replies::{Answer, answer_of};
 use corq_io::net::{ConnId, Connections};
 use corq_shards::id::JobId;
 
@@ -51,7 +51,7 @@ impl Asked<'_> {
 
 impl Core {
     /// A frame of a connection here.
-    pub(super) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
+    pub(in crate::server) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
         let origin = self.origin(conn);
         let trusted = self.sessions.get(conn).is_some_and(|session| {
             session.habit.note_command();
@@ -99,7 +99,12 @@ impl Core {
     }
 
     /// Finds the shard a command belongs to, and carries it out if it is this one.
-    pub(super) fn dispatch(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+    pub(in crate::server) fn dispatch(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
         match route(body) {
             Route::Here => self.answer_here(conns, asked, body),
             Route::Queue(queue) => {
@@ -176,7 +181,7 @@ impl Core {
     }
 
     /// Passes a command on as it came.
-    pub(super) fn forward(&mut self, asked: Asked<'_>, dest: usize) {
+    pub(in crate::server) fn forward(&mut self, asked: Asked<'_>, dest: usize) {
         if usize::from(asked.origin.shard) == self.me {
             self.deferred(asked.origin);
             if let Some(session) = self.sessions.get(asked.origin.conn) {
@@ -192,7 +197,7 @@ impl Core {
 
     /// A client may have chosen a text of the server's own form as its custom id: an id that this
     /// shard does not know is looked up as a name before it counts as unknown. True if that is going on.
-    pub(super) fn try_as_name(
+    pub(in crate::server) fn try_as_name(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -209,7 +214,7 @@ impl Core {
     }
 
     /// A command from another shard.
-    pub(super) fn requested(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(in crate::server) fn requested(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         // By way of its name's keeper a command can come back to where it was asked: there it counts
         // from the beginning, as it is answered without another message.
         self.answered(asked.origin);

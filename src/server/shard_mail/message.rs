@@ -1,19 +1,19 @@
 //! What shards tell each other: one batch per destination and turn, its texts and frames in one
 //! buffer behind it.
 
-use super::connection::migration::Moved;
-use super::crons::CronMail;
 use super::dispatch::Lookup;
-use super::events::EventMail;
-use super::figures::Figures;
-use super::flow::FlowMail;
-use super::http::TooMany;
-use super::kin::KinMail;
-use super::lengthy::LongMail;
-use super::metrics::Metrics;
-use super::needs::UnmetOf;
-use super::rows::RowsMail;
-use super::webhooks::WebhookMail;
+use crate::server::connection::migration::Moved;
+use crate::server::crons::CronMail;
+use crate::server::events::EventMail;
+use crate::server::figures::Figures;
+use crate::server::flow::FlowMail;
+use crate::server::http::TooMany;
+use crate::server::kin::KinMail;
+use crate::server::lengthy::LongMail;
+use crate::server::metrics::Metrics;
+use crate::server::needs::UnmetOf;
+use crate::server::rows::RowsMail;
+use crate::server::webhooks::WebhookMail;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use corq_shards::dependency::{Notice, Standing};

@@ -1,11 +1,11 @@
 //! Mail from other shards, and from this one to itself.
 
-use super::core::Core;
 use super::dispatch::Asked;
-use super::event_loop::turn_meter::Work;
 use super::message::{Batch, Message, Question, Span};
-use super::needs::UnmetOf;
 use crate::api::spec::Op;
+use crate::server::core::Core;
+use crate::server::event_loop::turn_meter::Work;
+use crate::server::needs::UnmetOf;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -13,7 +13,7 @@ use std::vec::IntoIter;
 
 /// Steps of mail in one turn, after which the rest waits for the next: a batch can hold any number of messages, and
 /// each of them can be work.
-pub(super) const MAIL_STEPS_MAX: u64 = 2000;
+pub(in crate::server) const MAIL_STEPS_MAX: u64 = 2000;
 
 /// A batch that a turn has begun to read.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Core {
     }
 
     /// Reads a batch that was put off, up to so many steps in all; what of it has to wait is returned.
-    pub(super) fn read_again(
+    pub(in crate::server) fn read_again(
         &mut self,
         conns: &mut Connections,
         mut batch: Batch,
