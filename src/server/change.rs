@@ -1,10 +1,10 @@
 //! Commands that change one job of this shard, in whatever state it may be.
 
 use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, refusal_text, write_data};
 use super::job_map::pushed_of;
 use super::shard_mail::dispatch::Asked;
+use super::storage::engine::{Absent, Fetched, Records};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::job_fields::over_size_limit;
 use corq_io::net::Connections;

@@ -9,10 +9,10 @@
 //! the data of a job that repeats, is read first; the events behind it wait, so that they stay in order.
 
 use super::core::Core;
-use super::engine::{Absent, Engine, Fetched, Records};
-use super::hole::Then;
 use super::job_map::text_of;
 use super::shard_mail::message::{Batch, Message, Origin, Span};
+use super::storage::cold_reads::Then;
+use super::storage::engine::{Absent, Engine, Fetched, Records};
 use crate::protocol::json;
 use crate::protocol::uuid_text;
 use corq_io::net::{ConnId, Connections};

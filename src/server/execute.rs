@@ -1,12 +1,12 @@
 //! Carries out the commands of queues and jobs that this shard owns, and writes their answers.
 
 use super::core::{Core, Pen};
-use super::engine::Engine;
 use super::groups::group_full;
 use super::job_map::{write_delivery, write_pushed};
 use super::parked::{CURRENT, Parked, Shape};
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::Origin;
+use super::storage::engine::Engine;
 use crate::api::{
     self,
     request::{Body, JobRef},

@@ -2,10 +2,10 @@
 //! the log. What is asked about them later is in [`super::values`].
 
 use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
 use super::events::NOBODY;
-use super::hole::Then;
 use super::shard_mail::message::{Message, Origin};
+use super::storage::cold_reads::Then;
+use super::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};

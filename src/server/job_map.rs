@@ -1,7 +1,7 @@
 //! A job as clients see it: the short form that a pull hands out, and the long form of the queries.
 
-use super::engine::{Absent, Engine, Records};
-use super::hole::Hole;
+use super::storage::cold_reads::Hole;
+use super::storage::engine::{Absent, Engine, Records};
 use crate::api::spec::GROWTHS;
 use crate::protocol::write::Writer;
 use corq_shards::effect::PushedJob;

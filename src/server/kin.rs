@@ -3,14 +3,14 @@
 //! written down of one is carried on with by the other after a crash.
 
 use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
 use super::event_loop::turn_meter::Work;
 use super::execute::{DAMAGED, NOT_FOUND, framed};
-use super::hole::Then;
 use super::job_map::pushed_of;
 use super::parked::CURRENT;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
+use super::storage::cold_reads::Then;
+use super::storage::engine::{Absent, Fetched, Records};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;

@@ -505,7 +505,7 @@ impl Core {
             Ok(Request { req_id, body, .. }) => {
                 command.req_id = req_id.map(Into::into);
                 if self.has_no_ground(&body) {
-                    command.refuse(0, super::ground::GONE.to_owned());
+                    command.refuse(0, super::storage::data_presence::GONE.to_owned());
                 } else {
                     command.doing = self.doing(&body, command.items());
                     command.begin(Phase::Read);

@@ -1,11 +1,11 @@
 //! Dead letters: what a dead-letter queue says of its jobs beside the jobs themselves, and the rules of queues.
 
 use super::core::Core;
-use super::engine::{Absent, Records};
 use super::execute::framed;
 use super::job_map::{buried_of, write_job};
 use super::shard_mail::dispatch::Asked;
 use super::show::{Show, Wanted};
+use super::storage::engine::{Absent, Records};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use corq_io::net::Connections;

@@ -1,10 +1,10 @@
 //! Questions about what was told of a job: its progress, its log.
 
 use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, framed};
 use super::job_map::text_of;
 use super::shard_mail::dispatch::Asked;
+use super::storage::engine::{Absent, Fetched, Records};
 use crate::api::request::{Body, JobRef};
 use crate::api::spec::LOG_LEVELS;
 use crate::protocol::reply;

@@ -2,14 +2,14 @@
 //! the disk first; then the question is asked again.
 
 use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, framed, write_data};
-use super::hole::{Then, Waiting};
 use super::job_map::write_id;
 use super::list::{states_of, views_of};
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::Origin;
 use super::show::{Show, Wanted};
+use super::storage::cold_reads::{Then, Waiting};
+use super::storage::engine::{Absent, Fetched, Records};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;

@@ -2,13 +2,13 @@
 //! written slice by slice, a slice a turn, so that everybody else is served in between.
 
 use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
-use super::hole::Then;
 use super::job_map::{records_of, write_job};
 use super::letters::write_letter;
 use super::overload::large_replies::TURN_BYTES_MAX;
 use super::shard_mail::message::Origin;
+use super::storage::cold_reads::Then;
+use super::storage::engine::{Absent, Fetched, Records};
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;

@@ -4,9 +4,9 @@
 //! The shard does no more than copy the payload; the text is written by the thread that posts it.
 
 use super::core::Core;
-use super::engine::{Fetched, Records};
-use super::hole::Then;
 use super::shard_mail::message::Origin;
+use super::storage::cold_reads::Then;
+use super::storage::engine::{Fetched, Records};
 use super::webhooks::Webhooks;
 use crate::protocol::json;
 use crate::protocol::uuid_text;

@@ -2,11 +2,11 @@
 //! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
 
 use super::core::Core;
-use super::engine::{Absent, Fetched, Records};
 use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE};
-use super::hole::Then;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::Origin;
+use super::storage::cold_reads::Then;
+use super::storage::engine::{Absent, Fetched, Records};
 use crate::api::request::Body;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply;

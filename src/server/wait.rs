@@ -1,12 +1,12 @@
 //! `WaitJob`: parked until its job ends, its time is over or its connection goes.
 
 use super::core::{Core, Pen};
-use super::engine::{Engine, Records};
 use super::execute::framed;
-use super::hole::Hole;
 use super::parked::Shape;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::Origin;
+use super::storage::cold_reads::Hole;
+use super::storage::engine::{Engine, Records};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;

@@ -4,10 +4,10 @@
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use crate::protocol::reply;
 use crate::server::core::{Core, Pen};
-use crate::server::engine::Engine;
-use crate::server::hole::Then;
 use crate::server::overload::large_replies::LARGE_BYTES;
 use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::storage::cold_reads::Then;
+use crate::server::storage::engine::Engine;
 use corq_io::net::{ConnId, Connections};
 
 impl Core {

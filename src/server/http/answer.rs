@@ -4,7 +4,6 @@ use super::super::core::Core;
 use super::super::execute::{
     DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
 };
-use super::super::ground::GONE;
 use super::bodies::TOO_MUCH;
 use super::{
     Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
@@ -16,6 +15,7 @@ use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::message::Origin;
+use crate::server::storage::data_presence::GONE;
 use chrono::{DateTime, Datelike, Timelike};
 use corq_io::net::Shared;
 

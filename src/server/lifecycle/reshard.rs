@@ -10,8 +10,8 @@ pub(super) mod tests;
 
 use super::recovery::{explain, segment_bytes, shard_config, warn_of_dropped};
 use crate::config::Config;
-use crate::server::book::Book;
 use crate::server::shard_mail::slots::Slots;
+use crate::server::storage::journal::Book;
 use corq_io::log::{BlockingDisk, DataDir, Log, LogConfig, Mode, Next, Position};
 use corq_io::survey;
 use corq_shards::Shard;

@@ -8,9 +8,9 @@ use crate::protocol::decode::{decode, is_auth};
 use crate::protocol::{reply, uuid_text};
 use crate::server::core::Core;
 use crate::server::crons::KEEPER;
-use crate::server::ground::GONE;
 use crate::server::lengthy::is_long;
 use crate::server::overload::large_replies::{Answer, answer_of};
+use crate::server::storage::data_presence::GONE;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::id::JobId;
 

@@ -1,6 +1,6 @@
 //! The deciding part of a shard: its state machine, and the log that holds what it decided.
 
-use super::book::Book;
+use super::journal::Book;
 use corq_shards::Shard;
 use corq_shards::job::Stored;
 

@@ -1,7 +1,7 @@
-//! The shard's log as the engine's journal, which takes only what it has room for: see [`super::room`].
+//! The shard's log as the engine's journal, which takes only what it has room for: see [`super::space`].
 
-use super::reclaim::SLICE_BYTES;
-use super::room::Room;
+use super::compaction::SLICE_BYTES;
+use super::space::Room;
 use corq_io::log::{Disk, Lack as Lacking, Log};
 use corq_io::store::Store;
 use corq_shards::Shard;

@@ -3,12 +3,12 @@
 //! simply asked again once its records are there.
 
 use super::engine::Fetched;
-use super::entries::Entries;
-use super::kin::Link;
-use super::shard_mail::dispatch::Lookup;
-use super::shard_mail::message::{Origin, Step};
-use super::show::Show;
-use super::values::Valuing;
+use crate::server::entries::Entries;
+use crate::server::kin::Link;
+use crate::server::shard_mail::dispatch::Lookup;
+use crate::server::shard_mail::message::{Origin, Step};
+use crate::server::show::Show;
+use crate::server::values::Valuing;
 use corq_shards::job::Stored;
 use corq_shards::kin::Report;
 
@@ -46,7 +46,7 @@ pub enum Then {
     Owed(Stored),
     /// Tell webhooks of the event at this place.
     Trigger {
-        /// See [`super::triggers`].
+        /// See [`crate::server::triggers`].
         place: u64,
     },
     /// Tell a parent.

@@ -2,7 +2,7 @@
 //! its connections. The fear: an end that is refused, or a walk that finds no room.
 #![allow(clippy::unwrap_used)]
 
-use super::book::Book;
+use super::journal::Book;
 use corq_io::log::{Log, LogConfig, Mode, Scan};
 use corq_io::store::Store;
 use corq_shards::change::Change;

@@ -2,10 +2,10 @@
 //! is still needed of it is written at the end, and its file goes. A slice per turn, at a pace that
 //! follows what is written, and at leisure when nobody asks for anything.
 
-use super::book::Book;
-use super::core::Core;
 use super::engine::Engine;
-use super::overload::write_stall::lacking;
+use super::journal::Book;
+use crate::server::core::Core;
+use crate::server::overload::write_stall::lacking;
 use corq_io::log::Scan;
 use corq_io::net::Connections;
 use corq_shards::Out;

@@ -1,8 +1,8 @@
 //! What a shard stands on: files that the next start will find. When they are gone, because the data directory or
 //! a part of it was removed or renamed, all that would be acknowledged is refused, until they are back.
 
-use super::core::Core;
 use crate::api::request::Body;
+use crate::server::core::Core;
 use corq_io::log::Presence;
 use corq_io::net::Connections;
 use corq_shards::Caller;
@@ -10,7 +10,7 @@ use corq_shards::command::Command;
 use std::sync::Arc;
 
 /// Told to whoever asks for what would be written into files that nobody finds again.
-pub(super) const GONE: &str = "The data directory is gone";
+pub(in crate::server) const GONE: &str = "The data directory is gone";
 
 /// A data directory as those on the same machine know it.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ fn is_question(body: &Body<'_>) -> bool {
 impl Core {
     /// Whether a command must be refused because what it writes would be lost.
     #[inline]
-    pub(super) fn has_no_ground(&self, body: &Body<'_>) -> bool {
+    pub(in crate::server) fn has_no_ground(&self, body: &Body<'_>) -> bool {
         self.ground.is_gone() && !is_question(body)
     }
 
