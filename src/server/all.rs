@@ -1,7 +1,7 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
+use super::commands::framed;
 use super::core::Core;
-use super::execute::framed;
 use super::figures::OfServer;
 use super::rows::Kind;
 use super::shard_mail::dispatch::Asked;

@@ -2,6 +2,11 @@
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
 use super::backup::Cuts;
+use super::commands::job_list::Lookings;
+use super::commands::job_record::Showings;
+use super::commands::pending_replies::{CURRENT, Parked};
+use super::commands::priority_counts::Countings;
+use super::commands::worker::{SEEN_TOLD_MS, Workers};
 use super::connection::auth::Guard;
 use super::connection::deadlines::Deadlines;
 use super::connection::migration::Leaving;
@@ -10,7 +15,6 @@ use super::connection::session::{
 };
 use super::connection::transcode::Translations;
 use super::connection::websocket::Scratch;
-use super::counts::Countings;
 use super::crons::CronNames;
 use super::entries::Entries;
 use super::event_loop::turn_meter::{Meter, Work};
@@ -20,7 +24,6 @@ use super::http::{Desk, Phase, Rule};
 use super::lengthy::{Leave, Lengthy};
 use super::lifecycle::certificate;
 use super::lifecycle::listeners::Port;
-use super::list::Lookings;
 use super::metrics::Durations;
 use super::names::{Soundings, WaitingClaims};
 use super::overload::fair_share::Shares;
@@ -29,12 +32,10 @@ use super::overload::receive_memory::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTE
 use super::overload::send_memory::{Outputs, is_tight};
 use super::overload::shared_values::Values;
 use super::overload::write_stall::{Fullness, PutOff};
-use super::parked::{CURRENT, Parked};
 use super::shard_mail::inbox::Unread;
 use super::shard_mail::message::{Message, Origin};
 use super::shard_mail::outbox::Post;
 use super::shard_mail::slots::Slots;
-use super::show::Showings;
 use super::storage::cold_reads::{ColdReplies, Hole};
 use super::storage::compaction::Reclaim;
 use super::storage::data_presence::Ground;
@@ -43,7 +44,6 @@ use super::streams::Streams;
 use super::task::Tasks;
 use super::values::Valuings;
 use super::webhooks::Webhooks;
-use super::workers::{SEEN_TOLD_MS, Workers};
 use crate::protocol::begun::BEGINNING_BYTES_MAX;
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};

@@ -9,10 +9,10 @@
 //! A crash between Set and Remove leaves two; the keeper finds them at the start and drops the older.
 //! What it knows is derived from the schedules, as a directory is, and never logged by itself.
 
+use super::commands::framed;
+use super::commands::pending_replies::CURRENT;
 use super::core::Core;
 use super::cron_row::write_cron;
-use super::execute::framed;
-use super::parked::CURRENT;
 use super::shard_mail::dispatch::{Asked, Lookup};
 use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;

@@ -8,8 +8,8 @@
 //! Almost all that an event shows was written in the same turn and is in memory. What is not, such as
 //! the data of a job that repeats, is read first; the events behind it wait, so that they stay in order.
 
+use super::commands::job_view::text_of;
 use super::core::Core;
-use super::job_map::text_of;
 use super::shard_mail::message::{Batch, Message, Origin, Span};
 use super::storage::cold_reads::Then;
 use super::storage::engine::{Absent, Engine, Fetched, Records};

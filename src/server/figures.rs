@@ -2,9 +2,9 @@
 //! shard adds its figures, the one that was asked writes the sum.
 
 use super::all::write_stats;
+use super::commands::lack_text;
 use super::connection::session::Speech;
 use super::core::Core;
-use super::execute::lack_text;
 use super::http::{Limiter, megabytes};
 use super::lifecycle::certificate;
 use super::shard_mail::message::{Question, Share};

@@ -5,10 +5,10 @@
 //! client has its answer when they are. Whatever can refuse the flow does so before the word. After
 //! a crash the word is passed on again, and what is staged without one goes.
 
+use super::commands::group::group_full;
+use super::commands::pending_replies::CURRENT;
+use super::commands::{BUSY, framed};
 use super::core::Core;
-use super::execute::{BUSY, framed};
-use super::groups::group_full;
-use super::parked::CURRENT;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;

@@ -2,11 +2,11 @@
 //! parent has no use for it. Each takes steps over the shards of both, one after the other; what has been
 //! written down of one is carried on with by the other after a crash.
 
+use super::commands::job_view::pushed_of;
+use super::commands::pending_replies::CURRENT;
+use super::commands::{DAMAGED, NOT_FOUND, framed};
 use super::core::Core;
 use super::event_loop::turn_meter::Work;
-use super::execute::{DAMAGED, NOT_FOUND, framed};
-use super::job_map::pushed_of;
-use super::parked::CURRENT;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::storage::cold_reads::Then;

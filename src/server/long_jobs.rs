@@ -4,8 +4,8 @@
 //! somebody else ends it, is passed over and told in the answer as what came too late. Renewals are done as they are read:
 //! none of them depends on another.
 
+use super::commands::write_renewed;
 use super::core::Core;
-use super::execute::write_renewed;
 use super::lengthy::{BYTES_PER_STEP, Doing, LongCommand, Next, Phase, WINDOW, only_id};
 use super::many::write_ignored;
 use super::shard_mail::dispatch::Lookup;
@@ -130,7 +130,7 @@ impl Core {
                     let token = batch.token(place).map_or(0, |token| token.0);
                     if !work.seen.insert((id.0, token)) {
                         let text =
-                            super::execute::refusal_text(Refusal::NotActive, batch.ids[place]);
+                            super::commands::refusal_text(Refusal::NotActive, batch.ids[place]);
                         refusal = Some((from + place, text));
                         break;
                     }

@@ -5,16 +5,16 @@
 //! behind it, and one that asks a keeper for all of its names at once holds none of that keeper, so that no two wait for
 //! each other.
 
+use super::commands::framed;
+use super::commands::group::group_full;
+use super::commands::pending_replies::CURRENT;
 use super::core::Core;
-use super::execute::framed;
-use super::groups::group_full;
 use super::lengthy::{
     BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, LongMail, Next, Phase, UNDONE_PER_STEP,
     WINDOW,
 };
 use super::names::{jobs_of, write_ids};
 use super::needs::{Needed, UnmetOf};
-use super::parked::CURRENT;
 use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};

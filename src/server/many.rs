@@ -1,10 +1,10 @@
 //! Commands on many jobs: split by owner, merged in the order of the request. All jobs are checked
 //! before any is touched; between the two, only a lock that runs out can still change an answer.
 
+use super::commands::job_read::write_ref;
+use super::commands::pending_replies::CURRENT;
+use super::commands::{framed, write_renewed};
 use super::core::{Core, Pen};
-use super::execute::{framed, write_renewed};
-use super::parked::CURRENT;
-use super::query::write_ref;
 use super::shard_mail::dispatch::{Asked, Lookup};
 use super::shard_mail::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
 use super::task::{Jobs, Phase, Task};

@@ -1,11 +1,11 @@
 //! Custom ids over all shards: claiming them before a push, telling the directory what came of it.
 
+use super::commands::framed;
+use super::commands::group::group_full;
+use super::commands::job_view::write_pushed;
+use super::commands::pending_replies::CURRENT;
 use super::core::Core;
-use super::execute::framed;
-use super::groups::group_full;
-use super::job_map::write_pushed;
 use super::needs::{Needed, UnmetOf};
-use super::parked::CURRENT;
 use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::task::{Claims, Task};
 use crate::api::request::{Body, JobRef, Request};

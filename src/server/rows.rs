@@ -4,16 +4,16 @@
 //! A row that is there all the time stands in the list once. One that comes, goes or changes meanwhile may stand in it or
 //! not, as it was at some moment of that time.
 
+use super::commands::TOO_LARGE;
+use super::commands::worker::{Crew, Worker};
 use super::connection::session::{Speech, UNSENT_BYTES_MAX};
 use super::core::Core;
 use super::cron_row::write_cron;
 use super::event_loop::turn_meter::Work;
-use super::execute::TOO_LARGE;
 use super::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
 use super::overload::large_replies::LARGE_BYTES;
 use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;
-use super::workers::{Crew, Worker};
 use crate::api::spec::Op;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply;

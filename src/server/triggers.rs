@@ -148,7 +148,7 @@ impl Core {
             Step::Progress(progress) => More::Progress(progress),
             Step::Failed { error } => {
                 // Written in this very turn, so it is in memory.
-                let text = super::job_map::text_of(&records, &error);
+                let text = super::commands::job_view::text_of(&records, &error);
                 More::Error(text.unwrap_or_default().into())
             }
             _ => More::Nothing,

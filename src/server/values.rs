@@ -1,8 +1,8 @@
 //! What became of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
 //! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
 
+use super::commands::{DAMAGED, NOT_FOUND, TOO_LARGE};
 use super::core::Core;
-use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE};
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::Origin;
 use super::storage::cold_reads::Then;

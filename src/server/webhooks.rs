@@ -8,9 +8,9 @@
 //! The reply waits for all shards: of what happens after it, nothing is missed. What is posted is put
 //! together in [`super::triggers`].
 
+use super::commands::framed;
 use super::core::{Core, Pen};
 use super::crons::KEEPER;
-use super::execute::framed;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::{Message, Origin, Step};
 use super::task::Task;

@@ -12,8 +12,8 @@ use crate::protocol::json::{self, Fault, JsonError, Parse, TEXT_BYTES_MAX, Unsho
 use crate::protocol::reply;
 use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
 use crate::protocol::write::Writer;
+use crate::server::commands::TOO_LARGE;
 use crate::server::core::{Core, TOO_OFTEN};
-use crate::server::execute::TOO_LARGE;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::shard_mail::message::Origin;
 use corq_io::net::{ConnId, Connections};

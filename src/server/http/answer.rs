@@ -1,9 +1,6 @@
 //! From the reply of a command to the answer of a request.
 
 use super::super::core::Core;
-use super::super::execute::{
-    DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
-};
 use super::bodies::TOO_MUCH;
 use super::{
     Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
@@ -13,6 +10,9 @@ use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::http1::answer::{self, Standing};
 use crate::protocol::json::{self, Unshown};
 use crate::protocol::msgpack::Reader;
+use crate::server::commands::{
+    DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
+};
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::message::Origin;
 use crate::server::storage::data_presence::GONE;

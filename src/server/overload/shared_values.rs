@@ -4,9 +4,9 @@
 use crate::protocol::json;
 use crate::protocol::websocket::MESSAGE_BYTES_MAX;
 use crate::protocol::write::Writer;
+use crate::server::commands::DAMAGED;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::core::Core;
-use crate::server::execute::DAMAGED;
 use crate::server::shard_mail::message::Origin;
 use crate::server::storage::cold_reads::Then;
 use crate::server::storage::engine::{Absent, Fetched, Records};

@@ -3,11 +3,11 @@
 //! simply asked again once its records are there.
 
 use super::engine::Fetched;
+use crate::server::commands::job_record::Show;
 use crate::server::entries::Entries;
 use crate::server::kin::Link;
 use crate::server::shard_mail::dispatch::Lookup;
 use crate::server::shard_mail::message::{Origin, Step};
-use crate::server::show::Show;
 use crate::server::values::Valuing;
 use corq_shards::job::Stored;
 use corq_shards::kin::Report;

@@ -1,9 +1,9 @@
 //! Questions about a queue as a whole: what limits it, and what it has done by the minute.
 
-use super::core::Core;
-use super::execute::{framed, write_data};
-use super::shard_mail::dispatch::Asked;
+use super::{framed, write_data};
 use crate::protocol::reply;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 
@@ -12,7 +12,7 @@ const NO_RATE: i64 = -2;
 
 impl Core {
     /// Answers `GetQueueLimits`.
-    pub(super) fn queue_limits(
+    pub(in crate::server) fn queue_limits(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// `Metrics` of one queue.
-    pub(super) fn queue_metrics(
+    pub(in crate::server) fn queue_metrics(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,

@@ -5,15 +5,15 @@
 //! What a worker does is counted where its jobs are, by the connection that pulled them: two workers
 //! that share a connection share its numbers.
 
-use super::core::Core;
-use super::execute::{framed, write_alive};
-use super::rows::{PAGE_BYTES, PAGE_ROWS};
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::Message;
+use super::{framed, write_alive};
 use crate::api::request::{Body, RegisterWorker};
 use crate::protocol::msgpack::Texts;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::rows::{PAGE_BYTES, PAGE_ROWS};
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::Message;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::query::Activity;
@@ -320,7 +320,7 @@ fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activi
 
 impl Core {
     /// Tells the owners of queues of workers that have come or gone.
-    pub(super) fn tell_attendance(&mut self) {
+    pub(in crate::server) fn tell_attendance(&mut self) {
         for (queues, came) in std::mem::take(&mut self.workers.moves) {
             for queue in Texts::new(&queues).iter() {
                 let batch = self.post.tell(self.slots.of_queue(queue));
@@ -331,26 +331,26 @@ impl Core {
     }
 
     /// Tells the shards that may keep workers of a connection that it lives.
-    pub(super) fn tell_seen(&mut self, client: ClientId) {
+    pub(in crate::server) fn tell_seen(&mut self, client: ClientId) {
         for shard in 0..self.slots.shards() {
             self.post.ask(shard).messages.push(Message::Seen { client });
         }
     }
 
-    pub(super) fn saw_client(&mut self, client: ClientId) {
+    pub(in crate::server) fn saw_client(&mut self, client: ClientId) {
         self.workers.saw(client, self.now_ms);
         self.tell_attendance();
     }
 
     /// Returns when workers may have been silent for too long.
-    pub(super) fn note_silent_workers(&mut self) -> u64 {
+    pub(in crate::server) fn note_silent_workers(&mut self) -> u64 {
         let next_ms = self.workers.end_silent(self.now_ms);
         self.tell_attendance();
         next_ms
     }
 
     /// Registers a worker that brings no id, under one that belongs to this shard.
-    pub(super) fn register_anonymous(
+    pub(in crate::server) fn register_anonymous(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -367,7 +367,12 @@ impl Core {
     }
 
     /// Carries out a command on a worker whose id belongs to this shard.
-    pub(super) fn on_worker(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+    pub(in crate::server) fn on_worker(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
         let known = match body {
             Body::RegisterWorker(worker) => {
                 let id = worker.worker_id.unwrap_or_default();

@@ -1,20 +1,20 @@
 //! Questions about jobs and queues of this shard. What they need of the log may have to be read from
 //! the disk first; then the question is asked again.
 
-use super::core::Core;
-use super::execute::{DAMAGED, NOT_FOUND, framed, write_data};
-use super::job_map::write_id;
-use super::list::{states_of, views_of};
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::Origin;
-use super::show::{Show, Wanted};
-use super::storage::cold_reads::{Then, Waiting};
-use super::storage::engine::{Absent, Fetched, Records};
+use super::job_list::{states_of, views_of};
+use super::job_record::{Show, Wanted};
+use super::job_view::write_id;
+use super::{DAMAGED, NOT_FOUND, framed, write_data};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::decode::decode;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::Origin;
+use crate::server::storage::cold_reads::{Then, Waiting};
+use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::{State, Stored};
 use corq_shards::listing::Listing;
@@ -22,7 +22,7 @@ use corq_shards::queue::Queue;
 
 impl Core {
     /// Answers a question. `fetched` holds records that had to be read for it first.
-    pub(super) fn query(
+    pub(in crate::server) fn query(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -94,7 +94,7 @@ impl Core {
     }
 
     /// Asks for records, after which the question is asked again.
-    pub(super) fn read_then_ask(
+    pub(in crate::server) fn read_then_ask(
         &mut self,
         asked: Asked<'_>,
         records: &[Stored],
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Starts reads, after which `then` follows.
-    pub(super) fn read_first(
+    pub(in crate::server) fn read_first(
         &mut self,
         origin: Origin,
         then: Then,
@@ -254,7 +254,7 @@ impl Core {
     }
 }
 
-pub(super) fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
+pub(in crate::server) fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
     match job {
         JobRef::Id(id) => writer.uuid(id.0),
         JobRef::Custom(name) => writer.str(name),

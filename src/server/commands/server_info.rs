@@ -1,16 +1,16 @@
 //! Commands that any shard can answer.
 
-use super::core::Core;
-use super::execute::framed;
-use super::shard_mail::dispatch::Asked;
+use super::framed;
 use crate::api::request::Body;
 use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
 use corq_io::net::Connections;
 
 impl Core {
     /// Answers at once.
-    pub(super) fn answer_here(
+    pub(in crate::server) fn answer_here(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,

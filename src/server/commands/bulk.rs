@@ -1,16 +1,16 @@
 //! Commands that touch many jobs of a queue. The engine does them in slices and answers at the end,
 //! so each is parked, even if its answer comes at once.
 
-use super::core::Core;
-use super::execute::{framed, refusal_text, write_data};
-use super::letters::write_dlq_stats;
-use super::parked::Shape;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::Origin;
-use super::show::{Show, Wanted};
+use super::dlq::write_dlq_stats;
+use super::job_record::{Show, Wanted};
+use super::pending_replies::Shape;
+use super::{framed, refusal_text, write_data};
 use crate::api::request::{Body, DlqFilter, JobRef, StateFilter};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::Origin;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Clean, Command, Sifting};
@@ -24,7 +24,12 @@ const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
 
 impl Core {
     /// Carries out a command on many jobs of a queue.
-    pub(super) fn do_chore(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
+    pub(in crate::server) fn do_chore(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        body: &Body<'_>,
+    ) {
         if let Body::RetryDlq { job: Some(job), .. } | Body::RetryCompleted { job: Some(job), .. } =
             body
             && self.try_as_name(conns, asked, body, *job)
@@ -91,7 +96,7 @@ impl Core {
     }
 
     /// Writes what came of it.
-    pub(super) fn write_chore(
+    pub(in crate::server) fn write_chore(
         &mut self,
         conns: &mut Connections,
         origin: Origin,

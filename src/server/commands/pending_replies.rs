@@ -1,8 +1,8 @@
 //! Commands that the engine answers later: who asked, and how the answer is written.
 
-use super::core::Core;
-use super::event_loop::turn_meter::Work;
-use super::shard_mail::message::{Message, Origin};
+use crate::server::core::Core;
+use crate::server::event_loop::turn_meter::Work;
+use crate::server::shard_mail::message::{Message, Origin};
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;
 use corq_shards::effect::Reply;
@@ -46,7 +46,7 @@ pub enum Shape {
 
 impl Core {
     /// Answers those whose answer has come about.
-    pub(super) fn answer_parked(&mut self, conns: &mut Connections) {
+    pub(in crate::server) fn answer_parked(&mut self, conns: &mut Connections) {
         if self.effects.replies.iter().all(|(request, _)| *request == CURRENT) {
             return;
         }
@@ -77,7 +77,7 @@ impl Core {
     }
 
     /// Parks a command that the engine may answer later, or at once.
-    pub(super) fn park(
+    pub(in crate::server) fn park(
         &mut self,
         origin: Origin,
         req_id: Option<&[u8]>,

@@ -1,12 +1,12 @@
 //! `GetCountsPerPriority`: a queue may have a row for each of two million priorities, so the answer is written slice
 //! by slice, a slice a turn. Priorities that come, go or change meanwhile may or may not be in it as they are.
 
-use super::core::Core;
-use super::execute::TOO_LARGE;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::Origin;
+use super::TOO_LARGE;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::Origin;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::queue::Queue;
@@ -41,7 +41,7 @@ pub type Countings = VecDeque<Counting>;
 
 impl Core {
     /// Begins an answer; most are complete with their first slice.
-    pub(super) fn priority_counts(
+    pub(in crate::server) fn priority_counts(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// One slice of the answer whose turn it is. True if there is more to do.
-    pub(super) fn count_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+    pub(in crate::server) fn count_on_in_turn(&mut self, conns: &mut Connections) -> bool {
         let Some(counting) = self.countings.pop_front() else { return false };
         let origin = counting.origin;
         match self.count_on(conns, counting) {
@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// Ends the answers to a client that is gone.
-    pub(super) fn stop_counting(&mut self, client: ClientId) {
+    pub(in crate::server) fn stop_counting(&mut self, client: ClientId) {
         self.countings.retain(|counting| {
             let stays = counting.origin.client != client;
             if !stays {

@@ -1,12 +1,12 @@
 //! Commands that change one job of this shard, in whatever state it may be.
 
-use super::core::Core;
-use super::execute::{DAMAGED, refusal_text, write_data};
-use super::job_map::pushed_of;
-use super::shard_mail::dispatch::Asked;
-use super::storage::engine::{Absent, Fetched, Records};
+use super::job_view::pushed_of;
+use super::{DAMAGED, refusal_text, write_data};
 use crate::api::request::{Body, JobRef};
 use crate::protocol::job_fields::over_size_limit;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::change::Change;
 use corq_shards::command::Command;
@@ -42,7 +42,7 @@ fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
 
 impl Core {
     /// Changes a job in a way that the command alone tells.
-    pub(super) fn change_job(
+    pub(in crate::server) fn change_job(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -56,7 +56,7 @@ impl Core {
 
     /// Gives a job another payload. What else its record holds goes into the new one, so the old one
     /// has to be at hand: `fetched` has it if it was read for that.
-    pub(super) fn update(
+    pub(in crate::server) fn update(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// The answer to `AddLog`.
-    pub(super) fn write_added(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(in crate::server) fn write_added(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         self.respond(conns, asked.origin, |_, pen| {
             write_data(pen, asked.req_id, "added", |writer| writer.bool(true));
         });

@@ -1,15 +1,15 @@
 //! `WaitJob`: parked until its job ends, its time is over or its connection goes.
 
-use super::core::{Core, Pen};
-use super::execute::framed;
-use super::parked::Shape;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::Origin;
-use super::storage::cold_reads::Hole;
-use super::storage::engine::{Engine, Records};
+use super::framed;
+use super::pending_replies::Shape;
 use crate::api::request::{Body, JobRef};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::core::{Core, Pen};
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::Origin;
+use crate::server::storage::cold_reads::Hole;
+use crate::server::storage::engine::{Engine, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -18,7 +18,7 @@ use corq_shards::job::{State, Stored};
 
 impl Core {
     /// Begins to wait; a job that has ended is answered for at once.
-    pub(super) fn wait_job(
+    pub(in crate::server) fn wait_job(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -37,7 +37,7 @@ impl Core {
     }
 
     /// Answers a wait: with the job's end, or with `None` if it has not come in time.
-    pub(super) fn write_ending(
+    pub(in crate::server) fn write_ending(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -77,7 +77,11 @@ fn write_ending(pen: &mut Pen<'_>, engine: &Engine, req_id: Option<&[u8]>, endin
 }
 
 /// What such an answer says before its last value, if it has one.
-pub(super) fn write_ending_head(out: &mut Vec<u8>, req_id: Option<&[u8]>, ending: Option<Ending>) {
+pub(in crate::server) fn write_ending_head(
+    out: &mut Vec<u8>,
+    req_id: Option<&[u8]>,
+    ending: Option<Ending>,
+) {
     let fields = match ending {
         None => 1,
         Some(Ending::Completed(_)) => 2,

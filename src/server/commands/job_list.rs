@@ -1,11 +1,11 @@
 //! `GetJobs`: looks through a queue slice by slice, a slice a turn, and shows what it has found.
 
-use super::core::Core;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::Origin;
-use super::show::{Show, Wanted};
+use super::job_record::{Show, Wanted};
 use crate::api::request::StateFilter;
 use crate::api::spec::STATES;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::Origin;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 use corq_shards::listing::{Listing, States, Views};
@@ -23,7 +23,12 @@ pub type Lookings = VecDeque<Looking>;
 
 impl Core {
     /// Begins a listing; most are complete with their first slice.
-    pub(super) fn get_jobs(&mut self, conns: &mut Connections, asked: Asked<'_>, listing: Listing) {
+    pub(in crate::server) fn get_jobs(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        listing: Listing,
+    ) {
         let req_id = asked.req_id.map(Into::into);
         let looking = Looking { origin: asked.origin, req_id, listing };
         if let Some(looking) = self.look_on(conns, looking) {
@@ -33,7 +38,7 @@ impl Core {
     }
 
     /// One slice of the listing whose turn it is. True if there is more to do.
-    pub(super) fn look_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+    pub(in crate::server) fn look_on_in_turn(&mut self, conns: &mut Connections) -> bool {
         // What is found is shown, for which there must be room; that it has come wakes the shard.
         if self.waits_for_answers_to_go() {
             return false;
@@ -59,7 +64,7 @@ impl Core {
 }
 
 /// The states that a filter names; all if there is none.
-pub(super) fn states_of(filter: Option<StateFilter>) -> States {
+pub(in crate::server) fn states_of(filter: Option<StateFilter>) -> States {
     let Some(filter) = filter else { return States::all() };
     let named = |state: &State| {
         let at = STATES.iter().position(|name| *name == state.name());
@@ -69,7 +74,7 @@ pub(super) fn states_of(filter: Option<StateFilter>) -> States {
 }
 
 /// What a filter names that is no state.
-pub(super) fn views_of(filter: Option<StateFilter>) -> Views {
+pub(in crate::server) fn views_of(filter: Option<StateFilter>) -> Views {
     let has = |bit| filter.is_some_and(|filter| filter.has(bit));
     Views { prioritized: has(StateFilter::PRIORITIZED), paused: has(StateFilter::PAUSED) }
 }

@@ -1,19 +1,19 @@
 //! Questions about what was told of a job: its progress, its log.
 
-use super::core::Core;
-use super::execute::{DAMAGED, NOT_FOUND, framed};
-use super::job_map::text_of;
-use super::shard_mail::dispatch::Asked;
-use super::storage::engine::{Absent, Fetched, Records};
+use super::job_view::text_of;
+use super::{DAMAGED, NOT_FOUND, framed};
 use crate::api::request::{Body, JobRef};
 use crate::api::spec::LOG_LEVELS;
 use crate::protocol::reply;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::Stored;
 use corq_shards::notes::{LogEntry, Notes};
 
 impl Core {
-    pub(super) fn get_progress(
+    pub(in crate::server) fn get_progress(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -39,7 +39,7 @@ impl Core {
         });
     }
 
-    pub(super) fn get_logs(
+    pub(in crate::server) fn get_logs(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,

@@ -1,11 +1,11 @@
 //! Commands on groups of jobs: what is set for them, and what they have.
 
-use super::core::Core;
-use super::execute::{framed, write_data};
-use super::shard_mail::dispatch::Asked;
+use super::{framed, write_data};
 use crate::api::request::{Answer, GroupAsk, JobRef};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
 use corq_io::net::Connections;
 use corq_shards::command::{Command, GroupLimit};
 use corq_shards::effect::Reply;
@@ -37,7 +37,7 @@ impl Told {
 
 impl Core {
     /// A command on one group.
-    pub(super) fn on_group(
+    pub(in crate::server) fn on_group(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -103,7 +103,7 @@ impl Core {
     }
 
     /// `GetGroupsJobsCount`.
-    pub(super) fn jobs_in_groups(
+    pub(in crate::server) fn jobs_in_groups(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// `GetGroups`.
-    pub(super) fn list_groups(
+    pub(in crate::server) fn list_groups(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -176,7 +176,7 @@ fn write_rate(writer: &mut Writer<'_>, rate: Option<GroupRate>) {
 }
 
 /// The refusal of a push for a group that is full; of one of many with its place.
-pub(super) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> String {
+pub(in crate::server) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> String {
     let (group, max) = job.map_or(("", 0), |job| (job.group_id.unwrap_or_default(), job.group_max));
     let path = place.map_or_else(String::new, |place| format!("jobs[{place}]: "));
     format!("{path}Group {group} has reached its maximum size of {max}")

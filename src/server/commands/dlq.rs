@@ -1,13 +1,13 @@
 //! Dead letters: what a dead-letter queue says of its jobs beside the jobs themselves, and the rules of queues.
 
-use super::core::Core;
-use super::execute::framed;
-use super::job_map::{buried_of, write_job};
-use super::shard_mail::dispatch::Asked;
-use super::show::{Show, Wanted};
-use super::storage::engine::{Absent, Records};
+use super::framed;
+use super::job_record::{Show, Wanted};
+use super::job_view::{buried_of, write_job};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::storage::engine::{Absent, Records};
 use corq_io::net::Connections;
 use corq_shards::Shard;
 use corq_shards::cause::Cause;
@@ -17,7 +17,7 @@ use corq_shards::sift::FailedStats;
 
 impl Core {
     /// `Dlq` without a filter: the oldest, and only the jobs.
-    pub(super) fn dead_letters(
+    pub(in crate::server) fn dead_letters(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -31,7 +31,12 @@ impl Core {
     }
 
     /// Answers `GetDlqConfig`.
-    pub(super) fn dlq_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+    pub(in crate::server) fn dlq_config(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+    ) {
         let DlqRule { auto_retry, retry_interval_ms, retries_max, age_max_ms, entries_max } =
             self.rules_of(queue).dlq;
         self.write_config(conns, asked, |writer| {
@@ -50,7 +55,12 @@ impl Core {
     }
 
     /// Answers `GetStallConfig`.
-    pub(super) fn stall_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+    pub(in crate::server) fn stall_config(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+    ) {
         let StallRule { enabled, interval_ms, stalls_max, grace_ms } = self.rules_of(queue).stall;
         self.write_config(conns, asked, |writer| {
             writer.map(4);

@@ -1,9 +1,43 @@
 //! Carries out the commands of queues and jobs that this shard owns, and writes their answers.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `bulk` | commands on all jobs of a queue, in slices |
+//! | `dlq` | the dead-letter queue, and the rules of queues |
+//! | `group` | groups of jobs |
+//! | `job_change` | commands on one job in any state |
+//! | `job_list` | pages of jobs, written slice by slice |
+//! | `job_progress` | progress and log lines of a job |
+//! | `job_read` | GetJob, GetState, GetResult and the like |
+//! | `job_record` | jobs in full |
+//! | `job_view` | a job as clients see it |
+//! | `pending_replies` | commands that are answered later |
+//! | `priority_counts` | GetCountsPerPriority, in slices |
+//! | `queue` | limits of a queue, and what it has done |
+//! | `server_info` | what any shard answers: Ping, Hello |
+//! | `wait_job` | waits for the end of a job |
+//! | `worker` | the registry of workers |
 
+pub(super) mod bulk;
+pub(super) mod dlq;
+pub(super) mod group;
+pub(super) mod job_change;
+pub(super) mod job_list;
+pub(super) mod job_progress;
+pub(super) mod job_read;
+pub(super) mod job_record;
+pub(super) mod job_view;
+pub(super) mod pending_replies;
+pub(super) mod priority_counts;
+pub(super) mod queue;
+pub(super) mod server_info;
+pub(super) mod wait_job;
+pub(super) mod worker;
+
+use super::commands::group::group_full;
+use super::commands::job_view::{write_delivery, write_pushed};
+use super::commands::pending_replies::{CURRENT, Parked, Shape};
 use super::core::{Core, Pen};
-use super::groups::group_full;
-use super::job_map::{write_delivery, write_pushed};
-use super::parked::{CURRENT, Parked, Shape};
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::Origin;
 use super::storage::engine::Engine;

@@ -1,9 +1,9 @@
 //! A job as clients see it: the short form that a pull hands out, and the long form of the queries.
 
-use super::storage::cold_reads::Hole;
-use super::storage::engine::{Absent, Engine, Records};
 use crate::api::spec::GROWTHS;
 use crate::protocol::write::Writer;
+use crate::server::storage::cold_reads::Hole;
+use crate::server::storage::engine::{Absent, Engine, Records};
 use corq_shards::effect::PushedJob;
 use corq_shards::extras::Extras;
 use corq_shards::job::{State, Stored, flags};

@@ -1,17 +1,17 @@
 //! Answers with jobs in full, once their records are at hand. Which jobs, others have found out. A long list is
 //! written slice by slice, a slice a turn, so that everybody else is served in between.
 
-use super::core::Core;
-use super::execute::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
-use super::job_map::{records_of, write_job};
-use super::letters::write_letter;
-use super::overload::large_replies::TURN_BYTES_MAX;
-use super::shard_mail::message::Origin;
-use super::storage::cold_reads::Then;
-use super::storage::engine::{Absent, Fetched, Records};
+use super::dlq::write_letter;
+use super::job_view::{records_of, write_job};
+use super::{DAMAGED, NOT_FOUND, TOO_LARGE, framed};
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::overload::large_replies::TURN_BYTES_MAX;
+use crate::server::shard_mail::message::Origin;
+use crate::server::storage::cold_reads::Then;
+use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Shard;
 use corq_shards::command::ClientId;
@@ -91,7 +91,7 @@ impl Wanted {
 
 impl Core {
     /// Shows jobs. `fetched` holds records that had to be read for it first.
-    pub(super) fn show(
+    pub(in crate::server) fn show(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -248,14 +248,14 @@ impl Core {
     }
 
     /// Goes on with the list whose turn it is.
-    pub(super) fn show_on_in_turn(&mut self, conns: &mut Connections) {
+    pub(in crate::server) fn show_on_in_turn(&mut self, conns: &mut Connections) {
         let Some((origin, show)) = self.showings.pop_front() else { return };
         self.answered(origin);
         self.show_slice(conns, origin, show, Vec::new());
     }
 
     /// Ends the lists of a client that is gone.
-    pub(super) fn stop_showing(&mut self, client: ClientId) {
+    pub(in crate::server) fn stop_showing(&mut self, client: ClientId) {
         self.showings.retain(|(origin, show)| {
             let stays = origin.client != client;
             if let Some(begun) = show.begun.as_ref().filter(|_| !stays) {
