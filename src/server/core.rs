@@ -1,7 +1,6 @@
 //! One shard of the server without its sockets: bytes of connections in, replies of connections out,
 //! mail to and from the other shards. Plain calls within a turn; nothing here waits.
 
-use super::backup::Cuts;
 use super::commands::job_list::Lookings;
 use super::commands::job_record::Showings;
 use super::commands::pending_replies::{CURRENT, Parked};
@@ -15,17 +14,20 @@ use super::connection::session::{
 };
 use super::connection::transcode::Translations;
 use super::connection::websocket::Scratch;
-use super::crons::CronNames;
 use super::entries::Entries;
 use super::event_loop::turn_meter::{Meter, Work};
 use super::events::Events;
-use super::flow::OpenFlows;
 use super::http::{Desk, Phase, Rule};
-use super::lengthy::{Leave, Lengthy};
 use super::lifecycle::certificate;
 use super::lifecycle::listeners::Port;
 use super::metrics::Durations;
-use super::names::{Soundings, WaitingClaims};
+use super::multi_shard::backup_point::Cuts;
+use super::multi_shard::child_values::Valuings;
+use super::multi_shard::cron::CronNames;
+use super::multi_shard::custom_ids::{Soundings, WaitingClaims};
+use super::multi_shard::flow::OpenFlows;
+use super::multi_shard::long_batch::{Leave, Lengthy};
+use super::multi_shard::task::Tasks;
 use super::overload::fair_share::Shares;
 use super::overload::large_replies::Aside;
 use super::overload::receive_memory::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
@@ -41,8 +43,6 @@ use super::storage::compaction::Reclaim;
 use super::storage::data_presence::Ground;
 use super::storage::engine::Engine;
 use super::streams::Streams;
-use super::task::Tasks;
-use super::values::Valuings;
 use super::webhooks::Webhooks;
 use crate::protocol::begun::BEGINNING_BYTES_MAX;
 use crate::protocol::decode::find_req_id;

@@ -1,12 +1,12 @@
 //! What only HTTP asks for: how the server is, whether it can take jobs, what it holds in memory. Each
 //! shard adds its figures, the one that was asked writes the sum.
 
-use super::all::write_stats;
 use super::commands::lack_text;
 use super::connection::session::Speech;
 use super::core::Core;
 use super::http::{Limiter, megabytes};
 use super::lifecycle::certificate;
+use super::multi_shard::scatter_gather::write_stats;
 use super::shard_mail::message::{Question, Share};
 use super::storage::data_presence::GONE;
 use crate::protocol::reply;

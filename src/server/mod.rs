@@ -35,42 +35,26 @@
 //! end      of a shard     recover  its beginning     reshard  another number of them
 //! ```
 
-mod all;
-mod backup;
 mod commands;
 mod connection;
 mod core;
-mod cron_row;
-mod crons;
 mod deliveries;
 mod entries;
 mod event_loop;
 mod events;
-mod family;
 mod figures;
-mod flow;
 mod http;
-mod interval;
-mod kin;
 mod lane;
-mod lengthy;
 mod lifecycle;
-mod long_jobs;
-mod long_push;
-mod many;
 mod metric_families;
 mod metrics;
-mod names;
-mod needs;
+mod multi_shard;
 mod overload;
-mod rows;
 mod shard_mail;
 mod storage;
 mod streams;
 mod subscribe;
-mod task;
 mod triggers;
-mod values;
 mod webhooks;
 
 pub use lifecycle::start::{StartError, serve};

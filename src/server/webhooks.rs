@@ -10,10 +10,10 @@
 
 use super::commands::framed;
 use super::core::{Core, Pen};
-use super::crons::KEEPER;
+use super::multi_shard::cron::KEEPER;
+use super::multi_shard::task::Task;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::{Message, Origin, Step};
-use super::task::Task;
 use super::triggers::Outbox;
 use crate::api::request::{AddWebhook, Body};
 use crate::protocol::reply;

@@ -11,7 +11,7 @@ use crate::protocol::msgpack::Texts;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use crate::server::core::Core;
-use crate::server::rows::{PAGE_BYTES, PAGE_ROWS};
+use crate::server::multi_shard::row_pages::{PAGE_BYTES, PAGE_ROWS};
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::Message;
 use corq_io::net::Connections;

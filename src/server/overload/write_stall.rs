@@ -6,10 +6,10 @@
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
 use crate::server::core::Core;
-use crate::server::flow::FlowMail;
-use crate::server::kin::KinMail;
-use crate::server::lengthy::LongMail;
-use crate::server::long_push::PushMail;
+use crate::server::multi_shard::flow::FlowMail;
+use crate::server::multi_shard::long_batch::LongMail;
+use crate::server::multi_shard::long_push::PushMail;
+use crate::server::multi_shard::parent_links::KinMail;
 use crate::server::shard_mail::inbox::MAIL_STEPS_MAX;
 use crate::server::shard_mail::message::{Batch, Message};
 use crate::server::storage::engine::Engine;

@@ -3,16 +3,16 @@
 
 use super::dispatch::Lookup;
 use crate::server::connection::migration::Moved;
-use crate::server::crons::CronMail;
 use crate::server::events::EventMail;
 use crate::server::figures::Figures;
-use crate::server::flow::FlowMail;
 use crate::server::http::TooMany;
-use crate::server::kin::KinMail;
-use crate::server::lengthy::LongMail;
 use crate::server::metrics::Metrics;
-use crate::server::needs::UnmetOf;
-use crate::server::rows::RowsMail;
+use crate::server::multi_shard::cron::CronMail;
+use crate::server::multi_shard::dependencies::UnmetOf;
+use crate::server::multi_shard::flow::FlowMail;
+use crate::server::multi_shard::long_batch::LongMail;
+use crate::server::multi_shard::parent_links::KinMail;
+use crate::server::multi_shard::row_pages::RowsMail;
 use crate::server::webhooks::WebhookMail;
 use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};

@@ -1,16 +1,16 @@
 //! What became of the children of a job: there may be a hundred thousand, so the answer is written slice by slice, a slice
 //! a turn, in the order in which they ended. One that ends meanwhile is in it, or not.
 
-use super::commands::{DAMAGED, NOT_FOUND, TOO_LARGE};
-use super::core::Core;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::Origin;
-use super::storage::cold_reads::Then;
-use super::storage::engine::{Absent, Fetched, Records};
 use crate::api::request::Body;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::commands::{DAMAGED, NOT_FOUND, TOO_LARGE};
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::Origin;
+use crate::server::storage::cold_reads::Then;
+use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::id::JobId;
@@ -50,7 +50,7 @@ pub type Valuings = VecDeque<Valuing>;
 
 impl Core {
     /// Begins an answer; most are complete with their first slice.
-    pub(super) fn children_values(
+    pub(in crate::server) fn children_values(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -78,7 +78,7 @@ impl Core {
     }
 
     /// One slice of the answer whose turn it is. True if there is more to do.
-    pub(super) fn value_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+    pub(in crate::server) fn value_on_in_turn(&mut self, conns: &mut Connections) -> bool {
         let Some(valuing) = self.valuings.pop_front() else { return false };
         self.answered(valuing.origin);
         self.value_on(conns, valuing, &[]);
@@ -86,7 +86,7 @@ impl Core {
     }
 
     /// Writes the next slice. `fetched` holds records that had to be read for it first.
-    pub(super) fn value_on(
+    pub(in crate::server) fn value_on(
         &mut self,
         conns: &mut Connections,
         mut valuing: Valuing,
@@ -173,7 +173,7 @@ impl Core {
     }
 
     /// Ends the answers to a client that is gone.
-    pub(super) fn stop_valuing(&mut self, client: ClientId) {
+    pub(in crate::server) fn stop_valuing(&mut self, client: ClientId) {
         let aside = &mut self.aside;
         self.valuings.retain(|valuing| {
             let stays = valuing.origin.client != client;

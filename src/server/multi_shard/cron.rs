@@ -9,16 +9,16 @@
 //! A crash between Set and Remove leaves two; the keeper finds them at the start and drops the older.
 //! What it knows is derived from the schedules, as a directory is, and never logged by itself.
 
-use super::commands::framed;
-use super::commands::pending_replies::CURRENT;
-use super::core::Core;
-use super::cron_row::write_cron;
-use super::shard_mail::dispatch::{Asked, Lookup};
-use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
+use super::cron_view::write_cron;
 use super::task::Task;
 use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
+use crate::server::commands::framed;
+use crate::server::commands::pending_replies::CURRENT;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::{Asked, Lookup};
+use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Command, SetCron};
@@ -214,7 +214,7 @@ fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, BadPlan> {
 /// The keeper's part.
 impl Core {
     /// Starts `Cron` or `CronDelete`.
-    pub(super) fn begin_cron(
+    pub(in crate::server) fn begin_cron(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -377,7 +377,7 @@ impl Core {
     }
 
     /// All shards have told what they have.
-    pub(super) fn all_crons_are_known(&mut self) {
+    pub(in crate::server) fn all_crons_are_known(&mut self) {
         if self.me != KEEPER {
             return;
         }
@@ -395,7 +395,7 @@ impl Core {
 /// The owner's part.
 impl Core {
     /// Reads mail about schedules.
-    pub(super) fn read_cron_mail(
+    pub(in crate::server) fn read_cron_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -546,7 +546,7 @@ impl Core {
     }
 
     /// Tells the keeper of schedules that have ended by themselves.
-    pub(super) fn tell_cron_ends(&mut self) {
+    pub(in crate::server) fn tell_cron_ends(&mut self) {
         if self.effects.cron_ends.is_empty() {
             return;
         }
@@ -559,7 +559,7 @@ impl Core {
     }
 
     /// Tells the keeper of all schedules, after recovery.
-    pub(super) fn tell_all_crons(&mut self) {
+    pub(in crate::server) fn tell_all_crons(&mut self) {
         let owner = self.me as u16;
         for cron in self.engine.shard.crons() {
             let batch = self.post.tell(KEEPER);

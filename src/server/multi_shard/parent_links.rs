@@ -2,21 +2,21 @@
 //! parent has no use for it. Each takes steps over the shards of both, one after the other; what has been
 //! written down of one is carried on with by the other after a crash.
 
-use super::commands::job_view::pushed_of;
-use super::commands::pending_replies::CURRENT;
-use super::commands::{DAMAGED, NOT_FOUND, framed};
-use super::core::Core;
-use super::event_loop::turn_meter::Work;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
-use super::storage::cold_reads::Then;
-use super::storage::engine::{Absent, Fetched, Records};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
 use crate::protocol::decode::decode;
 use crate::protocol::patch::patched;
 use crate::protocol::{reply, uuid_text};
+use crate::server::commands::job_view::pushed_of;
+use crate::server::commands::pending_replies::CURRENT;
+use crate::server::commands::{DAMAGED, NOT_FOUND, framed};
+use crate::server::core::Core;
+use crate::server::event_loop::turn_meter::Work;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
+use crate::server::storage::cold_reads::Then;
+use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::change::Change;
@@ -160,7 +160,7 @@ fn text_of(job: JobRef<'_>) -> Box<str> {
 
 impl Core {
     /// Starts a command on a parent and a child.
-    pub(super) fn begin_kin(
+    pub(in crate::server) fn begin_kin(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -217,7 +217,7 @@ impl Core {
     }
 
     /// A directory has answered.
-    pub(super) fn kin_named(
+    pub(in crate::server) fn kin_named(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -367,7 +367,7 @@ impl Core {
     }
 
     /// Lets go of all children of a job here that no worker has.
-    pub(super) fn abandon_children(
+    pub(in crate::server) fn abandon_children(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -423,7 +423,12 @@ impl Core {
     }
 
     /// Mail about parents and children.
-    pub(super) fn read_kin_mail(&mut self, conns: &mut Connections, batch: &Batch, mail: &KinMail) {
+    pub(in crate::server) fn read_kin_mail(
+        &mut self,
+        conns: &mut Connections,
+        batch: &Batch,
+        mail: &KinMail,
+    ) {
         match mail {
             KinMail::AskChild { step, child } => {
                 let found = self.engine.shard.find(*child);
@@ -503,7 +508,7 @@ impl Core {
 
     /// Writes a parent into a child, or takes it out: into its data, too, where clients look for it.
     /// `fetched` has the child's record if it was read for that.
-    pub(super) fn patch_child(
+    pub(in crate::server) fn patch_child(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -519,7 +524,7 @@ impl Core {
             Ok(record) => record.to_vec(),
             Err(Absent::Cold) => {
                 let client = corq_shards::command::ClientId::default();
-                let (shard, conn) = (self.me as u16, super::events::NOBODY);
+                let (shard, conn) = (self.me as u16, crate::server::events::NOBODY);
                 let origin = Origin { shard, conn, client, tokenless: false, lists: false };
                 self.read_first(origin, Then::Kin { step, link }, &[stored], fetched.to_vec());
                 return;

@@ -5,18 +5,18 @@
 //! client has its answer when they are. Whatever can refuse the flow does so before the word. After
 //! a crash the word is passed on again, and what is staged without one goes.
 
-use super::commands::group::group_full;
-use super::commands::pending_replies::CURRENT;
-use super::commands::{BUSY, framed};
-use super::core::Core;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use super::task::Task;
 use crate::api::flow::{FlowJob, Ties, ties};
 use crate::api::request::{Body, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::commands::group::group_full;
+use crate::server::commands::pending_replies::CURRENT;
+use crate::server::commands::{BUSY, framed};
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;
@@ -110,7 +110,7 @@ impl OpenFlows {
 
 impl Core {
     /// Goes to the shard that has all of a flow, if one has; else it begins here.
-    pub(super) fn dispatch_flow(
+    pub(in crate::server) fn dispatch_flow(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -126,7 +126,7 @@ impl Core {
     }
 
     /// Starts a flow.
-    pub(super) fn begin_flow(
+    pub(in crate::server) fn begin_flow(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -191,7 +191,12 @@ impl Core {
     }
 
     /// A keeper has answered.
-    pub(super) fn flow_claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
+    pub(in crate::server) fn flow_claimed(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        taken: &[bool],
+    ) {
         let Some(task) = self.flow_task(step) else { return };
         for (&place, &taken) in task.keepers[task.answered].1.iter().zip(taken) {
             if taken {
@@ -252,7 +257,7 @@ impl Core {
     }
 
     /// Mail about flows.
-    pub(super) fn read_flow_mail(
+    pub(in crate::server) fn read_flow_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -357,7 +362,7 @@ impl Core {
     }
 
     /// After recovery: passes on again what others may not have heard.
-    pub(super) fn resume_flows(&mut self) {
+    pub(in crate::server) fn resume_flows(&mut self) {
         let others: Vec<usize> = (0..self.slots.shards()).filter(|&it| it != self.me).collect();
         for flow in self.engine.shard.open_flows() {
             self.open_flows.0.insert(flow, (others.len(), None));
@@ -371,7 +376,7 @@ impl Core {
 
     /// After recovery, when all shards have passed on what they had: what is still staged was not
     /// committed.
-    pub(super) fn drop_uncommitted_flows(&mut self, conns: &mut Connections) {
+    pub(in crate::server) fn drop_uncommitted_flows(&mut self, conns: &mut Connections) {
         for name in self.engine.shard.staged_names() {
             self.release_name(&name);
         }

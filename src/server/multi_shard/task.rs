@@ -1,17 +1,17 @@
 //! Commands that take several steps over several shards, as seen by the shard that coordinates them.
 
-use super::crons::CronTask;
-use super::entries::Entries;
-use super::figures::Figures;
+use super::cron::CronTask;
+use super::dependencies::{Needed, Needs};
 use super::flow::FlowTask;
-use super::kin::KinTask;
-use super::lengthy::LongCommand;
-use super::metrics::Metrics;
-use super::needs::{Needed, Needs};
-use super::rows::RowsTask;
-use super::shard_mail::dispatch::Lookup;
-use super::shard_mail::message::{Origin, Question, Step};
-use super::webhooks::WebhookTask;
+use super::long_batch::LongCommand;
+use super::parent_links::KinTask;
+use super::row_pages::RowsTask;
+use crate::server::entries::Entries;
+use crate::server::figures::Figures;
+use crate::server::metrics::Metrics;
+use crate::server::shard_mail::dispatch::Lookup;
+use crate::server::shard_mail::message::{Origin, Question, Step};
+use crate::server::webhooks::WebhookTask;
 use corq_shards::id::JobId;
 use corq_shards::stats::Census;
 
@@ -188,7 +188,7 @@ mod tests {
     fn task() -> Task {
         let origin = Origin {
             shard: 0,
-            conn: super::super::events::NOBODY,
+            conn: crate::server::events::NOBODY,
             client: corq_shards::command::ClientId(0),
             tokenless: false,
             lists: false,

@@ -4,17 +4,17 @@
 //! somebody else ends it, is passed over and told in the answer as what came too late. Renewals are done as they are read:
 //! none of them depends on another.
 
-use super::commands::write_renewed;
-use super::core::Core;
-use super::lengthy::{BYTES_PER_STEP, Doing, LongCommand, Next, Phase, WINDOW, only_id};
-use super::many::write_ignored;
-use super::shard_mail::dispatch::Lookup;
-use super::shard_mail::message::{Message, Origin, PartItem, PartKind, Step};
+use super::batch::write_ignored;
+use super::long_batch::{BYTES_PER_STEP, Doing, LongCommand, Next, Phase, WINDOW, only_id};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
 use crate::protocol::decode::decode;
 use crate::protocol::reply;
+use crate::server::commands::write_renewed;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Lookup;
+use crate::server::shard_mail::message::{Message, Origin, PartItem, PartKind, Step};
 use corq_io::net::Connections;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::id::JobId;
@@ -40,7 +40,7 @@ pub struct JobsWork {
 }
 
 impl JobsWork {
-    pub(super) fn new(op: Op, completes: usize) -> Self {
+    pub(in crate::server) fn new(op: Op, completes: usize) -> Self {
         Self {
             op,
             ids: vec![JobId::default(); completes],
@@ -58,7 +58,7 @@ impl JobsWork {
 
 impl Core {
     /// The next step of one.
-    pub(super) fn jobs_on(
+    pub(in crate::server) fn jobs_on(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -95,7 +95,7 @@ impl Core {
     }
 
     /// A piece has been renewed, or checked.
-    pub(super) fn piece_done(
+    pub(in crate::server) fn piece_done(
         &mut self,
         (step, from): (Step, usize),
         body: &Body<'_>,
@@ -129,8 +129,10 @@ impl Core {
                     work.ids[from + place] = id;
                     let token = batch.token(place).map_or(0, |token| token.0);
                     if !work.seen.insert((id.0, token)) {
-                        let text =
-                            super::commands::refusal_text(Refusal::NotActive, batch.ids[place]);
+                        let text = crate::server::commands::refusal_text(
+                            Refusal::NotActive,
+                            batch.ids[place],
+                        );
                         refusal = Some((from + place, text));
                         break;
                     }
@@ -165,7 +167,7 @@ impl Core {
     }
 
     /// A shard has completed its part of a piece.
-    pub(super) fn long_parted(&mut self, step: Step, outcome: &Reply) {
+    pub(in crate::server) fn long_parted(&mut self, step: Step, outcome: &Reply) {
         let Some(command) = self.long_task(step) else { return };
         command.left -= 1;
         if let (Doing::Jobs(work), Reply::Late(places)) = (&mut command.doing, outcome) {
@@ -215,7 +217,7 @@ impl Core {
         else {
             return;
         };
-        let task = super::many::jobs_task(origin, frame.into(), &batch.ids, Some(piece));
+        let task = super::batch::jobs_task(origin, frame.into(), &batch.ids, Some(piece));
         let step = self.tasks.start(self.me, Task::Jobs(task));
         self.begin_on_jobs(conns, step, &batch.ids);
     }

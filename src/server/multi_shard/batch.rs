@@ -1,16 +1,16 @@
 //! Commands on many jobs: split by owner, merged in the order of the request. All jobs are checked
 //! before any is touched; between the two, only a lock that runs out can still change an answer.
 
-use super::commands::job_read::write_ref;
-use super::commands::pending_replies::CURRENT;
-use super::commands::{framed, write_renewed};
-use super::core::{Core, Pen};
-use super::shard_mail::dispatch::{Asked, Lookup};
-use super::shard_mail::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
 use super::task::{Jobs, Phase, Task};
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::{reply, uuid_text};
+use crate::server::commands::job_read::write_ref;
+use crate::server::commands::pending_replies::CURRENT;
+use crate::server::commands::{framed, write_renewed};
+use crate::server::core::{Core, Pen};
+use crate::server::shard_mail::dispatch::{Asked, Lookup};
+use crate::server::shard_mail::message::{Batch, Message, Origin, PartItem, PartKind, Span, Step};
 use corq_io::net::Connections;
 use corq_shards::command::{Ack, Beat, Command};
 use corq_shards::effect::{Refusal, Reply};
@@ -27,7 +27,7 @@ fn lookups(jobs: &[JobRef<'_>]) -> Vec<Lookup> {
 }
 
 /// A command on many jobs, or a piece of a longer one, that has just been begun.
-pub(super) fn jobs_task(
+pub(in crate::server) fn jobs_task(
     origin: Origin,
     frame: Box<[u8]>,
     jobs: &[JobRef<'_>],
@@ -49,7 +49,7 @@ pub(super) fn jobs_task(
 }
 
 /// The answer that tells of completions which came too late, by place and id.
-pub(super) fn write_ignored<'a>(
+pub(in crate::server) fn write_ignored<'a>(
     pen: &mut Pen<'_>,
     req_id: Option<&[u8]>,
     places: &[usize],
@@ -72,7 +72,7 @@ pub(super) fn write_ignored<'a>(
 
 impl Core {
     /// Finds the shards that a command on many jobs concerns.
-    pub(super) fn dispatch_jobs(
+    pub(in crate::server) fn dispatch_jobs(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -215,7 +215,7 @@ impl Core {
         self.begin_on_jobs(conns, step, jobs);
     }
 
-    pub(super) fn begin_on_jobs(
+    pub(in crate::server) fn begin_on_jobs(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -252,7 +252,12 @@ impl Core {
     }
 
     /// The directory's part.
-    pub(super) fn resolve(&mut self, batch: &Batch, step: Step, names: &[(usize, Span)]) {
+    pub(in crate::server) fn resolve(
+        &mut self,
+        batch: &Batch,
+        step: Step,
+        names: &[(usize, Span)],
+    ) {
         // A name whose job is gone still leads to it: its shard knows what became of it.
         let jobs =
             names.iter().map(|(place, name)| (*place, self.directory.find_past(batch.text(name))));
@@ -260,7 +265,7 @@ impl Core {
         self.post.tell(usize::from(step.shard)).messages.push(Message::Resolved { step, jobs });
     }
 
-    pub(super) fn resolved(
+    pub(in crate::server) fn resolved(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -282,7 +287,12 @@ impl Core {
         self.advance_jobs(conns, step);
     }
 
-    pub(super) fn parted(&mut self, conns: &mut Connections, step: Step, outcome: &Reply) {
+    pub(in crate::server) fn parted(
+        &mut self,
+        conns: &mut Connections,
+        step: Step,
+        outcome: &Reply,
+    ) {
         if let Some(Task::Long(_)) = self.tasks.get(step) {
             self.long_parted(step, outcome);
             return;
@@ -498,7 +508,7 @@ impl Core {
     }
 
     /// The owner's part.
-    pub(super) fn part(
+    pub(in crate::server) fn part(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,

@@ -1,11 +1,11 @@
 //! What parents learn of their children: reports from one shard to another, each with a value out of
-//! the log. What is asked about them later is in [`super::values`].
+//! the log. What is asked about them later is in [`super::child_values`].
 
-use super::core::Core;
-use super::events::NOBODY;
-use super::shard_mail::message::{Message, Origin};
-use super::storage::cold_reads::Then;
-use super::storage::engine::{Absent, Fetched, Records};
+use crate::server::core::Core;
+use crate::server::events::NOBODY;
+use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::storage::cold_reads::Then;
+use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
@@ -14,7 +14,7 @@ use corq_shards::kin::{Report, Reported};
 impl Core {
     /// Passes on how children here ended.
     #[inline]
-    pub(super) fn tell_reports(&mut self) {
+    pub(in crate::server) fn tell_reports(&mut self) {
         if !self.effects.reports.is_empty() {
             for report in std::mem::take(&mut self.effects.reports) {
                 self.tell_report(Box::new(report), &[]);
@@ -53,12 +53,21 @@ impl Core {
     }
 
     /// The value of a child has been read, or could not be.
-    pub(super) fn report_record_arrived(&mut self, report: Box<Report>, fetched: &[Fetched]) {
+    pub(in crate::server) fn report_record_arrived(
+        &mut self,
+        report: Box<Report>,
+        fetched: &[Fetched],
+    ) {
         self.tell_report(report, fetched);
     }
 
     /// A child of a job here ended.
-    pub(super) fn take_report(&mut self, conns: &mut Connections, report: &Report, value: &[u8]) {
+    pub(in crate::server) fn take_report(
+        &mut self,
+        conns: &mut Connections,
+        report: &Report,
+        value: &[u8],
+    ) {
         let Report { parent, child, end, is_last, .. } = *report;
         let known_as = report.known_as.to_string();
         let (known_as, queue) = (&*known_as, &*report.queue);

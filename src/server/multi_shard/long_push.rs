@@ -5,23 +5,23 @@
 //! behind it, and one that asks a keeper for all of its names at once holds none of that keeper, so that no two wait for
 //! each other.
 
-use super::commands::framed;
-use super::commands::group::group_full;
-use super::commands::pending_replies::CURRENT;
-use super::core::Core;
-use super::lengthy::{
+use super::custom_ids::{jobs_of, write_ids};
+use super::dependencies::{Needed, UnmetOf};
+use super::long_batch::{
     BYTES_PER_STEP, Doing, ITEMS_PER_STEP, LongCommand, LongMail, Next, Phase, UNDONE_PER_STEP,
     WINDOW,
 };
-use super::names::{jobs_of, write_ids};
-use super::needs::{Needed, UnmetOf};
-use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::{Reader, Texts};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::commands::framed;
+use crate::server::commands::group::group_full;
+use crate::server::commands::pending_replies::CURRENT;
+use crate::server::core::Core;
+use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use corq_io::net::Connections;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// What is known of a long push.
 #[derive(Debug)]
 pub struct PushWork {
-    pub(super) queue: Box<str>,
+    pub(in crate::server) queue: Box<str>,
     owner: usize,
     stage: Stage,
     /// What its jobs may take in the log.
@@ -120,7 +120,7 @@ pub struct Piece {
 }
 
 impl PushWork {
-    pub(super) fn new(queue: &str, owner: usize) -> Self {
+    pub(in crate::server) fn new(queue: &str, owner: usize) -> Self {
         Self {
             queue: queue.into(),
             owner,
@@ -162,7 +162,7 @@ impl PushWork {
 
 impl Core {
     /// A piece of a long command has been read.
-    pub(super) fn note_read(
+    pub(in crate::server) fn note_read(
         &mut self,
         command: &mut LongCommand,
         from: usize,
@@ -200,7 +200,7 @@ impl Core {
     }
 
     /// The next step of a long push.
-    pub(super) fn push_on(
+    pub(in crate::server) fn push_on(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -260,7 +260,7 @@ impl Core {
     }
 
     /// What the dependencies of a piece have come to.
-    pub(super) fn needs_of_piece(
+    pub(in crate::server) fn needs_of_piece(
         &mut self,
         (step, from): (Step, usize),
         outcome: Result<Needed, (usize, String)>,
@@ -298,7 +298,7 @@ impl Core {
     }
 
     /// A keeper has answered.
-    pub(super) fn long_claimed(&mut self, step: Step, taken: &[bool]) {
+    pub(in crate::server) fn long_claimed(&mut self, step: Step, taken: &[bool]) {
         let Some(command) = self.long_task(step) else { return };
         command.left -= 1;
         if let Doing::Push(push) = &mut command.doing {
@@ -384,7 +384,7 @@ impl Core {
     }
 
     /// Mail about long pushes.
-    pub(super) fn read_long_push(
+    pub(in crate::server) fn read_long_push(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,

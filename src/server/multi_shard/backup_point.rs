@@ -11,10 +11,10 @@
 //! to the backup, as it would be by a kill. The files are none of this module's business: whoever asks
 //! copies them, up to the cuts.
 
-use super::core::Core;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::{Message, Question, Step};
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::{Message, Question, Step};
 use corq_io::net::Connections;
 use corq_io::store::Store;
 use corq_shards::stats::Census;
@@ -36,7 +36,11 @@ pub struct Cuts(BTreeMap<(u16, u32, u32), Cut>);
 
 impl Core {
     /// Asks all shards where they cut.
-    pub(super) fn ask_backup_point(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(in crate::server) fn ask_backup_point(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+    ) {
         if matches!(self.engine.book.0.disk_mut(), Store::Memory(_)) {
             self.refuse(conns, asked.origin, asked.req_id, NOT_ON_DISK);
             return;
@@ -46,7 +50,7 @@ impl Core {
 
     /// A backup begins: somebody asks, or another shard has cut. The first time, this one cuts as
     /// well; the last time, nothing of this backup is on its way any more, and it answers.
-    pub(super) fn cut(&mut self, step: Step) {
+    pub(in crate::server) fn cut(&mut self, step: Step) {
         let shards = self.slots.shards();
         let key = (step.shard, step.task, step.round);
         if !self.cuts.0.contains_key(&key) {

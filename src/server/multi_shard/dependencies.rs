@@ -4,15 +4,15 @@
 //! still unmet. A job that completes between that answer and the push is not missed, since the shard
 //! that pushes asks to be told of the end of each, and is told of past ends, too.
 
-use super::core::Core;
-use super::names::jobs_of;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::{Message, Origin, Span, Step};
+use super::custom_ids::jobs_of;
 use super::task::Task;
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
 use crate::protocol::msgpack::Texts;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::{Message, Origin, Span, Step};
 use corq_io::net::Connections;
 use corq_shards::dependency::{Standing, Unmet};
 use corq_shards::id::JobId;
@@ -117,7 +117,7 @@ fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a
 
 impl Core {
     /// Starts a push that has custom ids, dependencies or both.
-    pub(super) fn begin_push(
+    pub(in crate::server) fn begin_push(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -143,7 +143,7 @@ impl Core {
     }
 
     /// Finds out what the jobs of a piece of a long push depend on. False if they depend on nothing.
-    pub(super) fn begin_needs_of_piece(
+    pub(in crate::server) fn begin_needs_of_piece(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -195,7 +195,7 @@ impl Core {
     }
 
     /// A directory has answered.
-    pub(super) fn dependencies_named(
+    pub(in crate::server) fn dependencies_named(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -224,14 +224,14 @@ impl Core {
     }
 
     /// The part of the shard that owns the dependencies.
-    pub(super) fn stand(&mut self, step: Step, jobs: &[(usize, JobId)]) {
+    pub(in crate::server) fn stand(&mut self, step: Step, jobs: &[(usize, JobId)]) {
         let shard = &mut self.engine.shard;
         let jobs = jobs.iter().map(|&(place, id)| (place, shard.standing(id))).collect();
         self.post.tell(usize::from(step.shard)).messages.push(Message::Stood { step, jobs });
     }
 
     /// The owner of dependencies has answered.
-    pub(super) fn stood(
+    pub(in crate::server) fn stood(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -299,7 +299,7 @@ impl Core {
     }
 
     /// Passes on what the last command means for jobs of other shards, and of this one.
-    pub(super) fn tell_notices(&mut self) {
+    pub(in crate::server) fn tell_notices(&mut self) {
         for place in 0..self.effects.notices.len() {
             let notice = self.effects.notices[place];
             let dest = self.slots.of_job(notice.addressee());
@@ -308,7 +308,7 @@ impl Core {
     }
 
     /// Asks anew for the end of all that jobs here wait for, after recovery.
-    pub(super) fn renew_watches(&mut self) {
+    pub(in crate::server) fn renew_watches(&mut self) {
         for notice in self.engine.shard.watches_to_renew() {
             let dest = self.slots.of_job(notice.addressee());
             self.post.tell(dest).messages.push(Message::Notice(notice));

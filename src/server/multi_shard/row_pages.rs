@@ -4,20 +4,20 @@
 //! A row that is there all the time stands in the list once. One that comes, goes or changes meanwhile may stand in it or
 //! not, as it was at some moment of that time.
 
-use super::commands::TOO_LARGE;
-use super::commands::worker::{Crew, Worker};
-use super::connection::session::{Speech, UNSENT_BYTES_MAX};
-use super::core::Core;
-use super::cron_row::write_cron;
-use super::event_loop::turn_meter::Work;
-use super::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
-use super::overload::large_replies::LARGE_BYTES;
-use super::shard_mail::message::{Batch, Message, Origin, Span, Step};
+use super::cron_view::write_cron;
 use super::task::Task;
 use crate::api::spec::Op;
 use crate::protocol::frame::FRAME_BYTES_MAX;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::commands::TOO_LARGE;
+use crate::server::commands::worker::{Crew, Worker};
+use crate::server::connection::session::{Speech, UNSENT_BYTES_MAX};
+use crate::server::core::Core;
+use crate::server::event_loop::turn_meter::Work;
+use crate::server::metrics::{MetricsText, QUEUES_SHOWN_MAX, QueueLines};
+use crate::server::overload::large_replies::LARGE_BYTES;
+use crate::server::shard_mail::message::{Batch, Message, Origin, Span, Step};
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::job::State;
@@ -175,7 +175,12 @@ impl List {
 /// The coordinator's part.
 impl Core {
     /// Begins a list of what all shards have.
-    pub(super) fn list_rows(&mut self, origin: Origin, req_id: Option<&[u8]>, kind: Kind) {
+    pub(in crate::server) fn list_rows(
+        &mut self,
+        origin: Origin,
+        req_id: Option<&[u8]>,
+        kind: Kind,
+    ) {
         self.deferred(origin);
         let shards = self.slots.shards();
         let step = self.start_rows(origin, req_id.map(Into::into), List::of(kind), shards);
@@ -185,7 +190,7 @@ impl Core {
     }
 
     /// Goes on with the queues once all numbers are known. As many as are shown are taken from one shard after the other.
-    pub(super) fn list_queues_in_metrics(
+    pub(in crate::server) fn list_queues_in_metrics(
         &mut self,
         origin: Origin,
         req_id: Option<Box<[u8]>>,
@@ -213,7 +218,7 @@ impl Core {
     }
 
     /// Mail about lists.
-    pub(super) fn read_rows_mail(
+    pub(in crate::server) fn read_rows_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -350,7 +355,7 @@ impl Core {
 /// Long answers.
 impl Core {
     /// Sends an answer in pieces, which are not copied where that is possible.
-    pub(super) fn send_pieces(
+    pub(in crate::server) fn send_pieces(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -371,7 +376,12 @@ impl Core {
     }
 
     /// Sends a finished frame, which is not copied if it is long.
-    pub(super) fn send_whole(&mut self, conns: &mut Connections, origin: Origin, frame: Vec<u8>) {
+    pub(in crate::server) fn send_whole(
+        &mut self,
+        conns: &mut Connections,
+        origin: Origin,
+        frame: Vec<u8>,
+    ) {
         let dest = usize::from(origin.shard);
         if frame.len() < LARGE_BYTES {
             self.send_frame(conns, origin, &frame);

@@ -1,22 +1,22 @@
 //! Questions to all shards: each adds its share, the one that was asked writes the sum.
 
-use super::commands::framed;
-use super::core::Core;
-use super::figures::OfServer;
-use super::rows::Kind;
-use super::shard_mail::dispatch::Asked;
-use super::shard_mail::message::{Message, Origin, Question, Share, Step};
+use super::row_pages::Kind;
 use super::task::{All, Task};
 use crate::api::request::Body;
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::commands::framed;
+use crate::server::core::Core;
+use crate::server::figures::OfServer;
+use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_mail::message::{Message, Origin, Question, Share, Step};
 use corq_io::memory::resident_bytes;
 use corq_io::net::Connections;
 use corq_shards::stats::Census;
 
 impl Core {
     /// Asks all shards.
-    pub(super) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
+    pub(in crate::server) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
         let (origin, req_id) = (asked.origin, asked.req_id);
         let question = match body {
             Body::ListQueues => return self.list_rows(origin, req_id, Kind::Queues),
@@ -30,7 +30,7 @@ impl Core {
     }
 
     /// Asks all shards a question that may be no command.
-    pub(super) fn ask_question(
+    pub(in crate::server) fn ask_question(
         &mut self,
         origin: Origin,
         req_id: Option<&[u8]>,
@@ -56,7 +56,12 @@ impl Core {
     }
 
     /// This shard's share.
-    pub(super) fn answer_share(&mut self, conns: &Connections, step: Step, question: Question) {
+    pub(in crate::server) fn answer_share(
+        &mut self,
+        conns: &Connections,
+        step: Step,
+        question: Question,
+    ) {
         let share = match question {
             Question::Metrics | Question::Prometheus => Some(self.share_of_metrics(conns)),
             Question::Health | Question::Ready | Question::ServerStats | Question::Heap => {
@@ -80,7 +85,7 @@ impl Core {
     }
 
     /// A share has come.
-    pub(super) fn answer_came(
+    pub(in crate::server) fn answer_came(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -152,7 +157,7 @@ impl Core {
     }
 }
 
-pub(super) fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
+pub(in crate::server) fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
     let counts = [
         ("queued", census.waiting),
         ("processing", census.active),

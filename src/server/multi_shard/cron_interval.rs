@@ -1,16 +1,16 @@
 //! How often schedules and repeated jobs may run (`CRON_MIN_INTERVAL_MS`), judged before a command is carried out.
 
-use super::core::Core;
-use super::shard_mail::message::Origin;
 use crate::api::limits::INTEGER_MAX;
 use crate::api::request::{Body, Cadence, Cron, Request};
+use crate::server::core::Core;
+use crate::server::shard_mail::message::Origin;
 use corq_io::net::Connections;
 use corq_shards::new_job::NewJob;
 
 impl Core {
     /// Refuses a command for a schedule or repeated jobs that would run more often than they may.
     #[inline]
-    pub(super) fn runs_too_often(
+    pub(in crate::server) fn runs_too_often(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -39,7 +39,7 @@ impl Core {
     }
 
     /// Which of these jobs of a push, the first of which has the place `base` in it, would run too often, if one would.
-    pub(super) fn too_often(&self, jobs: &[NewJob<'_>], base: usize) -> Option<String> {
+    pub(in crate::server) fn too_often(&self, jobs: &[NewJob<'_>], base: usize) -> Option<String> {
         let least_ms = self.engine.shard.interval_min_ms();
         let is_below = |job: &NewJob<'_>| job.repeat.is_some_and(|it| it.every_ms < least_ms);
         let place = base + jobs.iter().position(is_below)?;

@@ -9,12 +9,8 @@
 //! the connection closes before the first piece is done, nothing is done. Afterwards a push is completed; of
 //! acknowledgements, those that are not done yet find that the leases of the connection have gone back.
 
-use super::connection::session::IN_FLIGHT_MAX;
-use super::core::Core;
-use super::event_loop::turn_meter::Work;
-use super::long_jobs::JobsWork;
+use super::long_ack::JobsWork;
 use super::long_push::{PushMail, PushWork};
-use super::shard_mail::message::{Batch, Message, Origin, Step};
 use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::{COMMANDS, CommandSpec, Op};
@@ -22,6 +18,10 @@ use crate::protocol::begun::{Face, LONG_BYTES, judge};
 use crate::protocol::decode::{Progress, decode, decode_piece, find_req_id};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::pieces::{Walk, is_cut};
+use crate::server::connection::session::IN_FLIGHT_MAX;
+use crate::server::core::Core;
+use crate::server::event_loop::turn_meter::Work;
+use crate::server::shard_mail::message::{Batch, Message, Origin, Step};
 use corq_io::net::{ConnId, Connections};
 use corq_shards::Foresight;
 use corq_shards::command::ClientId;
@@ -38,16 +38,16 @@ const VALUES_PER_SLICE: usize = 16 << 10;
 const VALUES_PER_STEP: usize = 32;
 
 /// Items of a frame that are read in about the time of a step.
-pub(super) const ITEMS_PER_STEP: usize = 2;
+pub(in crate::server) const ITEMS_PER_STEP: usize = 2;
 
 /// Bytes of a frame that are looked at in about the time of a step, if they are many small values.
-pub(super) const BYTES_PER_STEP: usize = 256;
+pub(in crate::server) const BYTES_PER_STEP: usize = 256;
 
 /// Pieces that may be on their way to the shards of their jobs.
-pub(super) const WINDOW: usize = 8;
+pub(in crate::server) const WINDOW: usize = 8;
 
 /// Names and places given back at a time.
-pub(super) const UNDONE_PER_STEP: usize = 500;
+pub(in crate::server) const UNDONE_PER_STEP: usize = 500;
 
 /// How far a long command has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,25 +78,25 @@ pub enum Doing {
 /// One of them.
 #[derive(Debug)]
 pub struct LongCommand {
-    pub(super) origin: Origin,
+    pub(in crate::server) origin: Origin,
     bytes: Vec<u8>,
     start: usize,
-    pub(super) walk: Walk,
-    pub(super) req_id: Option<Box<[u8]>>,
-    pub(super) phase: Phase,
+    pub(in crate::server) walk: Walk,
+    pub(in crate::server) req_id: Option<Box<[u8]>>,
+    pub(in crate::server) phase: Phase,
     progress: Progress,
     /// The next item of the phase.
-    pub(super) place: usize,
+    pub(in crate::server) place: usize,
     /// Answers that are to come.
-    pub(super) left: usize,
+    pub(in crate::server) left: usize,
     /// Why it is refused, and for the sake of which item: the first.
-    pub(super) refused: Option<(usize, String)>,
-    pub(super) doing: Doing,
+    pub(in crate::server) refused: Option<(usize, String)>,
+    pub(in crate::server) doing: Doing,
 }
 
 impl LongCommand {
     /// The frame.
-    pub(super) fn frame(&self) -> &[u8] {
+    pub(in crate::server) fn frame(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
@@ -112,27 +112,27 @@ impl LongCommand {
     }
 
     /// How many jobs it is about.
-    pub(super) fn items(&self) -> usize {
+    pub(in crate::server) fn items(&self) -> usize {
         self.walk.items()
     }
 
     /// Whether all items of the phase have been taken.
-    pub(super) fn is_through(&self) -> bool {
+    pub(in crate::server) fn is_through(&self) -> bool {
         self.place >= self.items()
     }
 
-    pub(super) fn begin(&mut self, phase: Phase) {
+    pub(in crate::server) fn begin(&mut self, phase: Phase) {
         (self.phase, self.place) = (phase, 0);
     }
 
-    pub(super) fn refuse(&mut self, place: usize, text: String) {
+    pub(in crate::server) fn refuse(&mut self, place: usize, text: String) {
         if self.refused.as_ref().is_none_or(|(first, _)| place < *first) {
             self.refused = Some((place, text));
         }
     }
 
     /// Writes the next piece as a frame of its own, and steps over it.
-    pub(super) fn take_piece(&mut self, queue: Option<&str>) -> (usize, Vec<u8>) {
+    pub(in crate::server) fn take_piece(&mut self, queue: Option<&str>) -> (usize, Vec<u8>) {
         let from = self.place;
         let to = self.walk.piece_end(from);
         let mut piece = Vec::new();
@@ -142,7 +142,7 @@ impl LongCommand {
     }
 
     /// One item as a frame of its own.
-    pub(super) fn write_one(&self, queue: Option<&str>, place: usize) -> Vec<u8> {
+    pub(in crate::server) fn write_one(&self, queue: Option<&str>, place: usize) -> Vec<u8> {
         let mut piece = Vec::new();
         self.walk.write_piece(self.frame(), queue, (place, place + 1), &mut piece);
         piece
@@ -151,7 +151,7 @@ impl LongCommand {
 
 /// Whether there is more to do at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Next {
+pub(in crate::server) enum Next {
     /// There is.
     More,
     /// Others have to answer first.
@@ -162,11 +162,11 @@ pub(super) enum Next {
 
 /// What a shard has kept for a long command.
 #[derive(Debug, Default)]
-pub(super) struct Promise {
+pub(in crate::server) struct Promise {
     /// Room in the log.
-    pub(super) bytes: u64,
+    pub(in crate::server) bytes: u64,
     /// Room in groups of a queue.
-    pub(super) places: Option<Box<(Box<str>, Foresight)>>,
+    pub(in crate::server) places: Option<Box<(Box<str>, Foresight)>>,
 }
 
 /// Who has been promised something: the shard that asked, its number for it, and which one of that number.
@@ -246,7 +246,7 @@ impl Lengthy {
         needs
     }
 
-    pub(super) fn promise(&mut self, step: Step) -> &mut Promise {
+    pub(in crate::server) fn promise(&mut self, step: Step) -> &mut Promise {
         self.promises.entry(key_of(step)).or_default()
     }
 }
@@ -264,7 +264,7 @@ pub enum LongMail {
 }
 
 /// Whether a command that was read at once is better done in slices.
-pub(super) fn is_long(body: &Body<'_>) -> bool {
+pub(in crate::server) fn is_long(body: &Body<'_>) -> bool {
     match body {
         Body::PushBatch { jobs, .. } => jobs.len() > LONG_ITEMS,
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
@@ -285,7 +285,7 @@ fn cut_of(frame: &[u8]) -> Option<&'static CommandSpec> {
 impl Core {
     /// Whether a frame is a long command, to be taken with the memory it lies in once it is back with its connection.
     #[inline]
-    pub(super) fn is_taken_whole(&mut self, conn: ConnId, frame: &[u8]) -> bool {
+    pub(in crate::server) fn is_taken_whole(&mut self, conn: ConnId, frame: &[u8]) -> bool {
         frame.len() > LONG_BYTES && self.wants_whole(conn, frame)
     }
 
@@ -302,7 +302,7 @@ impl Core {
 
     /// Takes the frame that [`Core::is_taken_whole`] has found at the front of what a connection has sent.
     #[inline]
-    pub(super) fn take_whole(&mut self, conns: &mut Connections) {
+    pub(in crate::server) fn take_whole(&mut self, conns: &mut Connections) {
         if let Some((conn, bytes)) = self.lengthy.wanted.take() {
             let Some(session) = self.sessions.get(conn) else { return };
             session.habit.note_command();
@@ -315,14 +315,14 @@ impl Core {
     }
 
     /// Which long command a frame is that is no connection's own input, if it is one.
-    pub(super) fn long_op(&mut self, conn: ConnId, frame: &[u8]) -> Option<Op> {
+    pub(in crate::server) fn long_op(&mut self, conn: ConnId, frame: &[u8]) -> Option<Op> {
         let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
         let is_long = trusted && frame.len() > LONG_BYTES;
         if is_long { cut_of(frame).map(|spec| spec.op) } else { None }
     }
 
     /// Begins a long command, whose frame is the end of `bytes`.
-    pub(super) fn begin_long(
+    pub(in crate::server) fn begin_long(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -357,7 +357,7 @@ impl Core {
         self.note_partial(conns, conn);
     }
 
-    pub(super) fn long_task(&mut self, step: Step) -> Option<&mut LongCommand> {
+    pub(in crate::server) fn long_task(&mut self, step: Step) -> Option<&mut LongCommand> {
         match self.tasks.get(step) {
             Some(Task::Long(command)) => command.as_deref_mut(),
             _ => None,
@@ -365,7 +365,7 @@ impl Core {
     }
 
     /// An answer has come that one has waited for.
-    pub(super) fn wake_long(&mut self, step: Step) {
+    pub(in crate::server) fn wake_long(&mut self, step: Step) {
         if !self.lengthy.active.contains(&step) {
             self.lengthy.active.push_back(step);
         }
@@ -414,7 +414,7 @@ impl Core {
     }
 
     /// A connection goes. One that is not being done needs its frame no more; what others take is counted to their end.
-    pub(super) fn leave_running(&mut self, conn: ConnId) {
+    pub(in crate::server) fn leave_running(&mut self, conn: ConnId) {
         let Some(&Running { step, bytes, acts, .. }) = self.lengthy.running.get(&conn) else {
             return;
         };
@@ -454,7 +454,11 @@ impl Core {
     }
 
     /// Answers one that was refused.
-    pub(super) fn refuse_long(&mut self, conns: &mut Connections, command: &LongCommand) {
+    pub(in crate::server) fn refuse_long(
+        &mut self,
+        conns: &mut Connections,
+        command: &LongCommand,
+    ) {
         if let Some((_, text)) = &command.refused {
             self.refuse(conns, command.origin, command.req_id.as_deref(), text);
         }
@@ -505,7 +509,7 @@ impl Core {
             Ok(Request { req_id, body, .. }) => {
                 command.req_id = req_id.map(Into::into);
                 if self.has_no_ground(&body) {
-                    command.refuse(0, super::storage::data_presence::GONE.to_owned());
+                    command.refuse(0, crate::server::storage::data_presence::GONE.to_owned());
                 } else {
                     command.doing = self.doing(&body, command.items());
                     command.begin(Phase::Read);
@@ -560,7 +564,7 @@ impl Core {
     }
 
     /// Mail about long commands.
-    pub(super) fn read_long_mail(
+    pub(in crate::server) fn read_long_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -577,7 +581,7 @@ impl Core {
     }
 
     /// Uses room that was promised to a long command.
-    pub(super) fn use_promise(&mut self, step: Step, bytes: u64) {
+    pub(in crate::server) fn use_promise(&mut self, step: Step, bytes: u64) {
         let promise = self.lengthy.promise(step);
         let used = promise.bytes.min(bytes);
         promise.bytes -= used;
@@ -585,7 +589,7 @@ impl Core {
     }
 
     /// Keeps room for a long command, which there is.
-    pub(super) fn add_promise(&mut self, step: Step, bytes: u64) {
+    pub(in crate::server) fn add_promise(&mut self, step: Step, bytes: u64) {
         self.lengthy.promise(step).bytes += bytes;
         self.engine.book.1.promised_bytes += bytes;
     }
@@ -600,7 +604,7 @@ impl Core {
 }
 
 /// What a job was called in a frame that brings only it.
-pub(super) fn only_id<'a>(body: &Body<'a>) -> JobRef<'a> {
+pub(in crate::server) fn only_id<'a>(body: &Body<'a>) -> JobRef<'a> {
     match body {
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
             batch.ids.first().copied().unwrap_or(JobRef::Custom(""))
