@@ -44,7 +44,6 @@ mod event_loop;
 mod events;
 mod figures;
 mod http;
-mod lane;
 mod lifecycle;
 mod metric_families;
 mod metrics;
@@ -52,8 +51,6 @@ mod multi_shard;
 mod overload;
 mod shard_mail;
 mod storage;
-mod streams;
-mod subscribe;
 mod triggers;
 mod webhooks;
 

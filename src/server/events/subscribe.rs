@@ -1,11 +1,11 @@
 //! `SubscribeEvents` and `UnsubscribeEvents`: a connection of frames that listens to the events of one queue beside
 //! what it asks. How events come to it is not known here.
 
-use super::connection::session::Speech;
-use super::core::Core;
-use super::lane::Form;
-use super::shard_mail::dispatch::Asked;
+use super::shared_buffer::Form;
 use crate::protocol::reply;
+use crate::server::connection::session::Speech;
+use crate::server::core::Core;
+use crate::server::shard_mail::dispatch::Asked;
 use corq_io::net::{ConnId, Connections};
 
 /// What a client is told that subscribes on a connection of another kind.
@@ -14,7 +14,12 @@ const NOT_FRAMES: &str = "Subscriptions are for connections over TCP";
 impl Core {
     /// `SubscribeEvents`: the answer comes once all that happens from then on is told. One queue per
     /// connection: another subscription ends the one before.
-    pub(super) fn subscribe(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
+    pub(in crate::server) fn subscribe(
+        &mut self,
+        conns: &mut Connections,
+        asked: Asked<'_>,
+        queue: &str,
+    ) {
         let conn = asked.origin.conn;
         if self.sessions.speech(conn) != Some(Speech::Frames) {
             self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
@@ -28,7 +33,7 @@ impl Core {
     }
 
     /// Answers `UnsubscribeEvents`.
-    pub(super) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(in crate::server) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         if self.sessions.speech(asked.origin.conn) != Some(Speech::Frames) {
             self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
             return;

@@ -7,6 +7,16 @@
 //!
 //! Almost all that an event shows was written in the same turn and is in memory. What is not, such as
 //! the data of a job that repeats, is read first; the events behind it wait, so that they stay in order.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `shared_buffer` | events that the subscribers of one topic share |
+//! | `subscribe` | Subscribe and Unsubscribe |
+//! | `subscribers` | clients that listen: SSE, WebSocket, TCP |
+
+pub(super) mod shared_buffer;
+pub(super) mod subscribe;
+pub(super) mod subscribers;
 
 use super::commands::job_view::text_of;
 use super::core::Core;
