@@ -38,7 +38,6 @@
 mod commands;
 mod connection;
 mod core;
-mod deliveries;
 mod entries;
 mod event_loop;
 mod events;
@@ -51,7 +50,6 @@ mod multi_shard;
 mod overload;
 mod shard_mail;
 mod storage;
-mod triggers;
 mod webhooks;
 
 pub use lifecycle::start::{StartError, serve};

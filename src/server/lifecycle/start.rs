@@ -14,7 +14,6 @@ use crate::config::{Config, Durability, RequestsMax};
 use crate::escape;
 use crate::server::connection::auth::Guard;
 use crate::server::core::{Core, Fittings};
-use crate::server::deliveries;
 use crate::server::event_loop::{Ending, Fatal, Turn};
 use crate::server::http::{Desk, Rule, Rules, Settings};
 use crate::server::shard_mail::message::Batch;
@@ -24,6 +23,7 @@ use crate::server::storage::data_presence::{Ground, Home};
 use crate::server::storage::engine::Engine;
 use crate::server::storage::journal::Book;
 use crate::server::webhooks::Webhooks;
+use crate::server::webhooks::delivery;
 use corq_io::clock::Clock;
 use corq_io::host::{self, Host, HostError};
 use corq_io::log::{DataDir, Leftover, Presence};
@@ -128,7 +128,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let host = host::probe().map_err(StartError::Host)?;
     let shards = config.shards.map_or(host.cpus.len(), usize::from);
     config.check(shards).map_err(StartError::Other)?;
-    let most = (config.connections_max, deliveries::THREADS_MAX);
+    let most = (config.connections_max, delivery::THREADS_MAX);
     let shares = Descriptors::share_out(host.nofile, shards, most.0, most.1);
     let shares = shares.map_err(StartError::Other)?;
     // One more accepts before the shards do.
@@ -157,7 +157,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let guard = Guard::new(config.tokens())
         .map_err(|_| StartError::Other("the system gives no randomness".into()))?;
     let ending = Arc::new(Ending::default());
-    let pool = deliveries::start(&config, shares.posters)
+    let pool = delivery::start(&config, shares.posters)
         .map_err(|e| other("cannot start the webhooks", e))?;
     let home = data.as_ref().map(home_of).transpose().map_err(|error| other("data path", error))?;
     let presence = data.as_ref().map(|data| Arc::new(Presence::new(data.shards())));
@@ -229,7 +229,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
     let outcome = outcome.and(vigil.map_or(Ok(()), Vigil::end));
     drop(files);
     drop(data);
-    deliveries::stop(pool, give_up);
+    delivery::stop(pool, give_up);
     if outcome.is_ok() {
         tracing::info!("stopped");
     }

@@ -46,7 +46,7 @@ pub enum Then {
     Owed(Stored),
     /// Tell webhooks of the event at this place.
     Trigger {
-        /// See [`crate::server::triggers`].
+        /// See [`crate::server::webhooks::outbox`].
         place: u64,
     },
     /// Tell a parent.

@@ -3,14 +3,14 @@
 //!
 //! The shard does no more than copy the payload; the text is written by the thread that posts it.
 
-use super::core::Core;
-use super::shard_mail::message::Origin;
-use super::storage::cold_reads::Then;
-use super::storage::engine::{Fetched, Records};
-use super::webhooks::Webhooks;
+use super::Webhooks;
 use crate::protocol::json;
 use crate::protocol::uuid_text;
 use crate::protocol::write::Writer;
+use crate::server::core::Core;
+use crate::server::shard_mail::message::Origin;
+use crate::server::storage::cold_reads::Then;
+use crate::server::storage::engine::{Fetched, Records};
 use corq_io::log::Position;
 use corq_io::net::ConnId;
 use corq_io::webhook::{Hooks, Notice};
@@ -119,7 +119,7 @@ impl Outbox {
 impl Core {
     /// Takes up what the last command or the time has brought about.
     #[inline]
-    pub(super) fn trigger_webhooks(&mut self) {
+    pub(in crate::server) fn trigger_webhooks(&mut self) {
         if !self.effects.events.is_empty() {
             self.trigger_all();
         }
@@ -148,7 +148,7 @@ impl Core {
             Step::Progress(progress) => More::Progress(progress),
             Step::Failed { error } => {
                 // Written in this very turn, so it is in memory.
-                let text = super::commands::job_view::text_of(&records, &error);
+                let text = crate::server::commands::job_view::text_of(&records, &error);
                 More::Error(text.unwrap_or_default().into())
             }
             _ => More::Nothing,
@@ -169,14 +169,14 @@ impl Core {
     }
 
     /// The record that an event waited for has come, or cannot be read: then it goes without data.
-    pub(super) fn trigger_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
+    pub(in crate::server) fn trigger_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
         let found = fetched.iter().find_map(|one| Some((one.bytes.as_deref()?, one.stored)));
         let payload = found.and_then(|(record, stored)| Some(stored.parted(record)?.1));
         self.webhooks.outbox.arrived(place, payload);
     }
 
     /// Hands over, in order, what the log has up to `released`.
-    pub(super) fn release_triggers(&mut self, released: Position) {
+    pub(in crate::server) fn release_triggers(&mut self, released: Position) {
         let Webhooks { outbox, feed, .. } = &mut self.webhooks;
         outbox.release(released, |hooks, notice| feed.offer(hooks, notice));
     }

@@ -6,7 +6,15 @@
 //! ```
 //!
 //! The reply waits for all shards: of what happens after it, nothing is missed. What is posted is put
-//! together in [`super::triggers`].
+//! together in [`super::webhooks::outbox`].
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `delivery` | between the shard and the threads that post |
+//! | `outbox` | what is posted, once it is durable |
+
+pub(super) mod delivery;
+pub(super) mod outbox;
 
 use super::commands::framed;
 use super::core::{Core, Pen};
@@ -14,7 +22,7 @@ use super::multi_shard::cron::KEEPER;
 use super::multi_shard::task::Task;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::{Message, Origin, Step};
-use super::triggers::Outbox;
+use super::webhooks::outbox::Outbox;
 use crate::api::request::{AddWebhook, Body};
 use crate::protocol::reply;
 use crate::protocol::uuid_text;
