@@ -41,7 +41,6 @@ mod core;
 mod entries;
 mod event_loop;
 mod events;
-mod figures;
 mod http;
 mod lifecycle;
 mod metric_families;

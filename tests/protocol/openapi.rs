@@ -1,5 +1,5 @@
 //! The `OpenAPI` document gives fields the bounds and defaults of the table. That it has every route stands in
-//! `src/server/http/endpoint.rs`; that it describes every answer, an outside judge says (`tests/clients`).
+//! `src/server/http/routes.rs`; that it describes every answer, an outside judge says (`tests/clients`).
 
 use corq::api::limits::{GROUP_PRIORITY_MAX, PRIORITY_MAX};
 use corq::api::spec::{

@@ -9,15 +9,28 @@
 //! ```
 //!
 //! One request of a connection is under way at a time: the next is read once the answer is written.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `bodies` | the memory of bodies |
+//! | `cross_origin` | what a web page may ask without tokens |
+//! | `health` | `/health`, `/ready`, `/stats`, `/heapstats` |
+//! | `rate_limit` | the sliding window of one client |
+//! | `rate_limit_check` | asks the shard that counts a client |
+//! | `request` | an HTTP request becomes a frame |
+//! | `response` | a reply becomes an HTTP response |
+//! | `routes` | methods and paths |
+//! | `timeouts` | how long a client is waited for |
 
-mod answer;
-mod ask;
 mod bodies;
-mod endpoint;
-mod gate;
-mod limit;
-mod patience;
-mod toll;
+mod cross_origin;
+pub(super) mod health;
+mod rate_limit;
+mod rate_limit_check;
+mod request;
+mod response;
+mod routes;
+mod timeouts;
 
 use super::connection::session::{Session, Speech};
 use super::core::Core;
@@ -32,18 +45,18 @@ use crate::protocol::http1::target::Target;
 use crate::protocol::http1::{Problem, answer::EXPOSITION};
 use crate::protocol::value::is_queue_name;
 use crate::protocol::websocket;
-use answer::Stage;
-pub use answer::{coded_body, date_of, megabytes};
 use bodies::BODIES_BYTES_MAX;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
-use endpoint::{Endpoint, Miss};
-pub use gate::{CODE as CROSS_ORIGIN, Rules};
-pub use limit::{Limiter, Rule, TooMany, Window};
-pub use patience::Phase;
-use patience::{Alarms, Patience};
+pub use cross_origin::{CODE as CROSS_ORIGIN, Rules};
+pub use rate_limit::{Limiter, Rule, TooMany, Window};
+pub use rate_limit_check::Toll;
+use response::Stage;
+pub use response::{coded_body, date_of, megabytes};
+use routes::{Endpoint, Miss};
 use std::borrow::Cow;
-pub use toll::Toll;
+pub use timeouts::Phase;
+use timeouts::{Alarms, Patience};
 
 /// What follows the head of such a request is the stream.
 const STREAM_BODY: Problem = Problem { status: 400, text: "A stream is asked for without a body" };
@@ -319,7 +332,7 @@ impl Core {
         busy: bool,
     ) -> Progress {
         let target = Target::of(head.target);
-        let found = endpoint::find(head.method, target.path);
+        let found = routes::find(head.method, target.path);
         let vital = found.as_ref().is_ok_and(|(endpoint, _)| endpoint.is_vital());
         if busy && !vital {
             if let Some(session) = self.sessions.get(conn) {
@@ -349,7 +362,9 @@ impl Core {
         };
         let plan = match let_in {
             Ok(()) => self.plan(head, target, found, (passed, has_shown), manner),
-            Err(text) => Err(Objection { code: Some(gate::CODE), ..Objection::new(403, text) }),
+            Err(text) => {
+                Err(Objection { code: Some(cross_origin::CODE), ..Objection::new(403, text) })
+            }
         };
         let whole = match head.length {
             Length::Bytes(bytes) if bytes <= behind.len() as u64 => Some(bytes as usize),

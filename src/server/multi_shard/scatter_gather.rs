@@ -7,7 +7,7 @@ use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use crate::server::commands::framed;
 use crate::server::core::Core;
-use crate::server::figures::OfServer;
+use crate::server::http::health::OfServer;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::{Message, Origin, Question, Share, Step};
 use corq_io::memory::resident_bytes;

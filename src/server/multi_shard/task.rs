@@ -7,7 +7,7 @@ use super::long_batch::LongCommand;
 use super::parent_links::KinTask;
 use super::row_pages::RowsTask;
 use crate::server::entries::Entries;
-use crate::server::figures::Figures;
+use crate::server::http::health::Figures;
 use crate::server::metrics::Metrics;
 use crate::server::shard_mail::dispatch::Lookup;
 use crate::server::shard_mail::message::{Origin, Question, Step};

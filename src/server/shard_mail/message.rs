@@ -4,8 +4,8 @@
 use super::dispatch::Lookup;
 use crate::server::connection::migration::Moved;
 use crate::server::events::EventMail;
-use crate::server::figures::Figures;
 use crate::server::http::TooMany;
+use crate::server::http::health::Figures;
 use crate::server::metrics::Metrics;
 use crate::server::multi_shard::cron::CronMail;
 use crate::server::multi_shard::dependencies::UnmetOf;

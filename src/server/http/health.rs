@@ -1,16 +1,16 @@
 //! What only HTTP asks for: how the server is, whether it can take jobs, what it holds in memory. Each
 //! shard adds its figures, the one that was asked writes the sum.
 
-use super::commands::lack_text;
-use super::connection::session::Speech;
-use super::core::Core;
-use super::http::{Limiter, megabytes};
-use super::lifecycle::certificate;
-use super::multi_shard::scatter_gather::write_stats;
-use super::shard_mail::message::{Question, Share};
-use super::storage::data_presence::GONE;
+use super::{Limiter, megabytes};
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
+use crate::server::commands::lack_text;
+use crate::server::connection::session::Speech;
+use crate::server::core::Core;
+use crate::server::lifecycle::certificate;
+use crate::server::multi_shard::scatter_gather::write_stats;
+use crate::server::shard_mail::message::{Question, Share};
+use crate::server::storage::data_presence::GONE;
 use corq_io::clock;
 use corq_io::log::Lack;
 use corq_io::memory::{self, Memory};
@@ -105,7 +105,7 @@ pub struct OfServer<'a> {
 
 impl Core {
     /// This shard's figures.
-    pub(super) fn share_of_figures(&self) -> Share {
+    pub(in crate::server) fn share_of_figures(&self) -> Share {
         let held = self.engine.shard.holdings();
         let log = &self.engine.book.0;
         let log_memory_bytes = log.memory_bytes() as u64;

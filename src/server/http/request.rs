@@ -1,11 +1,11 @@
 //! A request over HTTP as the frame that a client over TCP would send.
 
-use super::super::core::Core;
 use super::{ConnId, Connections, Endpoint, Plan, slimmed};
 use crate::api::spec::CommandSpec;
 use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::write::Writer;
 use crate::server::connection::transcode::SLICE_BYTES;
+use crate::server::core::Core;
 use rmp::Marker;
 use std::borrow::Cow;
 
@@ -149,7 +149,7 @@ impl Core {
     }
 
     /// The body of a request has been read into the command `frame`, or cannot be.
-    pub(in super::super) fn begin_fields(
+    pub(in crate::server) fn begin_fields(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,

@@ -5,9 +5,9 @@
 //! that counts by now and is set again. So neither a request nor a turn looks at other connections. The alarms ring for
 //! connections of frames as well: see [`crate::server::connection::deadlines`].
 
-use super::super::core::Core;
 use crate::protocol::http1::Problem;
 use crate::server::connection::session::Speech;
+use crate::server::core::Core;
 use corq_io::net::{ConnId, Connections};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -36,7 +36,7 @@ pub struct Patience {
     /// When it ends.
     due_ms: u64,
     /// When a connection of frames must have shown a token, if it must.
-    pub(in super::super) known_by_ms: u64,
+    pub(in crate::server) known_by_ms: u64,
     /// The alarm that counts; others that ring are stale.
     alarm_ms: u64,
     /// What was unsent when its time was over the last time.
@@ -57,7 +57,7 @@ impl Default for Patience {
 
 impl Patience {
     /// What is waited for, and until when.
-    pub(in super::super) fn what(&self) -> (Phase, u64) {
+    pub(in crate::server) fn what(&self) -> (Phase, u64) {
         (self.phase, self.due_ms)
     }
 
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// Begins to wait. A request that comes in pieces gets no more time with each.
-    pub(in super::super) fn await_conn(&mut self, conn: ConnId, phase: Phase) {
+    pub(in crate::server) fn await_conn(&mut self, conn: ConnId, phase: Phase) {
         let Some(session) = self.sessions.get(conn) else { return };
         if session.dialogue.patience.phase == Phase::Reading && phase == Phase::Reading {
             return;
@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// Begins to wait until then.
-    pub(in super::super) fn await_until(&mut self, conn: ConnId, phase: Phase, due_ms: u64) {
+    pub(in crate::server) fn await_until(&mut self, conn: ConnId, phase: Phase, due_ms: u64) {
         let Some(session) = self.sessions.get(conn) else { return };
         let patience = &mut session.dialogue.patience;
         (patience.phase, patience.due_ms) = (phase, due_ms);
@@ -118,7 +118,7 @@ impl Core {
     }
 
     /// Sees to it that an alarm rings no later than what is waited for is late.
-    pub(in super::super) fn set_alarm(&mut self, conn: ConnId) {
+    pub(in crate::server) fn set_alarm(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let patience = &mut session.dialogue.patience;
         if patience.ends_ms() < patience.alarm_ms {
@@ -128,14 +128,14 @@ impl Core {
     }
 
     /// A connection has come from another shard, where its alarms were left behind.
-    pub(in super::super) fn set_alarm_again(&mut self, conn: ConnId) {
+    pub(in crate::server) fn set_alarm_again(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         session.dialogue.patience.alarm_ms = u64::MAX;
         self.set_alarm(conn);
     }
 
     /// Ends what has lasted too long. Returns when to come again.
-    pub(in super::super) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
+    pub(in crate::server) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
         while let Some(&Reverse((at_ms, conn))) = self.http.alarms.peek() {
             if at_ms > self.now_ms {
                 return at_ms;

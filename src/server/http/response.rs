@@ -1,10 +1,9 @@
 //! From the reply of a command to the answer of a request.
 
-use super::super::core::Core;
 use super::bodies::TOO_MUCH;
 use super::{
-    Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, ask,
-    memory, slimmed,
+    Answer, ConnId, Connections, EXPOSITION, Endpoint, Exchange, JSON, Manner, Objection, memory,
+    request, slimmed,
 };
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::http1::answer::{self, Standing};
@@ -14,6 +13,7 @@ use crate::server::commands::{
     DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
 };
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
+use crate::server::core::Core;
 use crate::server::shard_mail::message::Origin;
 use crate::server::storage::data_presence::GONE;
 use chrono::{DateTime, Datelike, Timelike};
@@ -43,7 +43,7 @@ const LOST: &str = "Internal server error";
 
 impl Core {
     /// Makes an answer of the reply frame to the request under way.
-    pub(in super::super) fn answer_http(
+    pub(in crate::server) fn answer_http(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -58,7 +58,7 @@ impl Core {
                 let job = std::mem::take(job);
                 exchange.stage = Stage::WhyNot;
                 let mut frame = Vec::new();
-                ask::bare(&mut frame, "GetState", "id", &job);
+                request::bare(&mut frame, "GetState", "id", &job);
                 self.begin(conns, conn, &frame);
             }
             (_, Stage::WhyNot, _) => match text_field(payload, "state") {
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// The same of a frame that is no longer needed; a long one becomes an answer over several turns.
-    pub(in super::super) fn answer_http_or_begin(
+    pub(in crate::server) fn answer_http_or_begin(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -109,7 +109,7 @@ impl Core {
     }
 
     /// Answers the request under way with what a reply has become.
-    pub(in super::super) fn conclude_text(
+    pub(in crate::server) fn conclude_text(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -131,7 +131,7 @@ impl Core {
 
     /// A request whose answer will not come any more, as what it asked for was given up with its
     /// client's half of the connection.
-    pub(in super::super) fn answer_dropped(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(in crate::server) fn answer_dropped(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let Some(exchange) = &session.dialogue.exchange else { return };
         if session.in_flight > 0 {
@@ -158,7 +158,11 @@ impl Core {
     }
 
     /// Answers the request under way whose body gives way to those of others.
-    pub(in super::super) fn conclude_crowded_out(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(in crate::server) fn conclude_crowded_out(
+        &mut self,
+        conns: &mut Connections,
+        conn: ConnId,
+    ) {
         self.http.counters.crowded_out += 1;
         if let Some(session) = self.sessions.get(conn)
             && let Some(exchange) = &mut session.dialogue.exchange
@@ -245,7 +249,7 @@ impl Core {
     }
 
     /// Ends a connection whose last answer is written.
-    pub(in super::super) fn finish_if_over(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(in crate::server) fn finish_if_over(&mut self, conns: &mut Connections, conn: ConnId) {
         if self.sessions.get(conn).is_some_and(|session| session.dialogue.over) {
             self.finish_connection(conns, conn);
         }

@@ -9,7 +9,8 @@
 //! Programs send none of these but `Host`, and notice nothing as long as they use an address. With tokens nothing is
 //! judged here: a page has none to show. Knows heads of requests, no sockets.
 
-use super::endpoint::{self, Endpoint};
+use super::routes;
+use super::routes::Endpoint;
 use crate::protocol::http1::answer::Standing;
 use crate::protocol::http1::head::Head;
 use crate::protocol::http1::target::Target;
@@ -41,7 +42,7 @@ impl Rules {
     /// Whether a request goes on whose body is not waited for.
     pub fn judge_early(&self, head: &Head<'_>, through_path: bool) -> Result<(), &'static str> {
         let path = Target::of(head.target).path;
-        let endpoint = endpoint::find(head.method, path).ok().map(|(endpoint, _)| endpoint);
+        let endpoint = routes::find(head.method, path).ok().map(|(endpoint, _)| endpoint);
         self.judge(head, endpoint, through_path)
     }
 

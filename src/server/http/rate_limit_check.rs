@@ -2,9 +2,9 @@
 //! that the hash of its name picks. Where that is another one, the request waits in front of the
 //! connection until the keeper has answered.
 
-use super::super::core::Core;
-use super::limit::TooMany;
+use super::rate_limit::TooMany;
 use crate::protocol::http1::head::Head;
+use crate::server::core::Core;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span};
 use corq_io::net::ConnId;
 
@@ -60,7 +60,7 @@ impl Core {
 
     /// The keeper's part. That somebody came tells nothing of the log, so the answer does not wait
     /// for it.
-    pub(in super::super) fn toll(&mut self, batch: &Batch, origin: Origin, client: &Span) {
+    pub(in crate::server) fn toll(&mut self, batch: &Batch, origin: Origin, client: &Span) {
         let now_ms = self.now_ms;
         let limiter = self.http.limiter.as_mut();
         let verdict =
@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// The keeper has answered.
-    pub(in super::super) fn tolled(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
+    pub(in crate::server) fn tolled(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
         let Some(session) = self.sessions.get(conn) else { return };
         session.dialogue.toll = Toll::Answered(verdict);
         self.unblocked.push(conn);
