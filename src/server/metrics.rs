@@ -6,7 +6,6 @@
 //! answer go: what an answer waits for the log. How long turns themselves are is a family of its own.
 
 use super::connection::session::Speech;
-use super::core::Core;
 use super::event_loop::turn_meter::{Longest, Work};
 use super::http::Limiter;
 use super::metric_families::{
@@ -14,6 +13,7 @@ use super::metric_families::{
     TURN_FAMILIES,
 };
 use super::shard_mail::message::Share;
+use super::shard_server::Core;
 use crate::protocol::write::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;

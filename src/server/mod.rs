@@ -37,8 +37,6 @@
 
 mod commands;
 mod connection;
-mod core;
-mod entries;
 mod event_loop;
 mod events;
 mod http;
@@ -46,8 +44,10 @@ mod lifecycle;
 mod metric_families;
 mod metrics;
 mod multi_shard;
+mod numbered;
 mod overload;
 mod shard_mail;
+mod shard_server;
 mod storage;
 mod webhooks;
 

@@ -3,9 +3,9 @@
 use super::job_record::{Show, Wanted};
 use crate::api::request::StateFilter;
 use crate::api::spec::STATES;
-use crate::server::core::Core;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::Origin;
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 use corq_shards::listing::{Listing, States, Views};

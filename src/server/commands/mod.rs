@@ -37,9 +37,9 @@ pub(super) mod worker;
 use super::commands::group::group_full;
 use super::commands::job_view::{write_delivery, write_pushed};
 use super::commands::pending_replies::{CURRENT, Parked, Shape};
-use super::core::{Core, Pen};
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::Origin;
+use super::shard_server::{Core, Pen};
 use super::storage::engine::Engine;
 use crate::api::{
     self,

@@ -1,8 +1,8 @@
 //! Commands that the engine answers later: who asked, and how the answer is written.
 
-use crate::server::core::Core;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::command::RequestId;
 use corq_shards::effect::Reply;

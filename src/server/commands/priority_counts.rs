@@ -4,9 +4,9 @@
 use super::TOO_LARGE;
 use crate::protocol::reply::{self, Frame};
 use crate::protocol::write::Writer;
-use crate::server::core::Core;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::Origin;
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::command::ClientId;
 use corq_shards::queue::Queue;

@@ -2,8 +2,8 @@
 
 use super::{framed, write_data};
 use crate::protocol::reply;
-use crate::server::core::Core;
 use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::job::State;
 

@@ -4,8 +4,8 @@ use super::framed;
 use crate::api::request::Body;
 use crate::api::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::protocol::reply;
-use crate::server::core::Core;
 use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 
 impl Core {

@@ -7,8 +7,8 @@
 
 use super::session::Speech;
 use crate::protocol::websocket::Closing;
-use crate::server::core::Core;
 use crate::server::http::Phase;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections};
 
 const TOO_SLOW: &str = "The frame did not come in time";

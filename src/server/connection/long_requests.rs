@@ -4,7 +4,7 @@
 use crate::protocol::begun::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::websocket::{self, Closing};
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections};
 
 /// What of a message is looked at first: nearly all name their command there.

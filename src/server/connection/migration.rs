@@ -6,9 +6,9 @@
 //! It keeps its name with the engine, so its leases stay its own. What the commands mean is not known here.
 
 use super::session::Session;
-use crate::server::core::Core;
 use crate::server::overload::fair_share::Taken;
 use crate::server::shard_mail::message::Message;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections, Socket};
 
 /// Commands for another shard after which a connection moves there for the first time. Each move

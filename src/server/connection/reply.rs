@@ -3,9 +3,9 @@
 
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use crate::protocol::reply;
-use crate::server::core::{Core, Pen};
 use crate::server::overload::large_replies::LARGE_BYTES;
 use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::shard_server::{Core, Pen};
 use crate::server::storage::cold_reads::Then;
 use crate::server::storage::engine::Engine;
 use corq_io::net::{ConnId, Connections};

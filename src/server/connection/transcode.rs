@@ -12,11 +12,11 @@
 use super::session::{Speech, UNSENT_BYTES_MAX};
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json::{EXPANSION_MAX, JsonError, Parse, Print, TEXT_BYTES_MAX, Unshown};
-use crate::server::core::Core;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::overload::send_memory::OUTPUT_BYTES_MAX;
 use crate::server::overload::shared_values::Value;
 use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections, Counted, Shared, Tally};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -13,9 +13,9 @@ use crate::protocol::reply;
 use crate::protocol::websocket::{self, Begun, Closing, Frame, Head, Kind, MESSAGE_BYTES_MAX};
 use crate::protocol::write::Writer;
 use crate::server::commands::TOO_LARGE;
-use crate::server::core::{Core, TOO_OFTEN};
 use crate::server::overload::send_memory::is_tight;
 use crate::server::shard_mail::message::Origin;
+use crate::server::shard_server::{Core, TOO_OFTEN};
 use corq_io::net::{ConnId, Connections};
 
 /// Memory that is kept for the next message.

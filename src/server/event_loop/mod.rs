@@ -9,10 +9,10 @@
 pub(super) mod shutdown;
 pub(super) mod turn_meter;
 
-use super::core::{Core, Late};
 use super::lifecycle::listeners::{Entrance, Port};
 use super::shard_mail::inbox::MAIL_STEPS_MAX;
 use super::shard_mail::message::{Batch, Message};
+use super::shard_server::{Core, Late};
 use corq_io::clock::Clock;
 use corq_io::log::{LogError, Position};
 use corq_io::net::{ConnId, EndReason, Event, Reactor};

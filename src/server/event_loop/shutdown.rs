@@ -1,7 +1,7 @@
 //! The end of a shard: no more commands, and everybody who has asked something gets an answer.
 
-use crate::server::core::Core;
 use crate::server::shard_mail::message::Batch;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections};
 use corq_shards::Caller;
 use corq_shards::command::Command;

@@ -8,7 +8,7 @@
 //! Counting reads no clock: a turn reads it at both of its ends.
 
 use crate::api::spec::{COMMANDS, Op};
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 
 /// What no command does, or what is left of one that nobody waits for.
 const BESIDE: [&str; 5] = ["due", "news", "disconnect", "json", "other"];

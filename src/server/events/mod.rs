@@ -19,8 +19,8 @@ pub(super) mod subscribe;
 pub(super) mod subscribers;
 
 use super::commands::job_view::text_of;
-use super::core::Core;
 use super::shard_mail::message::{Batch, Message, Origin, Span};
+use super::shard_server::Core;
 use super::storage::cold_reads::Then;
 use super::storage::engine::{Absent, Engine, Fetched, Records};
 use crate::protocol::json;

@@ -4,8 +4,8 @@
 use super::shared_buffer::Form;
 use crate::protocol::reply;
 use crate::server::connection::session::Speech;
-use crate::server::core::Core;
 use crate::server::shard_mail::dispatch::Asked;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections};
 
 /// What a client is told that subscribes on a connection of another kind.

@@ -13,11 +13,11 @@ use super::shared_buffer::{Form, LANE_BYTES_MAX, LANES_BYTES_MAX, Lane, Place};
 use crate::protocol::{sse, websocket};
 use crate::server::connection::session::Speech;
 use crate::server::connection::websocket::Incoming;
-use crate::server::core::Core;
-use crate::server::entries::Entries;
+use crate::server::numbered::Entries;
 use crate::server::overload::send_memory::is_tight;
 use crate::server::overload::shared_values::SHARED_BYTES_MIN;
 use crate::server::shard_mail::message::Message;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections, Shared, Tally};
 use std::collections::{BTreeMap, VecDeque};
 

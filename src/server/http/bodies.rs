@@ -1,9 +1,9 @@
 //! The memory of bodies that are not there yet, for all HTTP connections of a shard together. One body has a limit of
 //! its own; a hundred clients that each send most of one and stop must not add up to a gigabyte.
 
-use super::super::core::Core;
 use super::{Connections, Objection, Reading};
 use crate::protocol::http1::answer::Manner;
+use crate::server::shard_server::Core;
 use corq_io::net::ConnId;
 
 /// Most bytes of bodies on their way to one shard.

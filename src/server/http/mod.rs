@@ -33,11 +33,11 @@ mod routes;
 mod timeouts;
 
 use super::connection::session::{Session, Speech};
-use super::core::Core;
 use super::lifecycle::certificate;
 use super::overload::receive_memory::Partials;
 use super::overload::send_memory::is_tight;
 use super::shard_mail::message::Question;
+use super::shard_server::Core;
 use crate::protocol::http1::answer::{Answer, CONTINUE, JSON, Manner, Standing, TEXT};
 use crate::protocol::http1::body::Body;
 use crate::protocol::http1::head::{self, Head, Length, Method};

@@ -4,8 +4,8 @@
 
 use super::rate_limit::TooMany;
 use crate::protocol::http1::head::Head;
-use crate::server::core::Core;
 use crate::server::shard_mail::message::{Batch, Message, Origin, Span};
+use crate::server::shard_server::Core;
 use corq_io::net::ConnId;
 
 /// Most bytes of a client's name that count.

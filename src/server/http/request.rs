@@ -5,7 +5,7 @@ use crate::api::spec::CommandSpec;
 use crate::protocol::json::{Fault, JsonError, Parse};
 use crate::protocol::write::Writer;
 use crate::server::connection::transcode::SLICE_BYTES;
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use rmp::Marker;
 use std::borrow::Cow;
 

@@ -13,8 +13,8 @@ use crate::server::commands::{
     DAMAGED, FULL, NO_FILES, NO_MEMORY, NO_ROOM, NOT_CANCELLABLE, NOT_FOUND, TOO_LARGE,
 };
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
-use crate::server::core::Core;
 use crate::server::shard_mail::message::Origin;
+use crate::server::shard_server::Core;
 use crate::server::storage::data_presence::GONE;
 use chrono::{DateTime, Datelike, Timelike};
 use corq_io::net::Shared;

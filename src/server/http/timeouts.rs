@@ -7,7 +7,7 @@
 
 use crate::protocol::http1::Problem;
 use crate::server::connection::session::Speech;
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -7,7 +7,7 @@ use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Man
 use crate::protocol::reply;
 use crate::protocol::write::Writer;
 use crate::server::connection::session::Speech;
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections};
 use corq_io::tls::{Identity, Keeper, ServerFiles, Standing};
 use std::sync::Arc;

@@ -12,9 +12,9 @@
 //! copies them, up to the cuts.
 
 use crate::protocol::write::Writer;
-use crate::server::core::Core;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::{Message, Question, Step};
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_io::store::Store;
 use corq_shards::stats::Census;

@@ -1,9 +1,9 @@
 //! What parents learn of their children: reports from one shard to another, each with a value out of
 //! the log. What is asked about them later is in [`super::child_values`].
 
-use crate::server::core::Core;
 use crate::server::events::NOBODY;
 use crate::server::shard_mail::message::{Message, Origin};
+use crate::server::shard_server::Core;
 use crate::server::storage::cold_reads::Then;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;

@@ -2,8 +2,8 @@
 
 use crate::api::limits::INTEGER_MAX;
 use crate::api::request::{Body, Cadence, Cron, Request};
-use crate::server::core::Core;
 use crate::server::shard_mail::message::Origin;
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::new_job::NewJob;
 

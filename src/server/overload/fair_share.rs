@@ -10,7 +10,7 @@
 //! first few of them, each whole: what is under way is short then, and still costs one send for each.
 
 use crate::server::connection::session::Session;
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use corq_io::net::ConnId;
 use std::collections::VecDeque;
 

@@ -6,7 +6,7 @@
 
 use crate::protocol::websocket::Closing;
 use crate::server::connection::session::{Backlog, Speech};
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use corq_io::memory;
 use corq_io::net::{ConnId, Connections};
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@
 //! alone is too much, no more commands are taken. What becomes text is no connection's fault either and has a bound of its
 //! own (`translate.rs`): none is ended for it. When there was much and is no more, the allocator gives back what it keeps.
 
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use corq_io::memory;
 use corq_io::net::Connections;
 

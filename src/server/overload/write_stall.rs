@@ -5,13 +5,13 @@
 //! The same holds while other shards have much to learn of jobs that came or went here: a few commands can be news to
 //! hundreds of thousands of jobs, and those who hear late may ask about jobs that are forgotten by then.
 
-use crate::server::core::Core;
 use crate::server::multi_shard::flow::FlowMail;
 use crate::server::multi_shard::long_batch::LongMail;
 use crate::server::multi_shard::long_push::PushMail;
 use crate::server::multi_shard::parent_links::KinMail;
 use crate::server::shard_mail::inbox::MAIL_STEPS_MAX;
 use crate::server::shard_mail::message::{Batch, Message};
+use crate::server::shard_server::Core;
 use crate::server::storage::engine::Engine;
 use corq_io::log::Lack;
 use corq_io::net::Connections;

@@ -3,9 +3,9 @@
 use super::dispatch::Asked;
 use super::message::{Batch, Message, Question, Span};
 use crate::api::spec::Op;
-use crate::server::core::Core;
 use crate::server::event_loop::turn_meter::Work;
 use crate::server::multi_shard::dependencies::UnmetOf;
+use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::Command;

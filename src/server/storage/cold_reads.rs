@@ -4,9 +4,9 @@
 
 use super::engine::Fetched;
 use crate::server::commands::job_record::Show;
-use crate::server::entries::Entries;
 use crate::server::multi_shard::child_values::Valuing;
 use crate::server::multi_shard::parent_links::Link;
+use crate::server::numbered::Entries;
 use crate::server::shard_mail::dispatch::Lookup;
 use crate::server::shard_mail::message::{Origin, Step};
 use corq_shards::job::Stored;

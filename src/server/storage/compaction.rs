@@ -4,8 +4,8 @@
 
 use super::engine::Engine;
 use super::journal::Book;
-use crate::server::core::Core;
 use crate::server::overload::write_stall::lacking;
+use crate::server::shard_server::Core;
 use corq_io::log::Scan;
 use corq_io::net::Connections;
 use corq_shards::Out;

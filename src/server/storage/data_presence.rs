@@ -2,7 +2,7 @@
 //! a part of it was removed or renamed, all that would be acknowledged is refused, until they are back.
 
 use crate::api::request::Body;
-use crate::server::core::Core;
+use crate::server::shard_server::Core;
 use corq_io::log::Presence;
 use corq_io::net::Connections;
 use corq_shards::Caller;

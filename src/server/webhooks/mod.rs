@@ -17,11 +17,11 @@ pub(super) mod delivery;
 pub(super) mod outbox;
 
 use super::commands::framed;
-use super::core::{Core, Pen};
 use super::multi_shard::cron::KEEPER;
 use super::multi_shard::task::Task;
 use super::shard_mail::dispatch::Asked;
 use super::shard_mail::message::{Message, Origin, Step};
+use super::shard_server::{Core, Pen};
 use super::webhooks::outbox::Outbox;
 use crate::api::request::{AddWebhook, Body};
 use crate::protocol::reply;

@@ -14,7 +14,6 @@ use super::connection::session::{
 };
 use super::connection::transcode::Translations;
 use super::connection::websocket::Scratch;
-use super::entries::Entries;
 use super::event_loop::turn_meter::{Meter, Work};
 use super::events::Events;
 use super::events::subscribers::Streams;
@@ -29,6 +28,7 @@ use super::multi_shard::custom_ids::{Soundings, WaitingClaims};
 use super::multi_shard::flow::OpenFlows;
 use super::multi_shard::long_batch::{Leave, Lengthy};
 use super::multi_shard::task::Tasks;
+use super::numbered::Entries;
 use super::overload::fair_share::Shares;
 use super::overload::large_replies::Aside;
 use super::overload::receive_memory::{FRAMES_BYTES_MAX, Partials, STRANGERS_BYTES_MAX};
