@@ -41,7 +41,6 @@ mod event_loop;
 mod events;
 mod http;
 mod lifecycle;
-mod metric_families;
 mod metrics;
 mod multi_shard;
 mod numbered;

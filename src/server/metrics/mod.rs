@@ -1,14 +1,20 @@
 //! Metrics: what each shard counts, the sum of it, and how clients see it. Families are named once,
-//! in [`super::metric_families`].
+//! in [`super::metrics::families`].
 //!
 //! A turn reads the clock once, so what happens within a turn takes no time that could be told. The
 //! duration of a push, pull or ack is the time from the turn that took it in to the turn that let its
 //! answer go: what an answer waits for the log. How long turns themselves are is a family of its own.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `families` | names, kinds and help texts |
+
+pub(super) mod families;
 
 use super::connection::session::Speech;
 use super::event_loop::turn_meter::{Longest, Work};
 use super::http::Limiter;
-use super::metric_families::{
+use super::metrics::families::{
     CERTIFICATE_EXPIRES, CLOCK_AHEAD, FAMILIES, HISTOGRAMS, Kind, QUANTILES, QUEUE_FAMILIES,
     TURN_FAMILIES,
 };
