@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::value::Value;
 use super::words;
 use crate::api::spec::Op;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::tools::backup::{Making, Summary, Unfinished};
 use crate::tools::place::{Fault, Place, Whereabouts};
 

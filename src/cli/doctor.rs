@@ -22,7 +22,7 @@ use super::request::Request;
 use super::target::Target;
 use super::words;
 use crate::api::spec::Op;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::tools::leftovers;
 
 /// Blocks whose sync is timed.

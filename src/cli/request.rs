@@ -6,7 +6,7 @@ use crate::api::spec::{
     REPEAT_FIELDS, STALL_CONFIG_FIELDS,
 };
 use crate::protocol::frame::PREFIX_BYTES;
-use crate::protocol::write::{OpenMap, Writer};
+use crate::protocol::msgpack::writer::{OpenMap, Writer};
 
 /// A map of fields that is being written.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::log::count;
 use super::progress::Progress;
 use super::words;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::tools::backup::Summary;
 use crate::tools::place::Place;
 use crate::tools::restore::restore;

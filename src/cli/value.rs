@@ -96,7 +96,7 @@ fn next<'a>(reader: &mut Reader<'a>) -> Option<Value<'a>> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::protocol::write::Writer;
+    use crate::protocol::msgpack::writer::Writer;
 
     fn sample() -> Vec<u8> {
         let mut out = Vec::new();

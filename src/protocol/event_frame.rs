@@ -5,8 +5,8 @@
 
 use super::frame::PREFIX_BYTES;
 use super::json;
+use super::msgpack::writer::Writer;
 use super::msgpack::{Number, Reader};
-use super::write::Writer;
 
 /// Times and durations of the server's own: beyond 32 bits they travel as floats, as in replies.
 const OWN_NUMBERS: [&[u8]; 2] = [b"timestamp", b"delay"];

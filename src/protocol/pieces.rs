@@ -8,7 +8,7 @@
 use super::decode::{DURATIONS_LENGTH, REMOVES_LENGTH, RESULTS_LENGTH, TOKENS_LENGTH};
 use super::fields::Complaint;
 use super::msgpack::Reader;
-use super::write::Writer;
+use super::msgpack::writer::Writer;
 use crate::api::limits::BATCH_MAX;
 use crate::api::size::IGNORED_BYTES_MAX;
 use crate::api::spec::{CommandSpec, FieldSpec, Kind, Op};

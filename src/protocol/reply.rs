@@ -8,7 +8,7 @@ use corq_shards::id::JobId;
 
 use super::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
 use super::msgpack::Reader;
-use super::write::Writer;
+use super::msgpack::writer::Writer;
 
 /// A frame being written: what is put into the vector until [`Frame::finish`] is its payload.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use corq_shards::webhook_record::WebhookAdded;
 use corq_shards::wire::Malformed;
 
 use crate::api::spec::LOG_LEVELS;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 
 use super::pen::Pen;
 

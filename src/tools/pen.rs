@@ -3,7 +3,7 @@
 use corq_shards::id::JobId;
 use corq_shards::job::Stored;
 
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 
 /// Writes entries of one map and counts them.
 pub(super) struct Pen<'o> {

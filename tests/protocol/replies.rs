@@ -2,8 +2,8 @@
 
 use corq::protocol::decode::decode;
 use corq::protocol::frame::{FRAME_BYTES_MAX, Split, split};
+use corq::protocol::msgpack::writer::Writer;
 use corq::protocol::reply::{self, Frame, ReplyTooLarge};
-use corq::protocol::write::Writer;
 use corq_shards::id::JobId;
 use rmpv::Value;
 

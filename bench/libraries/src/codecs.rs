@@ -5,7 +5,7 @@ use corq::protocol::decode::decode;
 use corq::protocol::json::{from_msgpack, to_msgpack};
 use corq::protocol::msgpack::Reader;
 use corq::protocol::uuid_text;
-use corq::protocol::write::Writer;
+use corq::protocol::msgpack::writer::Writer;
 use rmpv::Value;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Cell, Output, Table};
 use crate::cli::words;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::tools::replay::Tally;
 
 /// What `log stat` takes.

@@ -9,7 +9,7 @@ use super::{Looked, Trouble, count, look};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Cell, Style};
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::tools::place::Place;
 
 /// What `log verify` takes.

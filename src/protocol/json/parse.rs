@@ -6,7 +6,7 @@ mod token;
 
 use super::{Fault, JSON_DEPTH_MAX, JsonError, plain_length};
 use crate::protocol::msgpack::Reader;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use rmp::Marker;
 
 /// Containers deeper than this begin with room for any count. A shallower one begins with room for

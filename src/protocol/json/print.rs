@@ -11,8 +11,8 @@ use super::scalar::{
     ESCAPE_BYTES_MAX, encode, escaped, escaped_length, float, integer, string, time,
 };
 use crate::api::limits::PAYLOAD_BYTES_MAX;
+use crate::protocol::msgpack::step::Step;
 use crate::protocol::msgpack::{Malformed, Reader};
-use crate::protocol::step::Step;
 use rmp::Marker;
 
 /// The extension type that `MessagePack` keeps for points in time.

@@ -3,8 +3,8 @@
 use super::framed;
 use super::job_record::{Show, Wanted};
 use super::job_view::{buried_of, write_job};
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_server::Core;
 use crate::server::storage::engine::{Absent, Records};

@@ -2,8 +2,8 @@
 
 use super::{framed, write_data};
 use crate::api::request::{Answer, GroupAsk, JobRef};
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_server::Core;
 use corq_io::net::Connections;

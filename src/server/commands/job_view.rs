@@ -1,7 +1,7 @@
 //! A job as clients see it: the short form that a pull hands out, and the long form of the queries.
 
 use crate::api::spec::GROWTHS;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::server::storage::cold_reads::Hole;
 use crate::server::storage::engine::{Absent, Engine, Records};
 use corq_shards::effect::PushedJob;

@@ -45,8 +45,8 @@ use crate::api::{
     self,
     request::{Body, JobRef},
 };
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::protocol::write::Writer;
 use corq_io::log::Lack;
 use corq_io::net::Connections;
 use corq_shards::change::Change;

@@ -2,8 +2,8 @@
 //! by slice, a slice a turn. Priorities that come, go or change meanwhile may or may not be in it as they are.
 
 use super::TOO_LARGE;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
-use crate::protocol::write::Writer;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::Origin;
 use crate::server::shard_server::Core;

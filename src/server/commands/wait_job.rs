@@ -3,8 +3,8 @@
 use super::framed;
 use super::pending_replies::Shape;
 use crate::api::request::{Body, JobRef};
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::Origin;
 use crate::server::shard_server::{Core, Pen};

@@ -8,8 +8,8 @@
 use super::{framed, write_alive};
 use crate::api::request::{Body, RegisterWorker};
 use crate::protocol::msgpack::Texts;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::multi_shard::row_pages::{PAGE_BYTES, PAGE_ROWS};
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::Message;

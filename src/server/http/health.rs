@@ -2,8 +2,8 @@
 //! shard adds its figures, the one that was asked writes the sum.
 
 use super::{Limiter, megabytes};
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::commands::lack_text;
 use crate::server::connection::session::Speech;
 use crate::server::lifecycle::certificate;

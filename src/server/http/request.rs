@@ -3,7 +3,7 @@
 use super::{ConnId, Connections, Endpoint, Plan, slimmed};
 use crate::api::spec::CommandSpec;
 use crate::protocol::json::{Fault, JsonError, Parse};
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::server::connection::transcode::SLICE_BYTES;
 use crate::server::shard_server::Core;
 use rmp::Marker;

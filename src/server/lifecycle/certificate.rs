@@ -4,8 +4,8 @@
 use super::listeners::Port;
 use crate::config::Config;
 use crate::protocol::http1::answer::{self, Answer, JSON, Manner, Standing as Manners};
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::connection::session::Speech;
 use crate::server::shard_server::Core;
 use corq_io::net::{ConnId, Connections};

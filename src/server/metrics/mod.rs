@@ -20,7 +20,7 @@ use super::metrics::families::{
 };
 use super::shard_mail::message::Share;
 use super::shard_server::Core;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use corq_io::clock;
 use corq_io::net::Connections;
 use corq_io::tls::Standing;

@@ -11,7 +11,7 @@
 //! to the backup, as it would be by a kill. The files are none of this module's business: whoever asks
 //! copies them, up to the cuts.
 
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::{Message, Question, Step};
 use crate::server::shard_server::Core;

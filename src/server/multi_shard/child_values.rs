@@ -3,8 +3,8 @@
 
 use crate::api::request::Body;
 use crate::protocol::frame::FRAME_BYTES_MAX;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::commands::{DAMAGED, NOT_FOUND, TOO_LARGE};
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::Origin;

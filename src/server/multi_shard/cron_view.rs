@@ -1,7 +1,7 @@
 //! A schedule as clients see it: its row, and what it was set with.
 
 use crate::api::spec::GROWTHS;
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 use corq_shards::cron::Cron;
 use corq_shards::extras::Extras;
 use corq_shards::new_job::NewJob;

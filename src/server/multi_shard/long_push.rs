@@ -14,9 +14,9 @@ use super::long_batch::{
 use crate::api::limits::BATCH_DEPENDENCIES_MAX;
 use crate::api::request::{Body, JobRef, Request};
 use crate::protocol::decode::decode;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::msgpack::{Reader, Texts};
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::commands::framed;
 use crate::server::commands::group::group_full;
 use crate::server::commands::pending_replies::CURRENT;

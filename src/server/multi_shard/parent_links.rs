@@ -6,7 +6,7 @@ use super::task::Task;
 use crate::api::request::{Body, JobRef, Request};
 use crate::api::spec::Op;
 use crate::protocol::decode::decode;
-use crate::protocol::patch::patched;
+use crate::protocol::msgpack::patch::patched;
 use crate::protocol::{reply, uuid_text};
 use crate::server::commands::job_view::pushed_of;
 use crate::server::commands::pending_replies::CURRENT;

@@ -3,8 +3,8 @@
 use super::row_pages::Kind;
 use super::task::{All, Task};
 use crate::api::request::Body;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
-use crate::protocol::write::Writer;
 use crate::server::commands::framed;
 use crate::server::http::health::OfServer;
 use crate::server::shard_mail::dispatch::Asked;

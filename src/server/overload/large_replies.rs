@@ -370,7 +370,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::api::spec::COMMANDS;
-    use crate::protocol::write::Writer;
+    use crate::protocol::msgpack::writer::Writer;
 
     fn waiting(client: u64, pulls: bool, bytes: usize) -> Waiting {
         let conn = ConnId { index: client as u32, generation: 0 };

@@ -7,9 +7,9 @@
 use super::shared_values::Value;
 use crate::protocol::frame::PREFIX_BYTES;
 use crate::protocol::json;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply;
 use crate::protocol::websocket::{Head, MESSAGE_BYTES_MAX};
-use crate::protocol::write::Writer;
 use crate::server::commands::wait_job::write_ending_head;
 use crate::server::connection::session::Speech;
 use crate::server::connection::websocket::write_too_large;

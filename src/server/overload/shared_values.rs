@@ -2,8 +2,8 @@
 //! client has it. One that has to be read from the disk is read once, however many have asked by then.
 
 use crate::protocol::json;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::websocket::MESSAGE_BYTES_MAX;
-use crate::protocol::write::Writer;
 use crate::server::commands::DAMAGED;
 use crate::server::connection::transcode::LONG_REPLY_BYTES;
 use crate::server::shard_mail::message::Origin;

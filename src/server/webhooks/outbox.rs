@@ -5,8 +5,8 @@
 
 use super::Webhooks;
 use crate::protocol::json;
+use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::uuid_text;
-use crate::protocol::write::Writer;
 use crate::server::shard_mail::message::Origin;
 use crate::server::shard_server::Core;
 use crate::server::storage::cold_reads::Then;

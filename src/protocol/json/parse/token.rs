@@ -1,7 +1,7 @@
 //! Escapes within strings, and numbers.
 
 use super::{Fault, Reading};
-use crate::protocol::write::Writer;
+use crate::protocol::msgpack::writer::Writer;
 
 /// Digits that always fit a `u64`.
 const SAFE_DIGITS: usize = 19;

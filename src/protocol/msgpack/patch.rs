@@ -1,8 +1,8 @@
 //! A MessagePack map with some entries changed, the others byte for byte as they were. Knows nothing
 //! of what the entries mean.
 
-use super::msgpack::Reader;
-use super::write::Writer;
+use super::Reader;
+use super::writer::Writer;
 
 /// `map` with these entries, each a text or, to be gone, none. `None` if it is no map.
 pub fn patched(map: &[u8], entries: &[(&str, Option<&str>)]) -> Option<Vec<u8>> {

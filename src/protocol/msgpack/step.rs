@@ -5,7 +5,7 @@
 
 use rmp::Marker;
 
-use super::msgpack::{Malformed, Reader};
+use super::{Malformed, Reader};
 
 /// What stands at one place.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -5,7 +5,8 @@
 
 use rmp::Marker;
 
-use super::uuid_text::{self, UUID_CHARS};
+use crate::protocol::uuid_text;
+use crate::protocol::uuid_text::UUID_CHARS;
 
 /// Writes values at the end of a vector.
 #[derive(Debug)]

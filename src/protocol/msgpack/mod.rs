@@ -2,6 +2,16 @@
 //!
 //! Every read takes the bytes it needs or says that the frame is malformed; no length that a frame
 //! announces is trusted before the bytes are there. What a value means is not known here.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `patch` | a map with some entries changed |
+//! | `step` | one step: the next scalar, or the size of the next container |
+//! | `writer` | writes values into a byte vector |
+
+pub(crate) mod patch;
+pub mod step;
+pub mod writer;
 
 use std::fmt;
 
