@@ -44,7 +44,7 @@ use super::storage::compaction::Reclaim;
 use super::storage::data_presence::Ground;
 use super::storage::engine::Engine;
 use super::webhooks::Webhooks;
-use crate::protocol::begun::BEGINNING_BYTES_MAX;
+use crate::protocol::decode::beginning::BEGINNING_BYTES_MAX;
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use corq_io::log::Lack;

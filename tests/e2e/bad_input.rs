@@ -6,7 +6,7 @@
 //! that the table's own words cannot change in silence.
 
 use corq::api::spec::{COMMANDS, CommandSpec, FieldSpec, Kind, Op};
-use corq::protocol::begun::{LONG_BYTES, too_long};
+use corq::protocol::decode::beginning::{LONG_BYTES, too_long};
 use rmpv::Value;
 use serde_json::{Value as Json, json};
 

@@ -3,7 +3,7 @@
 use super::job_view::pushed_of;
 use super::{DAMAGED, refusal_text, write_data};
 use crate::api::request::{Body, JobRef};
-use crate::protocol::job_fields::over_size_limit;
+use crate::protocol::decode::job::over_size_limit;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_server::Core;
 use crate::server::storage::engine::{Absent, Fetched, Records};

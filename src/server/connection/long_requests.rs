@@ -1,7 +1,7 @@
 //! Long requests are judged by their beginning: one for a command that cannot be as long is refused before it has come,
-//! and what still comes of it is dropped as it comes. See [`crate::protocol::begun`].
+//! and what still comes of it is dropped as it comes. See [`crate::protocol::decode::beginning`].
 
-use crate::protocol::begun::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
+use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::websocket::{self, Closing};
 use crate::server::shard_server::Core;

@@ -5,7 +5,7 @@ use super::long_requests::Judged;
 use super::session::{IN_FLIGHT_MAX, STRANGER_BYTES_MAX, Speech};
 use super::transcode::{LONG_REPLY_BYTES, SLICE_BYTES};
 use crate::api::limits::PAYLOAD_BYTES_MAX;
-use crate::protocol::begun::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
+use crate::protocol::decode::beginning::{BEGINNING_BYTES_MAX, Face, LONG_BYTES, judge};
 use crate::protocol::decode::find_req_id;
 use crate::protocol::frame::{PREFIX_BYTES, Split, split};
 use crate::protocol::json::{self, Fault, JsonError, Parse, TEXT_BYTES_MAX, Unshown};

@@ -201,7 +201,7 @@ impl Endpoint {
 mod tests {
     use super::*;
     use crate::api::spec::CommandSpec;
-    use crate::protocol::begun::JSON_EXPANSION;
+    use crate::protocol::decode::beginning::JSON_EXPANSION;
     use serde_json::Value;
     use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@
 
 use super::send_memory::OUTPUT_BYTES_MAX;
 use crate::api::request::Body;
-use crate::protocol::begun::LONG_BYTES;
+use crate::protocol::decode::beginning::LONG_BYTES;
 use crate::protocol::decode::decode;
 use crate::server::commands::BUSY;
 use crate::server::connection::session::Speech;

@@ -1,11 +1,11 @@
 //! What the beginning of a long request says: which command it is, and with that whether it can be as long as it says that
 //! it is. So one that can not costs no more than its beginning.
 
-use super::json;
-use super::msgpack::Reader;
 use super::value::cut;
 use crate::api::UNKNOWN_COMMAND;
 use crate::api::spec::{CommandSpec, Kind};
+use crate::protocol::json;
+use crate::protocol::msgpack::Reader;
 
 /// Requests that are longer are judged by their beginning.
 pub const LONG_BYTES: usize = 256 << 10;

@@ -3,11 +3,11 @@
 use crate::api::spec::FieldSpec;
 
 use super::fields::Complaint;
-use super::msgpack::Reader;
 use super::value::{Value, item, text};
+use crate::protocol::msgpack::Reader;
 
 /// Reads the words as a mask: a bit for each, by its place in `choices`.
-pub(super) fn read_choices<'a>(
+pub(in crate::protocol) fn read_choices<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     choices: &[&str],

@@ -16,13 +16,13 @@ use crate::api::spec::{
 };
 
 use super::fields::{Aside, Complaint, Fields};
-use super::job_fields::take_job;
-use super::msgpack::Reader;
+use super::job::take_job;
 use super::value::{Value, batch, integer};
+use crate::protocol::msgpack::Reader;
 
 /// Reads an object within a field into `fields`; `false` if another type stands here.
 #[inline]
-pub(super) fn object<'a>(
+pub(in crate::protocol) fn object<'a>(
     fields: &mut Fields<'a>,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -38,14 +38,14 @@ pub(super) fn object<'a>(
 
 /// Puts the name of the field that holds an object in front of what is wrong inside it.
 #[cold]
-pub(super) fn inside(path: &str, complaint: &str) -> Complaint {
+pub(in crate::protocol) fn inside(path: &str, complaint: &str) -> Complaint {
     if complaint.starts_with("Invalid frame") {
         return complaint.into();
     }
     format!("{path}{complaint}").into()
 }
 
-pub(super) fn read_backoff<'a>(
+pub(in crate::protocol) fn read_backoff<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -62,7 +62,7 @@ pub(super) fn read_backoff<'a>(
     integer(spec, reader, min, max).map(Value::Integer)
 }
 
-pub(super) fn read_repeat<'a>(
+pub(in crate::protocol) fn read_repeat<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -79,7 +79,7 @@ pub(super) fn read_repeat<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_dedup<'a>(
+pub(in crate::protocol) fn read_dedup<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -97,7 +97,7 @@ pub(super) fn read_dedup<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_group_pull<'a>(
+pub(in crate::protocol) fn read_group_pull<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -128,7 +128,7 @@ pub(super) fn read_group_pull<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_group_rate<'a>(
+pub(in crate::protocol) fn read_group_rate<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -142,7 +142,7 @@ pub(super) fn read_group_rate<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_jobs<'a>(
+pub(in crate::protocol) fn read_jobs<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -169,7 +169,7 @@ pub(super) fn read_jobs<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_flow_job<'a>(
+pub(in crate::protocol) fn read_flow_job<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -184,7 +184,7 @@ pub(super) fn read_flow_job<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_flow<'a>(
+pub(in crate::protocol) fn read_flow<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,

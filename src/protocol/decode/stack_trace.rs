@@ -1,13 +1,13 @@
 //! The lines of a stack trace: as many as fit, since a failure must never fail for being talkative.
 
 use super::fields::Complaint;
-use super::msgpack::Reader;
 use super::value::item;
 use crate::api::spec::FieldSpec;
+use crate::protocol::msgpack::Reader;
 use corq_shards::command::Stack;
 
 /// Reads a list of texts and keeps the first of them, at most `bytes_max` as serialized.
-pub(super) fn read<'a>(
+pub(in crate::protocol) fn read<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     bytes_max: usize,

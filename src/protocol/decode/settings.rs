@@ -15,21 +15,21 @@ use crate::api::spec::{
 };
 
 use super::fields::{Aside, Complaint, Fields};
-use super::msgpack::Reader;
 use super::objects::{inside, object};
 use super::value::Value;
+use crate::protocol::msgpack::Reader;
 
 /// Null on the wire.
 const NIL: u8 = 0xc0;
 
 /// What these fields hold.
 #[derive(Default)]
-pub(super) struct Rare<'a> {
-    pub(super) patch: Option<RulePatch>,
-    pub(super) filter: Option<DlqFilter>,
+pub(in crate::protocol) struct Rare<'a> {
+    pub(in crate::protocol) patch: Option<RulePatch>,
+    pub(in crate::protocol) filter: Option<DlqFilter>,
     /// The filter is there, be it null or undefined: clients that want what it comes with name it always.
-    pub(super) filter_is_named: bool,
-    pub(super) job: Option<NewJob<'a>>,
+    pub(in crate::protocol) filter_is_named: bool,
+    pub(in crate::protocol) job: Option<NewJob<'a>>,
 }
 
 /// Reads an object within the field `spec`.
@@ -44,7 +44,7 @@ fn settings<'a>(
     if is_object { Ok(()) } else { Err(spec.wrong_type()) }
 }
 
-pub(super) fn read_cron_job<'a>(
+pub(in crate::protocol) fn read_cron_job<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -78,7 +78,7 @@ pub(super) fn read_cron_job<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_dlq_config<'a>(
+pub(in crate::protocol) fn read_dlq_config<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -118,7 +118,7 @@ fn nulls<const N: usize>(mut reader: Reader<'_>, names: &[&str; N]) -> [bool; N]
     nulls
 }
 
-pub(super) fn read_stall_config<'a>(
+pub(in crate::protocol) fn read_stall_config<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -135,7 +135,7 @@ pub(super) fn read_stall_config<'a>(
     Ok(Value::Aside)
 }
 
-pub(super) fn read_dlq_filter<'a>(
+pub(in crate::protocol) fn read_dlq_filter<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,

@@ -5,13 +5,13 @@
 //! decoded one after the other. So whatever is checked of a short request is checked of a long one, by the same code and
 //! with the same words. What the request does is not known here.
 
-use super::decode::{DURATIONS_LENGTH, REMOVES_LENGTH, RESULTS_LENGTH, TOKENS_LENGTH};
 use super::fields::Complaint;
-use super::msgpack::Reader;
-use super::msgpack::writer::Writer;
+use super::{DURATIONS_LENGTH, REMOVES_LENGTH, RESULTS_LENGTH, TOKENS_LENGTH};
 use crate::api::limits::BATCH_MAX;
 use crate::api::size::IGNORED_BYTES_MAX;
 use crate::api::spec::{CommandSpec, FieldSpec, Kind, Op};
+use crate::protocol::msgpack::Reader;
+use crate::protocol::msgpack::writer::Writer;
 
 /// Most items of a piece.
 pub const PIECE_ITEMS: usize = 500;

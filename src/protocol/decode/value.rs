@@ -7,16 +7,16 @@ use crate::api::spec::{FieldSpec, Kind};
 
 use super::choices::read_choices;
 use super::fields::{Aside, Complaint};
-use super::msgpack::{Malformed, Number, Reader};
 use super::objects::{
     read_backoff, read_dedup, read_flow, read_flow_job, read_group_pull, read_group_rate,
     read_jobs, read_repeat,
 };
 use super::settings::{read_cron_job, read_dlq_config, read_dlq_filter, read_stall_config};
+use crate::protocol::msgpack::{Malformed, Number, Reader};
 
 /// A field's value after its checks. What would make the array of them larger goes to [`Aside`].
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'a> {
+pub(in crate::protocol) enum Value<'a> {
     Nothing,
     Integer(i64),
     Float(f64),
@@ -30,7 +30,7 @@ pub(super) enum Value<'a> {
 /// Reads one value of the kind that `spec` asks for. [`Value::Nothing`] means that it counts as
 /// absent after all.
 #[inline]
-pub(super) fn read_value<'a>(
+pub(in crate::protocol) fn read_value<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -64,7 +64,7 @@ pub(super) fn read_value<'a>(
             texts(spec, reader, items_max, |item| within(item, 1, chars_max))
         }
         Kind::Stack { bytes_max } => {
-            aside.stack = super::stack::read(spec, reader, bytes_max as usize)?;
+            aside.stack = super::stack_trace::read(spec, reader, bytes_max as usize)?;
             Ok(Value::Aside)
         }
         Kind::TextsOf(choices) => {
@@ -155,7 +155,10 @@ pub(super) fn read_value<'a>(
 }
 
 #[inline]
-pub(super) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Complaint> {
+pub(in crate::protocol) fn text<'a>(
+    spec: &FieldSpec,
+    reader: &mut Reader<'a>,
+) -> Result<&'a str, Complaint> {
     match reader.text() {
         Ok(Some(text)) => Ok(text),
         Ok(None) => Err(spec.wrong_type()),
@@ -166,7 +169,7 @@ pub(super) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a 
 
 /// The text of one item of a list.
 #[inline]
-pub(super) fn item<'a>(
+pub(in crate::protocol) fn item<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     index: usize,
@@ -217,7 +220,7 @@ fn within(text: &str, chars_min: u32, chars_max: u32) -> bool {
 
 /// The front of a text, cut at a character's edge.
 #[cold]
-pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
+pub(in crate::protocol) fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = bytes_max.min(text.len());
     // At most three steps: a character has four bytes, and 0 is an edge.
     while !text.is_char_boundary(end) {
@@ -245,7 +248,7 @@ pub(crate) fn is_queue_name(name: &str) -> bool {
 }
 
 #[inline]
-pub(super) fn integer(
+pub(in crate::protocol) fn integer(
     spec: &FieldSpec,
     reader: &mut Reader<'_>,
     min: i64,
@@ -314,7 +317,10 @@ fn texts<'a>(
 
 /// Enters a batch and says how many items it has.
 #[inline]
-pub(super) fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> {
+pub(in crate::protocol) fn batch(
+    spec: &FieldSpec,
+    reader: &mut Reader<'_>,
+) -> Result<usize, Complaint> {
     match reader.array()? {
         None => Err(spec.wrong_type()),
         Some(count) if count > BATCH_MAX as usize => Err(spec.out_of_bounds()),

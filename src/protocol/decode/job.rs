@@ -8,12 +8,12 @@ use corq_shards::new_job::NewJob;
 use crate::api::limits::{FAMILY_BYTES_MAX, GROUP_PRIORITY_MAX, OPTIONS_BYTES_MAX, PRIORITY_MAX};
 
 use super::fields::{Aside, Complaint, Fields};
-use super::msgpack::Texts;
+use crate::protocol::msgpack::Texts;
 
 /// Takes the fields of a job. `jobId` and `customId` are the same thing; where a client sends both,
 /// the name that belongs to its command counts.
 #[inline]
-pub(super) fn take_job<'a>(
+pub(in crate::protocol) fn take_job<'a>(
     f: &mut Fields<'a>,
     aside: &mut Aside<'a>,
     in_batch: bool,

@@ -3,6 +3,28 @@
 //! What a field must look like stands in [`crate::api::spec`]; here the fields are put together.
 //! Keys may come in any order, `cmd` included. A field named twice is refused, since two readers
 //! could take it for two different commands; unknown fields are checked for form and ignored.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `beginning` | which command a long request is, by its beginning |
+//! | `choices` | words of a fixed set |
+//! | `fields` | the fields of one map, in one pass |
+//! | `job` | the fields of a job that is pushed |
+//! | `objects` | fields that are objects: `backoff`, `repeat`, `jobs` |
+//! | `pieces` | long batches, cut into frames of their own |
+//! | `settings` | settings of queues and schedules, and filters |
+//! | `stack_trace` | the lines of a stack trace |
+//! | `value` | one value of a field |
+
+pub mod beginning;
+pub(super) mod choices;
+pub(crate) mod fields;
+pub(crate) mod job;
+pub(super) mod objects;
+pub mod pieces;
+pub(super) mod settings;
+pub(super) mod stack_trace;
+pub(crate) mod value;
 
 use corq_shards::changed::Level;
 use corq_shards::command::GroupLimit;
@@ -18,10 +40,10 @@ use crate::api::request::{
 };
 use crate::api::spec::{CommandSpec, Op};
 
-use super::fields::{Aside, Complaint, Fields};
-use super::job_fields::take_job;
+use super::decode::fields::{Aside, Complaint, Fields};
+use super::decode::job::take_job;
+use super::decode::value::cut;
 use super::msgpack::{Malformed, Reader, Texts};
-use super::value::cut;
 
 /// Most bytes of an encoded `reqId`: it is kept while its command waits, and stands in every answer.
 const REQ_ID_BYTES_MAX: usize = 4096;
