@@ -3,7 +3,7 @@
 //! Any number of clients may wait for one job, so its end only puts them in line; they are answered a slice at a time, in
 //! the order in which they came.
 
-use crate::allowance;
+use crate::apply::allowance;
 use crate::command::{ClientId, RequestId};
 use crate::effect::{Ending, Refusal, Reply};
 use crate::hash_key::HashKey;

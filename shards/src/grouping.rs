@@ -1,5 +1,5 @@
 //! Jobs and pulls meet groups: how a job comes into its group and leaves it, and which job a pull gets in a
-//! queue that has groups. Called by [`crate::mutate`] and [`crate::pull`] for such queues only.
+//! queue that has groups. Called by [`crate::apply::transitions`] and [`crate::pull`] for such queues only.
 
 use crate::command::{GroupPull, Only};
 use crate::effect::Refusal;

@@ -12,7 +12,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod allowance;
+mod apply;
 mod attendance;
 mod awaiting;
 mod buried_record;
@@ -57,7 +57,6 @@ mod limits;
 pub mod listing;
 pub mod live;
 pub mod minutes;
-mod mutate;
 pub mod new_job;
 pub mod notes;
 mod outbox;
@@ -71,7 +70,6 @@ pub mod record;
 mod record_kind;
 pub mod remains;
 pub mod repeat;
-mod replay;
 pub mod reshard;
 pub mod retention;
 mod retired;
@@ -91,10 +89,8 @@ mod slab;
 pub mod stats;
 mod strays;
 pub mod table;
-mod tick;
 mod timers;
 mod unique;
-mod unknown;
 pub mod unmets;
 pub mod upkeep;
 mod waiter;

@@ -9,7 +9,7 @@
 //! question than for others, so there is a [`View`], a heap of its own, for each set of limits in use.
 //! There are few: the workers of a queue mostly say the same.
 
-use crate::allowance;
+use crate::apply::allowance;
 use crate::group::{
     Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings,
     WithWaiters,

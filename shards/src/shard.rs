@@ -1,9 +1,11 @@
 //! The state machine of one shard: commands in, records and effects out.
 //!
-//! Here live commands are judged; [`crate::mutate`] changes the state, for them and for recovery
-//! alike; [`crate::tick`] does what falls due. Nothing here waits, reads a clock or rolls dice.
+//! Here live commands are judged; [`crate::apply::transitions`] changes the state, for them and for recovery
+//! alike; [`crate::apply::due_work`] does what falls due. Nothing here waits, reads a clock or rolls dice.
 
-use crate::allowance::{self, Allowance};
+use crate::apply::allowance;
+use crate::apply::allowance::Allowance;
+use crate::apply::unknown_jobs::Unknown;
 use crate::attendance::Attendance;
 use crate::awaiting::Awaitings;
 use crate::chore::{Chore, Retry};
@@ -40,7 +42,6 @@ use crate::stats::Totals;
 use crate::table::Map;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
-use crate::unknown::Unknown;
 use crate::upkeep::JOB_UPKEEP_BYTES;
 use crate::waiter::Waiter;
 use crate::watch::Watchers;

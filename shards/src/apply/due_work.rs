@@ -1,7 +1,7 @@
 //! What time brings: delays that end, lives that end, locks that end, waits that end, long commands
 //! that go on. Called with the time; says when it wants to be called again.
 
-use crate::allowance::Allowance;
+use crate::apply::allowance::Allowance;
 use crate::cause::Cause;
 use crate::effect::Reply;
 use crate::event::Step;

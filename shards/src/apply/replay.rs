@@ -1,4 +1,4 @@
-//! Recovery: applies records in the order they were written, through [`crate::mutate`].
+//! Recovery: applies records in the order they were written, through [`crate::apply::transitions`].
 
 use crate::id::JobId;
 use crate::job::{State, Stored};

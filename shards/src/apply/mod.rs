@@ -1,0 +1,15 @@
+//! How the state changes: by records, and as time passes.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `allowance` | how much one command may bring about before the next step of time |
+//! | `due_work` | what is due: delays, leases, retries |
+//! | `replay` | recovery: records back into a state |
+//! | `transitions` | what each record does to the state |
+//! | `unknown_jobs` | records about jobs that a replay does not know |
+
+pub(crate) mod allowance;
+pub(crate) mod due_work;
+pub(crate) mod replay;
+pub(crate) mod transitions;
+pub(crate) mod unknown_jobs;
