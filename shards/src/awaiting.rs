@@ -7,7 +7,7 @@ use crate::apply::allowance;
 use crate::command::{ClientId, RequestId};
 use crate::effect::{Ending, Refusal, Reply};
 use crate::hash_key::HashKey;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::OfClient;
 use crate::record::Journal;

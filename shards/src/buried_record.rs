@@ -2,7 +2,7 @@
 
 use crate::cause::Cause;
 use crate::command::Stack;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::record::utf8;
 use crate::wire::{Malformed, Reader, Writer};
 

@@ -1,7 +1,7 @@
 //! The records of what is done to a single job besides its course through the queue: facts like those
 //! of [`crate::record`], with kinds and codec of their own.
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::record::utf8;
 use crate::wire::{Malformed, Reader, Writer};
 

@@ -2,9 +2,9 @@
 
 use crate::cause::Cause;
 use crate::grouping::GroupRef;
-use crate::id::fnv1a;
+use crate::job::id::fnv1a;
+use crate::job::name_table::NameRef;
 use crate::job::{Options, State, flags};
-use crate::job_names::NameRef;
 use crate::limits::Limits;
 use crate::rotation::Rotation;
 use crate::shard::Shard;

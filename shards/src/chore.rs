@@ -9,8 +9,8 @@
 use crate::command::{Clean, RequestId, Sifting};
 use crate::effect::{KnownAs, Refusal, Reply};
 use crate::event::Step;
-use crate::id::JobId;
 use crate::job::State;
+use crate::job::id::JobId;
 use crate::listing::States;
 use crate::record::{Journal, Record};
 use crate::rules::Rule;

@@ -111,7 +111,7 @@ impl<T> std::ops::IndexMut<usize> for ChunkedVec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
 
     #[test]
     fn it_is_a_vector_whatever_comes_and_goes() {

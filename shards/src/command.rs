@@ -3,16 +3,16 @@
 //! Everything is borrowed from the bytes the command came in; a shard keeps what it needs. Texts of
 //! the protocol, reply shapes and routing are not known here.
 
-use crate::change::Change;
 use crate::cron_record::CronRules;
 use crate::dependency::Notice;
 use crate::flow::Fate;
 use crate::group::GroupRate;
-use crate::id::JobId;
 use crate::job::State;
+use crate::job::change::Change;
+use crate::job::id::JobId;
+use crate::job::new_job::NewJob;
 use crate::kin::Reported;
 use crate::limits::SPAN_MS_DEFAULT;
-use crate::new_job::NewJob;
 use crate::rules::RulePatch;
 use crate::schedule::Plan;
 use crate::sift::{FailedFilter, SiftFor};

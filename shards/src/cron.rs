@@ -8,8 +8,8 @@ use crate::cron_record::{CronRan, CronRules, CronSet, job_of_template, template_
 use crate::dedup::Met;
 use crate::effect::Reply;
 use crate::hash_key::HashKey;
+use crate::job::new_job::NewJob;
 use crate::job::{State, Stored};
-use crate::new_job::NewJob;
 use crate::record::{Journal, Pushed, Record};
 use crate::schedule::Plan;
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};

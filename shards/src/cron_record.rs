@@ -1,7 +1,7 @@
 //! The records of schedules: how they are written and read. What they do stands in [`crate::cron`].
 
-use crate::id::JobId;
-use crate::new_job::NewJob;
+use crate::job::id::JobId;
+use crate::job::new_job::NewJob;
 use crate::record::{Pushed, utf8};
 use crate::schedule::Plan;
 use crate::wire::{Malformed, Reader, Writer};

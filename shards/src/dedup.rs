@@ -5,10 +5,10 @@ use crate::changed::Changed;
 use crate::chore::LOOKS_MAX;
 use crate::effect::{PushedJob, Reply};
 use crate::event::Step;
-use crate::extras::Dedup;
-use crate::id::JobId;
+use crate::job::id::JobId;
+use crate::job::new_job::NewJob;
+use crate::job::overrides::Dedup;
 use crate::job::{State, flags};
-use crate::new_job::NewJob;
 use crate::record::{Journal, Record};
 use crate::shard::{Caller, Out, Shard};
 

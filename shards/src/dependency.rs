@@ -8,7 +8,7 @@
 use crate::cause::Cause;
 use crate::effect::Effects;
 use crate::hold::Reason;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::kin::{End, How};
 use crate::record::{Journal, Record};

@@ -2,7 +2,7 @@
 //! shard's directory says which job bears it. Derived state: rebuilt from the jobs, never logged.
 
 use crate::hash_key::HashKey;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::table::Table;
 use std::collections::VecDeque;
 

@@ -7,8 +7,8 @@
 use crate::command::{RequestId, Token};
 use crate::dependency::Notice;
 use crate::event::Event;
-use crate::id::JobId;
 use crate::job::Stored;
+use crate::job::id::JobId;
 use crate::kin::Report;
 use crate::sift::FailedStats;
 use std::ops::Range;

@@ -108,7 +108,7 @@ impl Ended {
 mod tests {
     use super::*;
     use crate::hash_key::HashKey;
-    use crate::id::{Chance, JobId};
+    use crate::job::id::{Chance, JobId};
     use crate::job::{Job, Outcome, State};
 
     #[test]

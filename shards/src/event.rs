@@ -8,7 +8,7 @@
 //! how an event looks on the wire is not known here.
 
 use crate::effect::{Effects, KnownAs};
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{State, Stored};
 use crate::shard::Shard;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::cause::Cause;
 use crate::dependency::{News, Notice};
 use crate::effect::KnownAs;
 use crate::hold::Reason;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::kin::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
 use crate::record::{Journal, Record};

@@ -1,17 +1,17 @@
 //! What commands do to parents and children that are there: a job gets one more child, or waits for one
 //! less; a child gets a parent, or goes as that wishes; a running job waits for its children.
 
-use crate::change::Change;
 use crate::dependency::{News, Notice};
 use crate::event::Step;
-use crate::id::JobId;
+use crate::job::change::Change;
+use crate::job::id::JobId;
+use crate::job::new_job::NewJob;
 use crate::job::{Options, State};
 use crate::kept_record::Kept;
 use crate::kin::{
     Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, End, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
     Policy, Report,
 };
-use crate::new_job::NewJob;
 use crate::query::{AboutParent, LOOKS_PER_STEP};
 use crate::record::{Journal, Pushed, Record};
 use crate::remains::{KeptRemains, Remains};

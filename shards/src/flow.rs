@@ -10,8 +10,8 @@
 use crate::command::RequestId;
 use crate::effect::{Refusal, Reply};
 use crate::hash_key::HashKey;
-use crate::id::{JobId, Slot};
 use crate::job::Stored;
+use crate::job::id::{JobId, Slot};
 use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Caller, JOB_BYTES, Out, Shard};
 use crate::table::Map;

@@ -3,8 +3,8 @@
 //! A long push is judged a piece at a time. The places it will take are set aside as they are found, so that what others
 //! push in between finds its groups as if all of it were there; they are given back as its jobs come, or with it.
 
+use crate::job::new_job::NewJob;
 use crate::job::{State, flags};
-use crate::new_job::NewJob;
 use crate::shard::Shard;
 use std::collections::BTreeMap;
 

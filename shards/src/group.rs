@@ -3,12 +3,15 @@
 //! A queue has none of this until a job with a group comes to it, or something is set for a group; see
 //! `rotation` for whose turn it is. Time and records are not known here.
 
+use crate::hash_key::HashKey;
+use crate::job::Stored;
+use crate::job::id::JobId;
 use crate::job::{InQueue, Job};
 use crate::slab::{Linked, Links, List, NONE, Slab};
 use crate::strays::{Order, Strays};
+use crate::table::Table;
 use crate::timers::{Timed, Timers};
 use crate::waiter::AtQueue;
-use crate::{hash_key::HashKey, id::JobId, job::Stored, table::Table};
 
 /// Groups of a shard for which something may be set at a time. What is set for more is refused.
 pub const GROUP_SETTINGS_MAX: u64 = 50_000;
@@ -400,7 +403,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
 
     /// Guards against an order within a group that depends on how a job came to wait.
     #[test]

@@ -2,9 +2,9 @@
 //! one place of a table. It is drawn anew at each start, outside, and is told to nobody.
 //!
 //! Nothing that is kept or shown may follow from these hashes: neither what the log holds nor the order of
-//! an answer. What decides where a queue or a name lives is [`crate::id::fnv1a`], which ids carry.
+//! an answer. What decides where a queue or a name lives is [`crate::job::id::fnv1a`], which ids carry.
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 use siphasher::sip::SipHasher13;
 
 /// See the module.
@@ -81,7 +81,7 @@ fn folded(one: u64, other: u64) -> u64 {
 #[allow(clippy::disallowed_methods)] // To show what it is not good for.
 mod tests {
     use super::*;
-    use crate::id::fnv1a;
+    use crate::job::id::fnv1a;
 
     /// Texts that FNV-1a sends to one place of a table of 2^16 buckets.
     fn crafted(count: usize) -> Vec<String> {

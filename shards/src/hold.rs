@@ -5,7 +5,7 @@ use crate::changed::Changed;
 use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Journal, Record, Retried};

@@ -4,10 +4,10 @@
 use crate::cause::Cause;
 use crate::changed::Level;
 use crate::command::Token;
-use crate::id::JobId;
+use crate::job::id::JobId;
+use crate::job::progress::{LogEntry, Notes};
 use crate::job::{Outcome, Redelivered, State, Stored};
 use crate::kin::Ends;
-use crate::notes::{LogEntry, Notes};
 use crate::record::{Pushed, Record, utf8};
 use crate::remains::KeptRemains;
 use crate::wire::{Malformed, Reader, Writer};

@@ -8,8 +8,8 @@
 use crate::command::text_len;
 use crate::dependency::Unmet;
 use crate::effect::KnownAs;
-use crate::id::JobId;
 use crate::job::Stored;
+use crate::job::id::JobId;
 use crate::unmets::{Dependency, Unmets};
 use crate::wire::{Malformed, Reader, Writer};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! `mutate`.
 
 use crate::command::Token;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// Jobs were pulled under locks. Payload: none.

@@ -1,8 +1,8 @@
 //! Listings of jobs: a page of a queue by state, in the order the jobs were made, found in slices
 //! so that no queue is too long for it. Changes nothing.
 
-use crate::id::JobId;
 use crate::job::State;
+use crate::job::id::JobId;
 use crate::shard::Shard;
 
 /// Jobs looked at by one slice. A look costs a few nanoseconds; a slice, well under a millisecond.

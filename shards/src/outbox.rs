@@ -2,7 +2,7 @@
 //! as many as it depends on: those are not listed when it comes or goes, but looked up when they are told.
 
 use crate::dependency::{News, Notice};
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::unmets::{Dependency, Unmets};
 use std::collections::VecDeque;
 use std::vec::IntoIter;

@@ -10,7 +10,7 @@
 
 use crate::directory::PAST_NAMES_MAX;
 use crate::hash_key::HashKey;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use std::collections::VecDeque;
 use std::ops::Range;
 

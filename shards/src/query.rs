@@ -3,7 +3,7 @@
 use crate::command::ClientId;
 use crate::effect::JobAt;
 use crate::hash_key::HashKey;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{Job, Options, Outcome, State, Stored};
 use crate::latency::Timings;
 use crate::lease::Lease;

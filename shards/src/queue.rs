@@ -2,9 +2,9 @@
 
 use crate::ended::Ended;
 use crate::hash_key::HashKey;
-use crate::id::Slot;
+use crate::job::id::Slot;
+use crate::job::name_table::JobNames;
 use crate::job::{Jobs, State, Stored};
-use crate::job_names::JobNames;
 use crate::limits::Limits;
 use crate::listing::States;
 use crate::minutes::{Budget, Minutes};

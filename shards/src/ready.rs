@@ -8,7 +8,7 @@
 //! Lanes are searched for the first that has a job in its lists. One that has strays only is none: clients
 //! could make any number of those, and each look for the next job would pass them all.
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{InQueue, Job, flags};
 use crate::slab::{List, Slab};
 use crate::strays::{Order, Strays};
@@ -162,7 +162,7 @@ pub(crate) fn merged(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
 
     /// Guards against an order that depends on how a job came to wait.
     #[test]

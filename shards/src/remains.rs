@@ -3,8 +3,8 @@
 
 use crate::effect::KnownAs;
 use crate::hash_key::HashKey;
-use crate::id::JobId;
 use crate::job::Stored;
+use crate::job::id::JobId;
 use crate::kin::{End, Policy};
 use crate::table::Map;
 use crate::wire::{Malformed, Reader, Writer};

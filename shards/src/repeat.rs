@@ -2,14 +2,14 @@
 //! or doubles it.
 //!
 //! The next run has an id of its own and no payload of its own: it points to the same record of the
-//! log as the run before, see [`crate::share`]. All else about it stands in the record.
+//! log as the run before, see [`crate::job::shared_payload`]. All else about it stands in the record.
 
 use crate::event::Step;
-use crate::extras::Extras;
-use crate::id::JobId;
+use crate::job::id::JobId;
+use crate::job::new_job::{NewJob, Repeat};
+use crate::job::overrides::Extras;
 use crate::job::{State, Stored, flags};
 use crate::kept_record::{KeptJob, Place, Rare};
-use crate::new_job::{NewJob, Repeat};
 use crate::record::{Ended, Journal, Pushed, Record};
 use crate::record_kind as kind;
 use crate::retention::Evicts;

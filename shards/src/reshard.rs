@@ -14,7 +14,7 @@
 //! name; which jobs were completed and are forgotten; the highest id.
 
 use crate::cron_record::CronSet;
-use crate::id::{JobId, SLOTS, Slot};
+use crate::job::id::{JobId, SLOTS, Slot};
 use crate::job::{State, Stored};
 use crate::kept_record::{Kept, Moved, PastIds};
 use crate::past::PAST_MAX;

@@ -5,7 +5,7 @@
 
 use crate::command::Token;
 use crate::hash_key::HashKey;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::table::Map;
 use std::collections::VecDeque;
 

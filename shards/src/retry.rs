@@ -1,6 +1,6 @@
 //! When a failed job is tried again. Rule: `backoff` in `docs/protocol.md`, "Jobs".
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 
 /// Longest wait between two attempts of a job that says nothing else.
 pub const BACKOFF_MS_MAX: u64 = 3_600_000;

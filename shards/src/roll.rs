@@ -4,8 +4,8 @@
 //! front. The roll is a row of short chunks of job indices: four bytes per job, a step per chunk to skip. The
 //! row is a tree: a chunk may come or go in its middle, and no others move. Knows jobs only by their ids.
 
-use crate::id::JobId;
 use crate::job::Job;
+use crate::job::id::JobId;
 use crate::slab::Slab;
 use std::collections::BTreeMap;
 
@@ -148,7 +148,7 @@ impl Roll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
 
     /// Guards against a job that is listed twice, not at all or out of order, whatever came and went.
     #[test]

@@ -1,10 +1,10 @@
 //! Numbers that cannot be guessed from any others of them: the key stream of `ChaCha20` (RFC 8439) under a key
 //! from outside.
 //!
-//! Lock tokens are made here. Ids need no more than [`crate::id::Chance`]: they are shown to all, and a
+//! Lock tokens are made here. Ids need no more than [`crate::job::id::Chance`]: they are shown to all, and a
 //! guessed one grants nothing.
 
-use crate::id::Chance;
+use crate::job::id::Chance;
 use std::fmt;
 
 /// What the numbers of a shard follow from: random, and another one at each start and on each shard. All of

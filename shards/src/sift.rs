@@ -6,8 +6,8 @@
 
 use crate::cause::Cause;
 use crate::command::Sifting;
-use crate::id::JobId;
 use crate::job::State;
+use crate::job::id::JobId;
 use crate::record::Journal;
 use crate::shard::{Out, Shard};
 

@@ -414,7 +414,7 @@ impl<L> List<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
     use std::collections::BTreeMap;
 
     #[derive(Default)]

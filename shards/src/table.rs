@@ -14,7 +14,7 @@
 use crate::chunked::ChunkedVec;
 use crate::command::ClientId;
 use crate::hash_key::HashKey;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use hashbrown::HashTable;
 
 /// Entries per part at which one more part is made. A part that is about to be dealt out has twice as many.
@@ -285,7 +285,7 @@ impl<K: MapKey, V> Map<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
     use std::cell::Cell;
     use std::collections::BTreeMap;
 

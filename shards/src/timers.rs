@@ -97,7 +97,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
 
     struct Places(Vec<u32>);
     impl Timed for Places {

@@ -6,8 +6,8 @@
 //! freed the key: if the first one's time is over, that of all is. What changes costs a step into a tree.
 
 use crate::hash_key::HashKey;
-use crate::id::JobId;
 use crate::job::Jobs;
+use crate::job::id::JobId;
 use crate::slab::{NONE, Slab};
 use crate::table::Table;
 use std::cmp::Reverse;

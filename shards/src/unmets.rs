@@ -1,6 +1,6 @@
 //! What one job waits for: found by id, and given up one by one at little cost, however many there are.
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 
 /// One job that another waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]

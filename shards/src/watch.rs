@@ -5,7 +5,7 @@
 //! it as for a child are lists of their own, since they are told at other ends than the rest.
 
 use crate::hash_key::HashKey;
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::slab::{Linked, Links, List, Slab};
 use crate::table::{Map, Table};
 use std::collections::VecDeque;

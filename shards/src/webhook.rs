@@ -6,8 +6,8 @@
 use crate::command::AddWebhook;
 use crate::effect::Reply;
 use crate::event::Step;
-use crate::id::fnv1a;
 use crate::job::Stored;
+use crate::job::id::fnv1a;
 use crate::record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use crate::webhook_record::WebhookAdded;

@@ -1,6 +1,6 @@
 //! The record of a webhook: how it is written and read. What it does stands in [`crate::webhook`].
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::webhook::Triggers;
 use crate::wire::{Malformed, Reader, Writer};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Little-endian fields in and out of byte slices: what records are made of.
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 
 /// Writes fields into a slice that was measured before.
 pub struct Writer<'a> {

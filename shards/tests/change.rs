@@ -5,14 +5,14 @@
 mod support;
 
 use corq_shards::SLICE;
-use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{Ack, Command, Fail, Pull, RequestId, Stack};
 use corq_shards::effect::{Ending, Refusal, Reply};
-use corq_shards::id::JobId;
 use corq_shards::job::State;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::listing::{Listing, States};
-use corq_shards::new_job::NewJob;
 use corq_shards::record::Record;
 use support::{Bed, locked, outcome};
 

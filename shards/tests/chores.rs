@@ -6,10 +6,10 @@ mod support;
 
 use corq_shards::command::{Clean, Command, Pull, RequestId};
 use corq_shards::effect::{Ending, KnownAs, Refusal, Reply};
-use corq_shards::extras::Extras;
-use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::Extras;
 use corq_shards::{CHORES_MAX, Config, Out};
 use support::{Bed, config, locked};
 

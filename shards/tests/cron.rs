@@ -9,7 +9,7 @@ use corq_shards::cron::LATE_MS_MAX;
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::job::State;
-use corq_shards::new_job::{NewJob, Repeat};
+use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::schedule::Plan;
 use support::{Bed, START_MS};
 
@@ -45,7 +45,7 @@ fn set(bed: &mut Bed, cron: &SetCron<'_>) {
 /// The due times of the jobs in the queue, in order of delivery.
 fn due_times(bed: &mut Bed) -> Vec<u64> {
     let jobs = bed.pull(1, "q", 1000);
-    let run_at = |job: corq_shards::id::JobId| {
+    let run_at = |job: corq_shards::job::id::JobId| {
         bed.shard.view(bed.shard.find(job).unwrap()).job.run_at_ms - START_MS
     };
     jobs.into_iter().map(|(job, _)| run_at(job)).collect()

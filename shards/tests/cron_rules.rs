@@ -8,9 +8,9 @@ use corq_shards::Config;
 use corq_shards::command::{Command, GroupPull, Only, Pull, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
-use corq_shards::extras::{Dedup, Extras};
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::{Dedup, Extras};
 use corq_shards::schedule::Plan;
 use support::{Bed, START_MS, locked};
 

@@ -4,16 +4,16 @@
 
 mod support;
 
-use corq_shards::change::Change;
 use corq_shards::command::{Ack, Clean, Command, Fail, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
-use corq_shards::id::JobId;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::{State, Stored};
 use corq_shards::kin::NewKin;
-use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::schedule::Plan;
 use support::Bed;
 

@@ -4,14 +4,14 @@
 
 mod support;
 
-use corq_shards::change::Change;
 use corq_shards::command::{Beat, Command, Limit, PerSpan, Pull, Token};
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::extras::{Dedup, Extras};
-use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::new_job::{NewJob, Repeat};
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::overrides::{Dedup, Extras};
 use support::{Bed, SPAN_BITS, locked};
 
 /// A lock of so many milliseconds on the next job.

@@ -7,9 +7,9 @@ mod support;
 use corq_shards::command::Command;
 use corq_shards::dependency::{News, Notice};
 use corq_shards::flow::{Fate, Staged};
-use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::record::{Pushed, Record};
 use support::Bed;
 

@@ -4,17 +4,17 @@
 
 mod support;
 
-use corq_shards::change::Change;
 use corq_shards::command::{
     Command, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull, RequestId, Token,
 };
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::extras::Dedup;
-use corq_shards::extras::Extras;
 use corq_shards::group::GroupRate;
-use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::Dedup;
+use corq_shards::job::overrides::Extras;
 use corq_shards::{GROUP_SETTINGS_MAX, GROUPS_LINGERING_MAX, VIEWS_MAX};
 use support::{Bed, locked};
 

@@ -3,11 +3,11 @@
 
 mod support;
 
-use corq_shards::change::Change;
 use corq_shards::command::{Ack, Beat, Command, Limit, PerSpan, Pull};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::new_job::NewJob;
 use support::{Bed, locked, outcome};
 
 #[test]

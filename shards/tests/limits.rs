@@ -6,7 +6,7 @@ mod support;
 use corq_shards::command::{Clean, Command, Limit, PerSpan, Pull};
 use corq_shards::effect::Reply;
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 use support::{Bed, locked};
 
 fn limit(bed: &mut Bed, limit: Limit) {
@@ -138,7 +138,7 @@ fn taking_a_limit_back_serves_those_who_wait() {
 #[test]
 fn no_more_are_active_than_allowed_and_every_end_makes_room() {
     type End = fn(&mut Bed);
-    fn pulled(bed: &mut Bed) -> (corq_shards::id::JobId, corq_shards::command::Token) {
+    fn pulled(bed: &mut Bed) -> (corq_shards::job::id::JobId, corq_shards::command::Token) {
         let jobs: Vec<_> = bed.pull(9, "q", 5);
         assert_eq!(jobs.len(), 1, "the limit is one");
         jobs[0]

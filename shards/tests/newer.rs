@@ -3,8 +3,8 @@
 
 mod support;
 
-use corq_shards::extras::Extras;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::Extras;
 use corq_shards::record::{KINDS, Record};
 use support::Bed;
 

@@ -7,9 +7,9 @@ mod support;
 use corq_shards::Foresight;
 use corq_shards::command::{Ack, Command};
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::extras::{Dedup, Extras};
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::{Dedup, Extras};
 use support::Bed;
 
 fn grouped(most: u32) -> NewJob<'static> {

@@ -4,16 +4,16 @@
 mod support;
 
 use corq_shards::Config;
-use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{Command, Limit, PerSpan, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
-use corq_shards::id::JobId;
 use corq_shards::job::State;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::kept_record::Kept;
 use corq_shards::kin::End;
-use corq_shards::new_job::{NewJob, Repeat};
 use corq_shards::record::Record;
 use corq_shards::remains::KeptRemains;
 use corq_shards::schedule::Plan;

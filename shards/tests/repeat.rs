@@ -5,9 +5,9 @@ mod support;
 
 use corq_shards::Config;
 use corq_shards::command::Command;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::{State, flags};
-use corq_shards::new_job::{NewJob, Repeat};
 use support::{Bed, START_MS};
 
 const EVERY: Repeat = Repeat { every_ms: 1000, limit: None, count: 0 };

@@ -7,9 +7,9 @@ use corq_shards::command::{Command, Limit, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Standing;
 use corq_shards::effect::Reply;
-use corq_shards::id::{Chance, JobId, Slot};
+use corq_shards::job::id::{Chance, JobId, Slot};
+use corq_shards::job::new_job::NewJob;
 use corq_shards::job::{State, Stored, flags};
-use corq_shards::new_job::NewJob;
 use corq_shards::record::{Journal, Record};
 use corq_shards::reshard::{Contents, Reshard};
 use corq_shards::schedule::Plan;
@@ -89,7 +89,7 @@ fn story_of(shard: &Shard, journal: &Memory, index: u32) -> String {
     let rare = view.options.map(|has| {
         let notes = has.notes.as_ref().map(|notes| {
             let told = notes.message.map(|message| text(journal, message));
-            let line = |line: &corq_shards::notes::LogEntry| {
+            let line = |line: &corq_shards::job::progress::LogEntry| {
                 format!("{} {:?} {:?}", line.at_ms, line.level, text(journal, line.stored))
             };
             format!(

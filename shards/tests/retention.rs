@@ -5,9 +5,9 @@
 mod support;
 
 use corq_shards::command::{Command, Fail};
-use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::record::Record;
 use corq_shards::{Config, Shard};
 use support::{Bed, config};

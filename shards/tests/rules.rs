@@ -6,12 +6,12 @@ mod support;
 
 use corq_shards::Config;
 use corq_shards::cause::Cause;
-use corq_shards::change::Change;
 use corq_shards::command::{Command, Fail, Pull, Sifting};
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::id::JobId;
 use corq_shards::job::State;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::sift::{FailedFilter, FailedStats, SiftFor};
 use support::{Bed, START_MS, config, locked};
@@ -323,7 +323,8 @@ fn a_lock_ends_whatever_the_rule_says_and_a_job_s_own_time_comes_first() {
     assert_eq!(bed.state(id), Some(State::Active), "nobody looks for silent workers");
     let progress = Change::Progress { progress: 5.0, message: None };
     assert_eq!(bed.ask(1, &Command::Change { job: id, change: progress }), Some(Reply::Done));
-    let extras = corq_shards::extras::Extras { stall_timeout_ms: Some(500), ..Default::default() };
+    let extras =
+        corq_shards::job::overrides::Extras { stall_timeout_ms: Some(500), ..Default::default() };
     let own = NewJob { extras: Some(Box::new(extras)), ..NewJob::default() };
     let own = bed.push("q", own);
     pull_unlocked(&mut bed);

@@ -3,11 +3,11 @@
 
 mod support;
 
-use corq_shards::change::Change;
 use corq_shards::command::{Ack, Beat, Command, Fail, Pull, Token};
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::{Chance, JobId};
 use std::collections::BTreeSet;
 use support::{Bed, locked, outcome};
 

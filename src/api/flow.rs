@@ -3,7 +3,7 @@
 //! Knows the jobs as they were asked for, by their places in the command; no shard, no queue.
 
 use crate::protocol::msgpack::Texts;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 use std::collections::{HashMap, HashSet};
 
 /// One job of a flow.

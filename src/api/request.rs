@@ -8,8 +8,8 @@ use super::spec::Op;
 use corq_shards::changed::Level;
 use corq_shards::command::{GroupLimit, GroupPull, Stack, Token};
 use corq_shards::cron_record::CronRules;
-use corq_shards::id::JobId;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::rules::RulePatch;
 use corq_shards::sift::FailedFilter;
 

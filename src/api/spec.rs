@@ -137,7 +137,7 @@ pub const FLOW_FIELDS: &[FieldSpec] =
 /// The required ones of [`FLOW_FIELDS`].
 pub const FLOW_REQUIRED: u64 = required_of(FLOW_FIELDS);
 
-/// How the wait between attempts grows, in the order of [`corq_shards::extras::Growth`].
+/// How the wait between attempts grows, in the order of [`corq_shards::job::overrides::Growth`].
 pub const GROWTHS: &[&str] = &["exponential", "fixed"];
 
 /// The object form of `backoff`.

@@ -4,7 +4,7 @@
 //! Written straight into the connection's output; nothing is built in between. Which fields a
 //! command answers with is not known here.
 
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 use super::frame::{FRAME_BYTES_MAX, PREFIX_BYTES};
 use super::msgpack::Reader;

@@ -6,14 +6,14 @@
 use corq_shards::changed::Changed;
 use corq_shards::command::{Limit, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
-use corq_shards::extras::{Extras, Growth};
 use corq_shards::flow::Fate;
 use corq_shards::group_record::Grouped;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::{Extras, Growth};
 use corq_shards::job::{State, flags};
 use corq_shards::kept_record::{Kept, KeptJob, Place};
 use corq_shards::kin::{ChildEnded, End, How, NewKin, Policy};
-use corq_shards::new_job::NewJob;
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
 use corq_shards::remains::KeptRemains;
 use corq_shards::retention::Evicts;

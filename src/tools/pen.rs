@@ -1,7 +1,7 @@
 //! The entries of one map, written as they come. What they tell of is not known here.
 
-use corq_shards::id::JobId;
 use corq_shards::job::Stored;
+use corq_shards::job::id::JobId;
 
 use crate::protocol::msgpack::writer::Writer;
 

@@ -9,7 +9,6 @@ use std::fs;
 use std::path::Path;
 
 use corq_io::log::{DataDir, Disk, Log, LogConfig, MemoryDisk, Mode, Scan, segment_file};
-use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
     Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
@@ -18,11 +17,12 @@ use corq_shards::command::{
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
-use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::hash_key::HashKey;
-use corq_shards::id::{JobId, Slot};
 use corq_shards::job::Stored;
-use corq_shards::new_job::{NewJob, Repeat};
+use corq_shards::job::change::Change;
+use corq_shards::job::id::{JobId, Slot};
+use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::record::{Journal, Record};
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;

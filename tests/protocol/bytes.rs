@@ -2,7 +2,7 @@
 
 use corq::protocol::msgpack::{Malformed, Reader};
 use corq::protocol::uuid_text::{format, parse, parse_exact};
-use corq_shards::id::Chance;
+use corq_shards::job::id::Chance;
 use rmpv::Value;
 
 use crate::pack;

@@ -5,8 +5,8 @@ use corq::api::spec::COMMANDS;
 use corq_shards::changed::Level;
 use corq_shards::command::Token;
 use corq_shards::cron_record::CronRules;
-use corq_shards::id::JobId;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use rmpv::Value;
 
 use crate::{JOB_ID, accepted, command, map, pack, refused, strings};

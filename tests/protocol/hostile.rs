@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use corq::api::spec::COMMANDS;
 use corq::protocol::decode::decode;
 use corq::protocol::frame::{FRAME_BYTES_MAX, Split, split};
-use corq_shards::id::Chance;
+use corq_shards::job::id::Chance;
 use rmpv::Value;
 
 use crate::{accepted, command, map, pack, refused, strings, undefined};

@@ -2,8 +2,8 @@
 
 use corq::api::request::Body;
 use corq_shards::dependency::Unmet;
-use corq_shards::extras::{Dedup, Extras, Growth};
-use corq_shards::new_job::{NewJob, Repeat};
+use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use rmpv::Value;
 
 use crate::{accepted, command, map, pack, refused, strings, undefined};

@@ -5,7 +5,7 @@ use corq::protocol::json::{
     from_record, from_reply, to_msgpack,
 };
 use corq::protocol::msgpack::{Malformed, Reader};
-use corq_shards::id::Chance;
+use corq_shards::job::id::Chance;
 use rmpv::Value;
 use serde_json::Value as Json;
 

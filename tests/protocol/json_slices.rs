@@ -1,7 +1,7 @@
 //! JSON and `MessagePack` in slices. The fear: where a slice ends changes what comes of it, or one of them is no slice.
 
 use corq::protocol::json::{self, Fault, JsonError, Parse, Print, Unshown};
-use corq_shards::id::Chance;
+use corq_shards::job::id::Chance;
 use rmpv::Value;
 
 use crate::json::{any, any_packed};

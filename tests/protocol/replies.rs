@@ -4,7 +4,7 @@ use corq::protocol::decode::decode;
 use corq::protocol::frame::{FRAME_BYTES_MAX, Split, split};
 use corq::protocol::msgpack::writer::Writer;
 use corq::protocol::reply::{self, Frame, ReplyTooLarge};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use rmpv::Value;
 
 use crate::{JOB_ID, command, map, pack, strings, undefined};

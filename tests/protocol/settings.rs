@@ -4,8 +4,8 @@
 use corq::api::request::{Body, Cron, DlqFilter};
 use corq_shards::cause::Cause;
 use corq_shards::cron_record::CronRules;
-use corq_shards::extras::{Dedup, Extras, Growth};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::sift::FailedFilter;
 use rmpv::Value;

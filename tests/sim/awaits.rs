@@ -6,7 +6,7 @@ use super::model::{Model, State};
 use super::ops::Answer;
 use super::told::Heard;
 use corq_shards::effect::Ending;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 /// How a job came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,16 +5,16 @@ use super::settings::Flaw;
 use super::told::{Heard, Told};
 use corq_shards::Caller;
 use corq_shards::Out;
-use corq_shards::change::Change;
 use corq_shards::command::{
     AddWebhook, Clean, ClientId, Command, GroupLimit, GroupPull, Pull, RequestId, SetCron, Sifting,
 };
 use corq_shards::effect::Effects;
-use corq_shards::extras::Extras;
 use corq_shards::flow::Fate;
 use corq_shards::group::GroupRate;
-use corq_shards::id::{IdMaker, JobId, Slot};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::{IdMaker, JobId, Slot};
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::Extras;
 use corq_shards::record::{Pushed, Record};
 use corq_shards::schedule::Plan;
 use corq_shards::sift::FailedFilter;

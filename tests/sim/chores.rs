@@ -10,8 +10,8 @@ use super::sift::Sift;
 use super::told::Heard;
 use corq_shards::changed::Changed;
 use corq_shards::effect::KnownAs;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::id::JobId;
 use corq_shards::record::Record;
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! A simulated client: a worker and producer on one connection, and what it believes it holds.
 
 use corq_shards::command::Token;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 /// A job that was delivered.
 #[derive(Clone, Copy, PartialEq, Debug)]

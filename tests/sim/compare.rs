@@ -5,8 +5,8 @@ use super::model::{Job, Model, State};
 use super::repeat::Series;
 use super::rules::redelivered;
 use corq_shards::Shard;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::id::JobId;
 use corq_shards::query::JobView;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,8 +11,8 @@ use super::world::World;
 use corq_io::log::{Faults, FaultyDisk, Log, Mode, Position};
 use corq_shards::Shard;
 use corq_shards::changed::Changed;
-use corq_shards::id::JobId;
 use corq_shards::job::Stored;
+use corq_shards::job::id::JobId;
 use corq_shards::record::Record;
 use std::collections::BTreeMap;
 

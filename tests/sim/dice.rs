@@ -1,6 +1,6 @@
 //! Chance with a seed: the only source of choice in a run.
 
-use corq_shards::id::Chance;
+use corq_shards::job::id::Chance;
 
 /// A source of random choices.
 pub struct Dice(Chance);

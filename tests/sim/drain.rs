@@ -18,7 +18,7 @@ use super::world::{QUEUES, World};
 use corq_io::log::Faults;
 use corq_shards::Out;
 use corq_shards::command::{self, Command, GroupLimit};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 /// Turns that mail and disk may take to come to rest.
 const TURNS_MAX: u32 = 5000;

@@ -8,7 +8,7 @@ use super::node::Node;
 use super::world::World;
 use corq_io::log::Position;
 use corq_shards::dependency::{News, Notice, Unmet};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::kin::{ChildEnd, End, How, Kin, NewKin, Policy, Report};
 use corq_shards::query::JobView;
 use corq_shards::record::Record;

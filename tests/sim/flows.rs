@@ -11,7 +11,7 @@ use super::ops::push::NewOne;
 use super::settings::Flaw;
 use super::world::{Mail, World};
 use corq_shards::flow::{Fate, Staged};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::record::{Pushed, Record};
 use std::collections::BTreeMap;
 
@@ -158,7 +158,7 @@ impl World {
             let (children, others) = (of(true), of(false));
             job.new.ties.wait_for(children);
             job.new.unmet = others;
-            let owner = corq_shards::id::Slot::of_name(&job.queue).index() % self.nodes.len();
+            let owner = corq_shards::job::id::Slot::of_name(&job.queue).index() % self.nodes.len();
             jobs.push((id, owner));
             let part = parts.entry(owner).or_insert_with(|| Stage::new(name, durable));
             part.jobs.push(of_flow(job.new.job(id, &job.queue, now_ms)));

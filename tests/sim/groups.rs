@@ -7,7 +7,7 @@ use super::model::{Job, Model, Old, State, Waiter};
 use corq_shards::Shard;
 use corq_shards::group::{GroupRate, GroupSettings};
 use corq_shards::group_record::Grouped;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use std::collections::BTreeMap;
 
 /// Names of groups that jobs belong to.

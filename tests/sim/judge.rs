@@ -14,8 +14,8 @@ use corq_shards::cause::Cause;
 use corq_shards::changed::Changed;
 use corq_shards::command::Token;
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::id::JobId;
 use corq_shards::record::Record;
 
 /// An unlocked job is left for dead after this long.

@@ -6,9 +6,9 @@ use super::judge::Moment;
 use super::model::{Job, Model, State};
 use super::told::Heard;
 use corq_shards::dependency::{News, Notice};
-use corq_shards::extras::{Extras, Growth};
-use corq_shards::id::JobId;
 use corq_shards::job::flags;
+use corq_shards::job::id::JobId;
+use corq_shards::job::overrides::{Extras, Growth};
 use corq_shards::query::JobView;
 use std::cmp::Reverse;
 

@@ -3,7 +3,7 @@
 
 use super::check::{Check, Checks};
 use super::node::Node;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use std::collections::BTreeMap;
 
 /// One thing a client was told.

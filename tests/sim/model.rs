@@ -21,10 +21,10 @@ use corq_shards::Shard;
 use corq_shards::cause::Cause;
 use corq_shards::changed::Level;
 use corq_shards::command::{self, Token};
-use corq_shards::extras::Extras;
 use corq_shards::group::GroupSettings;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::id::JobId;
+use corq_shards::job::overrides::Extras;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Within this time the age of each completed job is looked at: once a minute, unless the clock leaps while that

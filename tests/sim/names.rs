@@ -7,7 +7,7 @@ use super::ops::ack::{Ack, Checking, One};
 use super::ops::kin::Adoption;
 use super::ops::push::Push;
 use super::world::{Mail, World};
-use corq_shards::id::fnv1a;
+use corq_shards::job::id::fnv1a;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A push that claims its custom ids.

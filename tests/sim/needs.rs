@@ -8,7 +8,7 @@ use super::ops::notice::Told;
 use super::ops::push::Push;
 use super::world::{Mail, World};
 use corq_shards::dependency::{News as Tidings, Notice, Standing};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use std::collections::BTreeMap;
 
 /// A push that waits for word of what its jobs depend on.

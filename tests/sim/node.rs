@@ -14,7 +14,7 @@ use corq_shards::command::{ClientId, RequestId};
 use corq_shards::dependency::{News as Tidings, Notice, Standing};
 use corq_shards::directory::Directory;
 use corq_shards::effect::{Effects, Reply};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::kin::Report;
 use corq_shards::{Caller, Out, Shard};
 use std::collections::VecDeque;

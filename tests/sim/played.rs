@@ -1,10 +1,10 @@
 //! What a life has played: which commands, with which options of jobs. Matched without a wildcard, so that what is
 //! new in the engine does not build before this file says how the simulator plays it.
 
-use corq_shards::change::Change;
 use corq_shards::command::{Beat, Command, GroupLimit, Limit, Only};
-use corq_shards::extras::{Dedup, Extras};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::{Dedup, Extras};
 use corq_shards::rules::RulePatch;
 use corq_shards::sift::SiftFor;
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use super::family::Family;
 use super::judge::Moment;
 use super::keys::begin_key;
 use super::model::{Job, Model, Notes, State};
-use corq_shards::id::{JobId, Slot};
+use corq_shards::job::id::{JobId, Slot};
 use corq_shards::record::Record;
 use std::collections::BTreeSet;
 

@@ -138,7 +138,7 @@ impl Model {
         self.record = None;
     }
 
-    fn return_letter(&mut self, at: &Moment<'_>, id: corq_shards::id::JobId) {
+    fn return_letter(&mut self, at: &Moment<'_>, id: corq_shards::job::id::JobId) {
         let job = &self.jobs[&id];
         let due_ms = self.returns_ms(job);
         let lives = job.expires_at_ms.is_none_or(|life_ms| at.now_ms < life_ms);

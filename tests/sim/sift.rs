@@ -6,7 +6,7 @@ use super::judge::Moment;
 use super::model::{Job, Model, State};
 use super::ops::Answer;
 use corq_shards::cause::Cause;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::sift::{FailedFilter, FailedStats, SiftFor};
 
 /// A filter of a dead-letter queue.

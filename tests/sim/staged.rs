@@ -5,7 +5,7 @@ use super::judge::Moment;
 use super::model::{Job, Model, Old};
 use corq_shards::Shard;
 use corq_shards::flow::Fate;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,8 +8,8 @@ use super::model::{Job, Model, State};
 use super::node::Node;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::id::JobId;
 use corq_shards::webhook::Trigger;
 use std::collections::BTreeMap;
 

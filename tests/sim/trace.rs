@@ -3,7 +3,7 @@
 //! Lines are hashed as they are and printed short: a job is `job:` and four characters that stand for its id in every
 //! run, a time is milliseconds since the start of the life (`+129`), and fields without a value are left out.
 
-use corq_shards::id::fnv1a;
+use corq_shards::job::id::fnv1a;
 use std::collections::VecDeque;
 use std::fmt::Arguments;
 

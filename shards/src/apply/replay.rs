@@ -1,6 +1,6 @@
 //! Recovery: applies records in the order they were written, through [`crate::apply::transitions`].
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::job::{State, Stored};
 use crate::kept_record::Kept;
 use crate::record::{Pushed, Record};

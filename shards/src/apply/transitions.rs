@@ -6,8 +6,8 @@
 use crate::cause::Cause;
 use crate::command::{ClientId, Token};
 use crate::effect::{Ending, NameChange};
+use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};
-use crate::job_names::NameRef;
 use crate::kin::{End, Kin};
 use crate::lease::Lease;
 use crate::record::{Buried, Ended, Pushed, Retried};

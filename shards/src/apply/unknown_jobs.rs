@@ -7,7 +7,7 @@
 //! that was needed has been written again ([`crate::kept_record::Kept::GivenUp`]): once that covers what
 //! is gone, every job that still matters is known.
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 
 /// See the module.
 #[derive(Debug, Default)]

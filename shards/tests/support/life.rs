@@ -3,7 +3,6 @@
 use super::kin::{deliver, step_kin};
 use super::{Bed, locked};
 use corq_shards::cause::Cause;
-use corq_shards::change::Change;
 use corq_shards::changed::Level;
 use corq_shards::command::{
     Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull,
@@ -11,11 +10,12 @@ use corq_shards::command::{
 };
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::{Notice, Unmet};
-use corq_shards::extras::{Dedup, Extras, Growth};
 use corq_shards::group::GroupRate;
-use corq_shards::id::{Chance, JobId};
 use corq_shards::job::State;
-use corq_shards::new_job::{NewJob, Repeat};
+use corq_shards::job::change::Change;
+use corq_shards::job::id::{Chance, JobId};
+use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::record::Record;
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;

@@ -8,11 +8,11 @@ use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token}
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
 use corq_shards::hash_key::HashKey;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::job::{State, Stored};
 use corq_shards::kin::Report;
 use corq_shards::listing::{Listing, States};
-use corq_shards::new_job::NewJob;
 use corq_shards::record::{Journal, Record};
 use corq_shards::secret::SecretKey;
 use corq_shards::upkeep::Upkeep;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use corq_io::log::{Seen, segment_file};
-use corq_shards::id::{JobId, Slot};
+use corq_shards::job::id::{JobId, Slot};
 use corq_shards::record::{KINDS, Record, kind_name};
 
 use super::manifest;

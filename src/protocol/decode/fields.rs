@@ -4,9 +4,9 @@
 //! fields are taken in the order of the specification. Which command they make is not known here.
 
 use corq_shards::command::{GroupPull, Stack, Token};
-use corq_shards::extras::{Dedup, Growth};
 use corq_shards::group::GroupRate;
-use corq_shards::new_job::{NewJob, Repeat};
+use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::overrides::{Dedup, Growth};
 
 use crate::api::flow::FlowJob;
 use crate::api::request::{JobRef, token_of};

@@ -29,9 +29,9 @@ pub(crate) mod value;
 use corq_shards::changed::Level;
 use corq_shards::command::GroupLimit;
 use corq_shards::cron_record::CronRules;
-use corq_shards::extras::Dedup;
 use corq_shards::group::GroupRate;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::Dedup;
 
 use crate::api::UNKNOWN_COMMAND;
 use crate::api::request::{

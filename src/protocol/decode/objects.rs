@@ -4,9 +4,9 @@
 //! known here.
 
 use corq_shards::command::{GroupPull, Only};
-use corq_shards::extras::{Dedup, Growth};
 use corq_shards::group::GroupRate;
-use corq_shards::new_job::Repeat;
+use corq_shards::job::new_job::Repeat;
+use corq_shards::job::overrides::{Dedup, Growth};
 
 use crate::api::flow::FlowJob;
 use crate::api::spec::{

@@ -2,8 +2,8 @@
 //! and then. Which commands those are is not known here.
 
 use corq_shards::cause::Cause;
-use corq_shards::extras::Extras;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::Extras;
 use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::sift::FailedFilter;
 

@@ -10,7 +10,7 @@ use corq_io::net::Connections;
 use corq_shards::command::{Command, GroupLimit};
 use corq_shards::effect::Reply;
 use corq_shards::group::{GroupRate, GroupSettings};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::queue::Queue;
 
 /// What is answered for the time to wait where nothing is counted.

@@ -8,10 +8,10 @@ use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_server::Core;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
-use corq_shards::change::Change;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::new_job::NewJob;
 
 /// The change that a command asks for, and the job. `None` for other commands.
 fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {

@@ -10,7 +10,7 @@ use crate::server::shard_server::Core;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::Stored;
-use corq_shards::notes::{LogEntry, Notes};
+use corq_shards::job::progress::{LogEntry, Notes};
 
 impl Core {
     pub(in crate::server) fn get_progress(

@@ -49,10 +49,10 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::protocol::reply::{self, Frame};
 use corq_io::log::Lack;
 use corq_io::net::Connections;
-use corq_shards::change::Change;
 use corq_shards::command::{Ack, Beat, Command, Fail, Limit, PerSpan};
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::{Caller, GROUP_SETTINGS_MAX, VIEWS_MAX};
 use std::ops::Range;
 
@@ -355,7 +355,7 @@ impl Core {
         asked: Asked<'_>,
         body: &Body<'_>,
         job: JobRef<'_>,
-        run: impl FnOnce(&mut Self, &mut Connections, corq_shards::id::JobId, Caller),
+        run: impl FnOnce(&mut Self, &mut Connections, corq_shards::job::id::JobId, Caller),
     ) {
         if self.try_as_name(conns, asked, body, job) {
             return;

@@ -14,7 +14,7 @@ use crate::server::shard_server::{Core, Pen};
 use corq_io::net::Connections;
 use corq_shards::command::{Ack, Beat, Command};
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::{Caller, Out};
 
 /// How the jobs of a command have to be looked up.

@@ -5,7 +5,7 @@ use crate::api::request::{Body, Cadence, Cron, Request};
 use crate::server::shard_mail::message::Origin;
 use crate::server::shard_server::Core;
 use corq_io::net::Connections;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 
 impl Core {
     /// Refuses a command for a schedule or repeated jobs that would run more often than they may.

@@ -3,8 +3,8 @@
 use crate::api::spec::GROWTHS;
 use crate::protocol::msgpack::writer::Writer;
 use corq_shards::cron::Cron;
-use corq_shards::extras::Extras;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
+use corq_shards::job::overrides::Extras;
 
 /// A schedule as clients see it; in a list with its runs.
 pub(in crate::server) fn write_cron(writer: &mut Writer<'_>, cron: &Cron, listed: bool) {

@@ -17,7 +17,7 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{PushedJob, Refusal, Reply};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A push that waits until another one says what came of a name that both want.
@@ -417,7 +417,12 @@ impl Core {
         self.retry_claims(name);
     }
 
-    pub(in crate::server) fn named(&mut self, name: &str, id: corq_shards::id::JobId, known: bool) {
+    pub(in crate::server) fn named(
+        &mut self,
+        name: &str,
+        id: corq_shards::job::id::JobId,
+        known: bool,
+    ) {
         if known {
             self.directory.settle(name, id);
         } else {

@@ -23,10 +23,10 @@ use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::flow::{Fate, Staged};
-use corq_shards::id::JobId;
 use corq_shards::job::State;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::kin::{NAMED_CHILDREN_MAX, NewKin, Policy};
-use corq_shards::new_job::NewJob;
 use corq_shards::record::{Pushed, Record};
 use std::collections::BTreeMap;
 
@@ -447,7 +447,7 @@ fn stage_one(
     start..batch.bytes.len()
 }
 
-/// See [`corq_shards::extras::Extras::delay_left_ms`].
+/// See [`corq_shards::job::overrides::Extras::delay_left_ms`].
 fn delay_ms(job: &NewJob<'_>, now_ms: u64) -> u64 {
     job.extras.as_ref().map_or(job.delay_ms, |extras| extras.delay_left_ms(job.delay_ms, now_ms))
 }

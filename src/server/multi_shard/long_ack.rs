@@ -17,7 +17,7 @@ use crate::server::shard_mail::message::{Message, Origin, PartItem, PartKind, St
 use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use std::collections::HashSet;
 
 /// Items that are shared out to the shards of their jobs in about the time of a step.

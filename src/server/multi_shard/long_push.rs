@@ -26,7 +26,7 @@ use corq_io::net::Connections;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::record::Journal;
 use corq_shards::{Caller, Foresight, push_bytes};
 use std::collections::{BTreeMap, VecDeque};

@@ -19,11 +19,11 @@ use crate::server::storage::cold_reads::Then;
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
-use corq_shards::change::Change;
 use corq_shards::command::Command;
 use corq_shards::effect::{Refusal, Reply};
-use corq_shards::id::JobId;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::query::AboutParent;
 
 /// What clients push children with whose parents are still to come.

@@ -12,7 +12,7 @@ use crate::server::numbered::Entries;
 use crate::server::shard_mail::dispatch::Lookup;
 use crate::server::shard_mail::message::{Origin, Question, Step};
 use crate::server::webhooks::WebhookTask;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::stats::Census;
 
 /// A command in several steps.

@@ -12,7 +12,7 @@ use crate::server::overload::large_replies::{Answer, answer_of};
 use crate::server::shard_server::Core;
 use crate::server::storage::data_presence::GONE;
 use corq_io::net::{ConnId, Connections};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 /// A command on its way: who asked, under which name, and the bytes it came in.
 #[derive(Clone, Copy)]

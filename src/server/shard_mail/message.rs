@@ -18,7 +18,7 @@ use corq_io::net::ConnId;
 use corq_shards::command::{ClientId, Token};
 use corq_shards::dependency::{Notice, Standing};
 use corq_shards::effect::Reply;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::kin::Report;
 use corq_shards::stats::Census;
 use std::ops::Range;

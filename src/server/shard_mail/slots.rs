@@ -2,8 +2,8 @@
 
 use crate::api::flow::FlowJob;
 use crate::api::request::{Body, JobRef, RegisterWorker};
-use corq_shards::id::{JobId, SLOTS, Slot, fnv1a};
-use corq_shards::new_job::NewJob;
+use corq_shards::job::id::{JobId, SLOTS, Slot, fnv1a};
+use corq_shards::job::new_job::NewJob;
 
 /// Slots to shards, and names to the shards that keep them.
 #[derive(Clone, Debug)]

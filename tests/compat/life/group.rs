@@ -2,7 +2,7 @@
 
 use corq_shards::command::{Command, GroupLimit};
 use corq_shards::group::GroupRate;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 
 use super::{Life, YEAR_MS};
 

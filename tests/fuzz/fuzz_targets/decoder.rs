@@ -9,7 +9,7 @@ use corq::api::request::Body;
 use corq::protocol::decode::decode;
 use corq::protocol::frame::{Split, split};
 use corq::protocol::msgpack::Reader;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::new_job::NewJob;
 use libfuzzer_sys::fuzz_target;
 use rmpv::Value;
 

@@ -52,7 +52,7 @@ fn start() -> Server {
 /// Inputs begin small and nothing measures the server, so none would ever grow: what is lacking
 /// follows from what is there.
 fn lengthened(bytes: &[u8]) -> Vec<u8> {
-    let mut dice = Dice::new(corq_shards::id::fnv1a(bytes));
+    let mut dice = Dice::new(corq_shards::job::id::fnv1a(bytes));
     let mut long = bytes.to_vec();
     long.resize_with(bytes.len().max(COMMANDS_BYTES), || dice.roll(256) as u8);
     long

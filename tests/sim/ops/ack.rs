@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::world::World;
 use corq_shards::command::{self, Command, Token};
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 /// One completion.
 #[derive(Clone, Copy, Debug)]

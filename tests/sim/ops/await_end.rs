@@ -8,7 +8,7 @@ use crate::model::{Model, State};
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 /// A client waits for the end of a job.
 #[derive(Clone, Debug)]

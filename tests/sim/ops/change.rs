@@ -7,11 +7,11 @@ use crate::judge::Moment;
 use crate::model::{Job, Model, State};
 use crate::told::Heard;
 use crate::world::{QUEUES, World};
-use corq_shards::change;
 use corq_shards::command::{Command, Token};
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::change;
+use corq_shards::job::id::JobId;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::world::World;
 use corq_shards::command::Command;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 
 /// A client disconnects.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::model::{Job, Model};
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
 use corq_shards::flow::Fate;
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::kin::Policy;
 
 /// The part of one shard.

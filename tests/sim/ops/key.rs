@@ -7,10 +7,10 @@ use crate::chores::Work;
 use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::world::{QUEUES, World};
-use corq_shards::change::Change;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
 
 /// From all holders.
 #[derive(Clone, Debug)]

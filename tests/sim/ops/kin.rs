@@ -9,11 +9,11 @@ use crate::model::{Job, Model, State};
 use crate::names::Task;
 use crate::told::Heard;
 use crate::world::{Mail, World};
-use corq_shards::change::Change;
 use corq_shards::command::{Command, Token};
 use corq_shards::dependency::Standing;
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]

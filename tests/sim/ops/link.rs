@@ -8,11 +8,11 @@ use crate::check::Check;
 use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::world::World;
-use corq_shards::change::Change;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::record::Record;
 
 /// A link from a child to its parent.

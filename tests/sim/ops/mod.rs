@@ -35,7 +35,7 @@ use super::model::Model;
 use super::world::World;
 use corq_shards::command::{Command, Token};
 use corq_shards::effect::{Ending, KnownAs, Refusal};
-use corq_shards::id::JobId;
+use corq_shards::job::id::JobId;
 use corq_shards::sift::FailedStats;
 use std::fmt::Debug;
 

@@ -15,9 +15,9 @@ use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::Refusal;
-use corq_shards::extras::{Dedup, Extras, Growth};
-use corq_shards::id::{JobId, Slot};
-use corq_shards::new_job::{NewJob, Repeat};
+use corq_shards::job::id::{JobId, Slot};
+use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use std::collections::BTreeMap;
 
 /// A job to be pushed, with its texts its own.

@@ -6,8 +6,8 @@ use crate::judge::Moment;
 use crate::model::{Model, State};
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::id::JobId;
 
 /// `RetryCompleted` on a queue.
 #[derive(Clone, Debug)]

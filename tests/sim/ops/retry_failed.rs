@@ -6,8 +6,8 @@ use crate::judge::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
-use corq_shards::id::JobId;
 use corq_shards::job::State as Found;
+use corq_shards::job::id::JobId;
 
 /// `RetryDlq` on a queue.
 #[derive(Clone, Debug)]

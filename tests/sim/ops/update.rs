@@ -8,11 +8,11 @@ use crate::node::Node;
 use crate::ops::change::pick;
 use crate::world::World;
 use corq_io::log::Position;
-use corq_shards::change;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
-use corq_shards::id::JobId;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::record::Record;
 
 /// Update of the data of a job.

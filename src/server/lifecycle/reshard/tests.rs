@@ -3,14 +3,14 @@
 
 use super::*;
 use clap::Parser;
-use corq_shards::change::Change as JobChange;
 use corq_shards::changed::Level;
 use corq_shards::command::{Ack, AddWebhook, Command, Fail, Limit, Pull, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Effects;
-use corq_shards::id::JobId;
 use corq_shards::job::Stored;
-use corq_shards::new_job::NewJob;
+use corq_shards::job::change::Change as JobChange;
+use corq_shards::job::id::JobId;
+use corq_shards::job::new_job::NewJob;
 use corq_shards::schedule::Plan;
 use corq_shards::secret::SecretKey;
 use corq_shards::webhook::Triggers;

@@ -2,8 +2,8 @@
 //! known here.
 
 use crate::dependency::Unmet;
-use crate::extras::Extras;
-use crate::id::JobId;
+use crate::job::id::JobId;
+use crate::job::overrides::Extras;
 use crate::kin::NewKin;
 use crate::unmets::{Dependency, Unmets};
 

@@ -112,7 +112,7 @@ impl JobNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Chance;
+    use crate::job::id::Chance;
     use std::collections::BTreeMap;
 
     #[test]

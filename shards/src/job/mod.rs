@@ -2,20 +2,40 @@
 //!
 //! What only few jobs have (keys, limits of life) stands in [`Options`]; what only an active job has
 //! stands in its lease; what only an ended job has stands in its [`Outcome`].
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `change` | commands on one job in any state |
+//! | `id` | UUIDv7 with the slot of the queue |
+//! | `index` | ids to places |
+//! | `name_table` | names of jobs, each held once per queue |
+//! | `new_job` | a job as it is pushed |
+//! | `overrides` | rules that a job brings: retries, stalls, logs |
+//! | `progress` | progress and log lines |
+//! | `shared_payload` | the payload of repeated jobs |
+
+pub mod change;
+pub mod id;
+pub(crate) mod index;
+pub mod name_table;
+pub mod new_job;
+pub mod overrides;
+pub mod progress;
+pub mod shared_payload;
 
 use crate::cause::Cause;
 use crate::effect::JobAt;
-use crate::extras::Extras;
 use crate::grouping::GroupRef;
 use crate::hash_key::HashKey;
-use crate::id::JobId;
-use crate::job_index::JobIndex;
-use crate::job_names::NameRef;
+use crate::job::id::JobId;
+use crate::job::index::JobIndex;
+use crate::job::name_table::NameRef;
+use crate::job::overrides::Extras;
+use crate::job::progress::Notes;
+use crate::job::shared_payload::ShareRef;
 use crate::kin::Kin;
-use crate::notes::Notes;
 use crate::record::Pushed;
 use crate::repeat::Series;
-use crate::share::ShareRef;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 use crate::unmets::Unmets;
@@ -146,7 +166,7 @@ pub mod flags {
     pub const AWAITED: u8 = 0x20;
     /// Other jobs depend on it: its end is news to somebody. Derived, not persisted.
     pub const WATCHED: u8 = 0x40;
-    /// Its payload is that of other jobs, too: see [`crate::share`]. Not persisted as such.
+    /// Its payload is that of other jobs, too: see [`crate::job::shared_payload`]. Not persisted as such.
     pub const SHARED: u8 = 0x10;
     /// Waiting in the heap of strays, not in a lane's list; or ended and told of late.
     pub const STRAY: u8 = 0x80;

@@ -6,8 +6,8 @@
 //! table grows and shrinks in steps, with one entry to move for 16 jobs.
 
 use crate::hash_key::HashKey;
-use crate::id::JobId;
 use crate::job::Job;
+use crate::job::id::JobId;
 use crate::slab::{NONE, Slab};
 use crate::table::Table;
 use std::cell::Cell;
@@ -153,7 +153,7 @@ impl JobIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{Chance, IdMaker, Slot};
+    use crate::job::id::{Chance, IdMaker, Slot};
     use std::collections::BTreeMap;
 
     const KEY: HashKey = HashKey::new(0x0101_0bad_cafe_0000_0000_00de_5000_0001);

@@ -1,7 +1,7 @@
 //! Rules that few jobs are pushed with: for their retries, stalls, logs, stack traces and keys. One box
 //! beside the other options, for those that have any. What the rules bring about stands where it happens.
 
-use crate::id::JobId;
+use crate::job::id::JobId;
 use crate::retry::{BACKOFF_MS_MAX, backoff_ms};
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -50,15 +50,15 @@ pub struct Dedup {
 
 /// Bits that say which rules follow.
 mod rule {
-    pub(super) const BACKOFF: u16 = 1;
-    pub(super) const BACKOFF_MAX: u16 = 1 << 1;
-    pub(super) const STALL: u16 = 1 << 2;
-    pub(super) const LOGS: u16 = 1 << 3;
-    pub(super) const SIZE: u16 = 1 << 4;
-    pub(super) const STACK: u16 = 1 << 5;
-    pub(super) const MADE: u16 = 1 << 6;
-    pub(super) const DEDUP: u16 = 1 << 7;
-    pub(super) const ALL: u16 = (1 << 8) - 1;
+    pub(crate) const BACKOFF: u16 = 1;
+    pub(crate) const BACKOFF_MAX: u16 = 1 << 1;
+    pub(crate) const STALL: u16 = 1 << 2;
+    pub(crate) const LOGS: u16 = 1 << 3;
+    pub(crate) const SIZE: u16 = 1 << 4;
+    pub(crate) const STACK: u16 = 1 << 5;
+    pub(crate) const MADE: u16 = 1 << 6;
+    pub(crate) const DEDUP: u16 = 1 << 7;
+    pub(crate) const ALL: u16 = (1 << 8) - 1;
 }
 
 const EXTEND: u8 = 1;
