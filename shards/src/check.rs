@@ -5,7 +5,7 @@ use crate::grouping::GroupRef;
 use crate::job::id::fnv1a;
 use crate::job::name_table::NameRef;
 use crate::job::{Options, State, flags};
-use crate::limits::Limits;
+use crate::queue::rate_limit::Limits;
 use crate::rotation::Rotation;
 use crate::shard::Shard;
 use crate::slab::NONE;

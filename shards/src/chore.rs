@@ -11,7 +11,7 @@ use crate::effect::{KnownAs, Refusal, Reply};
 use crate::event::Step;
 use crate::job::State;
 use crate::job::id::JobId;
-use crate::listing::States;
+use crate::queue::listing::States;
 use crate::record::{Journal, Record};
 use crate::rules::Rule;
 use crate::shard::{Caller, Out, Shard};

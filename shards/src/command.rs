@@ -12,7 +12,7 @@ use crate::job::change::Change;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::kin::Reported;
-use crate::limits::SPAN_MS_DEFAULT;
+use crate::queue::rate_limit::SPAN_MS_DEFAULT;
 use crate::rules::RulePatch;
 use crate::schedule::Plan;
 use crate::sift::{FailedFilter, SiftFor};

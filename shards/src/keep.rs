@@ -504,7 +504,7 @@ impl Shard {
         for queue in 0..self.queues.end() {
             let about = &self.queues[queue];
             let limits = about.limits.as_deref();
-            let limits = limits.into_iter().flat_map(crate::limits::Limits::all_set_in);
+            let limits = limits.into_iter().flat_map(crate::queue::rate_limit::Limits::all_set_in);
             let rules = about.rules.as_deref();
             let rules = rules.into_iter().flat_map(crate::rules::Rules::all_set_in);
             let settings = about.paused.into_iter().chain(limits).chain(rules);

@@ -88,7 +88,7 @@ pub struct Holdings {
     pub groups_lingering: u64,
     /// Groups that were forgotten with their last job, although a rate counted it, since too many lingered.
     pub groups_forgotten: u64,
-    /// Minutes that queues remember: at most [`crate::minutes::MINUTES_IN_ALL_MAX`].
+    /// Minutes that queues remember: at most [`crate::queue::throughput::MINUTES_IN_ALL_MAX`].
     pub minutes: usize,
     /// Groups that have settings: at most [`crate::GROUP_SETTINGS_MAX`].
     pub group_settings: u64,

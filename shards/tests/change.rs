@@ -12,7 +12,7 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::listing::{Listing, States};
+use corq_shards::queue::listing::{Listing, States};
 use corq_shards::record::Record;
 use support::{Bed, locked, outcome};
 

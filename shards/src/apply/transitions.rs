@@ -10,9 +10,9 @@ use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};
 use crate::kin::{End, Kin};
 use crate::lease::Lease;
+use crate::queue::retention::Evicts;
 use crate::record::{Buried, Ended, Pushed, Retried};
 use crate::repeat::Series;
-use crate::retention::Evicts;
 use crate::shard::{Client, Shard};
 use crate::slab::NONE;
 

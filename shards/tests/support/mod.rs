@@ -12,7 +12,7 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::{State, Stored};
 use corq_shards::kin::Report;
-use corq_shards::listing::{Listing, States};
+use corq_shards::queue::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
 use corq_shards::secret::SecretKey;
 use corq_shards::upkeep::Upkeep;

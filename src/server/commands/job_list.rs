@@ -8,7 +8,7 @@ use crate::server::shard_mail::message::Origin;
 use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::job::State;
-use corq_shards::listing::{Listing, States, Views};
+use corq_shards::queue::listing::{Listing, States, Views};
 use std::collections::VecDeque;
 
 /// A listing that goes on. One per command, so the connections bound their number.

@@ -17,8 +17,8 @@ use crate::server::storage::cold_reads::{Then, Waiting};
 use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::job::{State, Stored};
-use corq_shards::listing::Listing;
 use corq_shards::queue::Queue;
+use corq_shards::queue::listing::Listing;
 
 impl Core {
     /// Answers a question. `fetched` holds records that had to be read for it first.

@@ -10,8 +10,8 @@
 
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job, flags};
+use crate::queue::out_of_order::{Order, Strays};
 use crate::slab::{List, Slab};
-use crate::strays::{Order, Strays};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;

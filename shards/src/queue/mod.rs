@@ -1,15 +1,35 @@
 //! Queues: what waits in each, what ended in each, and their names.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `finished` | completed and failed jobs in the order of their ends |
+//! | `listing` | pages of jobs |
+//! | `out_of_order` | waiting jobs that are not in the order of their ids |
+//! | `push_order` | all jobs in the order in which they came |
+//! | `rate_limit` | rate and concurrency limits |
+//! | `ready` | the order of delivery |
+//! | `retention` | how many completed jobs are kept, and for how long |
+//! | `throughput` | counts per minute |
 
-use crate::ended::Ended;
+pub mod finished;
+pub mod listing;
+pub(crate) mod out_of_order;
+pub(crate) mod push_order;
+pub(crate) mod rate_limit;
+pub(crate) mod ready;
+pub mod retention;
+pub mod throughput;
+
 use crate::hash_key::HashKey;
 use crate::job::id::Slot;
 use crate::job::name_table::JobNames;
 use crate::job::{Jobs, State, Stored};
-use crate::limits::Limits;
-use crate::listing::States;
-use crate::minutes::{Budget, Minutes};
-use crate::ready::Ready;
-use crate::roll::Roll;
+use crate::queue::finished::Ended;
+use crate::queue::listing::States;
+use crate::queue::push_order::Roll;
+use crate::queue::rate_limit::Limits;
+use crate::queue::ready::Ready;
+use crate::queue::throughput::{Budget, Minutes};
 use crate::rotation::Rotation;
 use crate::rules::Rules;
 use crate::slab::{List, NONE, Slab};
