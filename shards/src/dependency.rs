@@ -7,10 +7,10 @@
 
 use crate::cause::Cause;
 use crate::effect::Effects;
-use crate::hold::Reason;
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::kin::{End, How};
+use crate::lease::ack::Reason;
 use crate::record::{Journal, Record};
 use crate::shard::{Out, Shard};
 use crate::unmets::Dependency;

@@ -4,10 +4,10 @@
 use crate::cause::Cause;
 use crate::dependency::{News, Notice};
 use crate::effect::KnownAs;
-use crate::hold::Reason;
 use crate::job::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::kin::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
+use crate::lease::ack::Reason;
 use crate::record::{Journal, Record};
 use crate::remains::Remains;
 use crate::shard::{Out, Shard};

@@ -1,18 +1,18 @@
 //! Jobs and pulls meet groups: how a job comes into its group and leaves it, and which job a pull gets in a
-//! queue that has groups. Called by [`crate::apply::transitions`] and [`crate::pull`] for such queues only.
+//! queue that has groups. Called by [`crate::apply::transitions`] and [`crate::lease::pull`] for such queues only.
 
 use crate::command::{GroupPull, Only};
 use crate::effect::Refusal;
 use crate::group::{Groups, OfQueue};
 use crate::job::State;
-use crate::pull::Place;
+use crate::lease::pull::Place;
+use crate::lease::waiting_pulls::AtQueue;
 use crate::query::JobView;
 use crate::queue::ready::merged;
 use crate::queue::{Queue, Queues};
 use crate::rotation::{Rotation, ViewTerms, groups_after};
 use crate::shard::Shard;
 use crate::slab::{List, NONE};
-use crate::waiter::AtQueue;
 use std::ops::Bound;
 
 /// The index of a job's group, or none.

@@ -14,9 +14,9 @@ use crate::group::{
     Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings,
     WithWaiters,
 };
+use crate::lease::waiting_pulls::AtQueue;
 use crate::slab::{List, NONE, Slab};
 use crate::timers::Timers;
-use crate::waiter::AtQueue;
 use std::collections::BTreeMap;
 
 /// Sets of limits that pulls of one queue may bring at a time.

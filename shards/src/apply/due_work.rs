@@ -5,8 +5,8 @@ use crate::apply::allowance::Allowance;
 use crate::cause::Cause;
 use crate::effect::Reply;
 use crate::event::Step;
-use crate::hold::Reason;
 use crate::job::State;
+use crate::lease::ack::Reason;
 use crate::record::{Journal, Record};
 use crate::shard::{Out, SLICE, Shard};
 

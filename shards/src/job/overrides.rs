@@ -2,7 +2,7 @@
 //! beside the other options, for those that have any. What the rules bring about stands where it happens.
 
 use crate::job::id::JobId;
-use crate::retry::{BACKOFF_MS_MAX, backoff_ms};
+use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
 use crate::wire::{Malformed, Reader, Writer};
 
 /// See the module.

@@ -24,6 +24,7 @@ use crate::hash_key::HashKey;
 use crate::job::id::Slot;
 use crate::job::name_table::JobNames;
 use crate::job::{Jobs, State, Stored};
+use crate::lease::waiting_pulls::AtQueue;
 use crate::queue::finished::Ended;
 use crate::queue::listing::States;
 use crate::queue::push_order::Roll;
@@ -34,7 +35,6 @@ use crate::rotation::Rotation;
 use crate::rules::Rules;
 use crate::slab::{List, NONE, Slab};
 use crate::table::Table;
-use crate::waiter::AtQueue;
 use std::collections::BTreeMap;
 
 /// One queue.

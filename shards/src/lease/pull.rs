@@ -5,12 +5,12 @@ use crate::effect::{Delivery, Reply};
 use crate::event::Step;
 use crate::grouping::waiters_at;
 use crate::lease::UNLOCKED_TTL_MS;
+use crate::lease::waiting_pulls::Waiter;
 use crate::lease_record::{Entries, Leased};
 use crate::record::{Journal, Record};
 use crate::rotation::Rotation;
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
 use crate::slab::NONE;
-use crate::waiter::Waiter;
 
 /// Payload bytes one pull may carry: a reply must fit the frame its client can read. A single larger
 /// job is delivered alone.

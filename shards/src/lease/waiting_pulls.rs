@@ -2,7 +2,7 @@
 
 use crate::command::{ClientId, RequestId};
 use crate::lease::OfClient;
-use crate::pull::Place;
+use crate::lease::pull::Place;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
 

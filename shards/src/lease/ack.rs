@@ -8,8 +8,8 @@ use crate::event::Step;
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
+use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
 use crate::record::{Buried, Ended, Journal, Record, Retried};
-use crate::retry::{BACKOFF_MS_MAX, backoff_ms};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
 use crate::upkeep::TEXT_KEPT_BYTES;
 

@@ -1,4 +1,22 @@
 //! Who holds which active job, until when, and under which token.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `ack` | acknowledge, fail, renew |
+//! | `backoff` | when the next attempt begins |
+//! | `expired_tokens` | tokens of attempts that have ended |
+//! | `group_scans` | queues where pulls wait until all groups have been looked at |
+//! | `pull` | delivery |
+//! | `token_stream` | lock tokens that cannot be guessed |
+//! | `waiting_pulls` | pulls that wait for a job |
+
+pub(crate) mod ack;
+pub(crate) mod backoff;
+pub(crate) mod expired_tokens;
+pub(crate) mod group_scans;
+pub(crate) mod pull;
+pub mod token_stream;
+pub(crate) mod waiting_pulls;
 
 use crate::command::{ClientId, Token};
 use crate::slab::{Linked, Links, NONE, Slab};
