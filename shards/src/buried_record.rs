@@ -1,7 +1,7 @@
 //! The record of a job that failed for good: how it is written and read.
 
-use crate::cause::Cause;
 use crate::command::Stack;
+use crate::dead_letter::reason::Cause;
 use crate::job::id::JobId;
 use crate::record::utf8;
 use crate::wire::{Malformed, Reader, Writer};

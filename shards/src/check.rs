@@ -1,6 +1,6 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
-use crate::cause::Cause;
+use crate::dead_letter::reason::Cause;
 use crate::grouping::GroupRef;
 use crate::job::id::fnv1a;
 use crate::job::name_table::NameRef;

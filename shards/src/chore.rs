@@ -7,15 +7,15 @@
 //! had been given.
 
 use crate::command::{Clean, RequestId, Sifting};
+use crate::dead_letter::policy::Rule;
+use crate::dead_letter::scan::{Sift, Yields};
 use crate::effect::{KnownAs, Refusal, Reply};
 use crate::event::Step;
 use crate::job::State;
 use crate::job::id::JobId;
 use crate::queue::listing::States;
 use crate::record::{Journal, Record};
-use crate::rules::Rule;
 use crate::shard::{Caller, Out, Shard};
-use crate::sift::{Sift, Yields};
 
 /// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.
 pub const CHORES_MAX: usize = 10_000;

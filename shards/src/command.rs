@@ -4,6 +4,8 @@
 //! the protocol, reply shapes and routing are not known here.
 
 use crate::cron_record::CronRules;
+use crate::dead_letter::policy::RulePatch;
+use crate::dead_letter::scan::{FailedFilter, SiftFor};
 use crate::dependency::Notice;
 use crate::flow::Fate;
 use crate::group::GroupRate;
@@ -13,9 +15,7 @@ use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::kin::Reported;
 use crate::queue::rate_limit::SPAN_MS_DEFAULT;
-use crate::rules::RulePatch;
 use crate::schedule::Plan;
-use crate::sift::{FailedFilter, SiftFor};
 use crate::webhook::Triggers;
 use std::fmt;
 

@@ -5,7 +5,7 @@
 //!
 //! Where a job is found, and how its name becomes an id, is not known here.
 
-use crate::cause::Cause;
+use crate::dead_letter::reason::Cause;
 use crate::effect::Effects;
 use crate::job::id::JobId;
 use crate::job::{State, flags};

@@ -5,12 +5,12 @@
 //! whether it is still there.
 
 use crate::command::{RequestId, Token};
+use crate::dead_letter::scan::FailedStats;
 use crate::dependency::Notice;
 use crate::event::Event;
 use crate::job::Stored;
 use crate::job::id::JobId;
 use crate::kin::Report;
-use crate::sift::FailedStats;
 use std::ops::Range;
 
 /// Why a command was not carried out. Nothing was changed.

@@ -1,7 +1,7 @@
 //! The end of a child, from its own shard to its parent: reported at once, written down there with its
 //! value, and held back here until that is so if nothing else is left of the child.
 
-use crate::cause::Cause;
+use crate::dead_letter::reason::Cause;
 use crate::dependency::{News, Notice};
 use crate::effect::KnownAs;
 use crate::job::id::JobId;

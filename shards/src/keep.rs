@@ -506,7 +506,7 @@ impl Shard {
             let limits = about.limits.as_deref();
             let limits = limits.into_iter().flat_map(crate::queue::rate_limit::Limits::all_set_in);
             let rules = about.rules.as_deref();
-            let rules = rules.into_iter().flat_map(crate::rules::Rules::all_set_in);
+            let rules = rules.into_iter().flat_map(crate::dead_letter::policy::Rules::all_set_in);
             let settings = about.paused.into_iter().chain(limits).chain(rules);
             settings.for_each(|stored| counted.add(&stored));
         }

@@ -1,9 +1,9 @@
 //! The records that stand for older ones, so that the beginning of the log can be given up: how they
 //! are written and read. What they do stands in [`crate::keep`].
 
-use crate::cause::Cause;
 use crate::changed::Level;
 use crate::command::Token;
+use crate::dead_letter::reason::Cause;
 use crate::job::id::JobId;
 use crate::job::progress::{LogEntry, Notes};
 use crate::job::{Outcome, Redelivered, State, Stored};

@@ -1,8 +1,8 @@
 //! The records of rules of a queue: how they are written and read. What they do stands in
-//! [`crate::rules`].
+//! [`crate::dead_letter::policy`].
 
+use crate::dead_letter::policy::{DlqRule, Rule, StallRule};
 use crate::record::utf8;
-use crate::rules::{DlqRule, Rule, StallRule};
 use crate::wire::{Malformed, Reader, Writer};
 
 /// Numbers of the kinds, for ever.

@@ -5,15 +5,15 @@
 mod support;
 
 use corq_shards::Config;
-use corq_shards::cause::Cause;
 use corq_shards::command::{Command, Fail, Pull, Sifting};
+use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
+use corq_shards::dead_letter::reason::Cause;
+use corq_shards::dead_letter::scan::{FailedFilter, FailedStats, SiftFor};
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
-use corq_shards::sift::{FailedFilter, FailedStats, SiftFor};
 use support::{Bed, START_MS, config, locked};
 
 const NONE: DlqPatch = DlqPatch {

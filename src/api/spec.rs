@@ -14,7 +14,7 @@ use super::limits::{
 };
 
 use super::size::bytes_max;
-use corq_shards::cause::Cause;
+use corq_shards::dead_letter::reason::Cause;
 
 /// One command.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@
 use corq_shards::changed::Changed;
 use corq_shards::command::{Limit, Stack};
 use corq_shards::cron_record::{CronRan, CronSet};
+use corq_shards::dead_letter::policy::Rule;
 use corq_shards::flow::Fate;
 use corq_shards::group_record::Grouped;
 use corq_shards::job::id::JobId;
@@ -17,7 +18,6 @@ use corq_shards::kin::{ChildEnded, End, How, NewKin, Policy};
 use corq_shards::queue::retention::Evicts;
 use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
 use corq_shards::remains::KeptRemains;
-use corq_shards::rules::Rule;
 use corq_shards::webhook_record::WebhookAdded;
 use corq_shards::wire::Malformed;
 

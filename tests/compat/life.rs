@@ -15,6 +15,7 @@ use corq_shards::command::{
     Token,
 };
 use corq_shards::cron_record::CronRules;
+use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
 use corq_shards::hash_key::HashKey;
@@ -25,7 +26,6 @@ use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::lease::token_stream::SecretKey;
 use corq_shards::record::{Journal, Record};
-use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::schedule::Plan;
 use corq_shards::upkeep::Upkeep;
 use corq_shards::webhook::{Trigger, Triggers};

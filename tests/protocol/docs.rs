@@ -5,7 +5,7 @@ use corq::api::spec::{
     DLQ_FILTER_FIELDS, FieldSpec, GROWTHS, JOB_FIELDS, Kind, LOG_LEVELS, METRICS, Op, Preset,
     REPEAT_FIELDS, STALL_CONFIG_FIELDS, STATES, WEBHOOK_EVENTS,
 };
-use corq_shards::cause::Cause;
+use corq_shards::dead_letter::reason::Cause;
 
 const PAGE: &str = include_str!("../../docs/protocol.md");
 

@@ -2,11 +2,11 @@
 //! new in the engine does not build before this file says how the simulator plays it.
 
 use corq_shards::command::{Beat, Command, GroupLimit, Limit, Only};
+use corq_shards::dead_letter::policy::RulePatch;
+use corq_shards::dead_letter::scan::SiftFor;
 use corq_shards::job::change::Change;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras};
-use corq_shards::rules::RulePatch;
-use corq_shards::sift::SiftFor;
 use std::collections::BTreeSet;
 
 /// Names of what a run has played.

@@ -5,10 +5,10 @@ use super::check::Check;
 use super::judge::{LAST, Moment};
 use super::model::{Job, Lease, Model, Old, State};
 use corq_shards::Shard;
+use corq_shards::dead_letter::policy::{DlqRule, StallRule};
 use corq_shards::query::JobView;
 use corq_shards::queue::Queue;
 use corq_shards::record::Record;
-use corq_shards::rules::{DlqRule, StallRule};
 
 /// The rules of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

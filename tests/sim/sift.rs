@@ -5,9 +5,9 @@ use super::chores::{Chore, since_ms};
 use super::judge::Moment;
 use super::model::{Job, Model, State};
 use super::ops::Answer;
-use corq_shards::cause::Cause;
+use corq_shards::dead_letter::reason::Cause;
+use corq_shards::dead_letter::scan::{FailedFilter, FailedStats, SiftFor};
 use corq_shards::job::id::JobId;
-use corq_shards::sift::{FailedFilter, FailedStats, SiftFor};
 
 /// A filter of a dead-letter queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 //! that go on. Called with the time; says when it wants to be called again.
 
 use crate::apply::allowance::Allowance;
-use crate::cause::Cause;
+use crate::dead_letter::reason::Cause;
 use crate::effect::Reply;
 use crate::event::Step;
 use crate::job::State;

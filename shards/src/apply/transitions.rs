@@ -3,8 +3,8 @@
 //!
 //! Nothing here refuses, reads a clock or answers anybody.
 
-use crate::cause::Cause;
 use crate::command::{ClientId, Token};
+use crate::dead_letter::reason::Cause;
 use crate::effect::{Ending, NameChange};
 use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};

@@ -1,8 +1,8 @@
 //! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
 
-use crate::cause::Cause;
 use crate::changed::{Changed, Level};
 use crate::command::Token;
+use crate::dead_letter::reason::Cause;
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
 use crate::job::id::JobId;

@@ -23,7 +23,7 @@ pub mod overrides;
 pub mod progress;
 pub mod shared_payload;
 
-use crate::cause::Cause;
+use crate::dead_letter::reason::Cause;
 use crate::effect::JobAt;
 use crate::grouping::GroupRef;
 use crate::hash_key::HashKey;

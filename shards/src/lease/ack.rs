@@ -1,8 +1,8 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
-use crate::cause::Cause;
 use crate::changed::Changed;
 use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
+use crate::dead_letter::reason::Cause;
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
 use crate::job::id::JobId;

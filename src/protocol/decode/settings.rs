@@ -1,11 +1,11 @@
 //! Fields that hold the settings of queues and schedules, and filters: objects of commands that are sent now
 //! and then. Which commands those are is not known here.
 
-use corq_shards::cause::Cause;
+use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
+use corq_shards::dead_letter::reason::Cause;
+use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
-use corq_shards::rules::{DlqPatch, RulePatch, StallPatch};
-use corq_shards::sift::FailedFilter;
 
 use crate::api::request::DlqFilter;
 use crate::api::spec::{

@@ -14,10 +14,10 @@ use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Clean, Command, Sifting};
+use corq_shards::dead_letter::scan::SiftFor;
 use corq_shards::effect::{KnownAs, Reply};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
-use corq_shards::sift::SiftFor;
 
 /// What Clean is about if it names no states: everything but the jobs that workers have.
 const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);

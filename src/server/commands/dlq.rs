@@ -10,10 +10,10 @@ use crate::server::shard_server::Core;
 use crate::server::storage::engine::{Absent, Records};
 use corq_io::net::Connections;
 use corq_shards::Shard;
-use corq_shards::cause::Cause;
+use corq_shards::dead_letter::policy::{DlqRule, Rules, StallRule};
+use corq_shards::dead_letter::reason::Cause;
+use corq_shards::dead_letter::scan::FailedStats;
 use corq_shards::lease::UNLOCKED_TTL_MS;
-use corq_shards::rules::{DlqRule, Rules, StallRule};
-use corq_shards::sift::FailedStats;
 
 impl Core {
     /// `Dlq` without a filter: the oldest, and only the jobs.

@@ -7,8 +7,8 @@ use crate::judge::Moment;
 use crate::model::Model;
 use crate::told::Heard;
 use crate::world::World;
-use corq_shards::cause::Cause;
 use corq_shards::command::{self, Command};
+use corq_shards::dead_letter::reason::Cause;
 
 /// FAIL of a held job.
 #[derive(Clone, Debug)]

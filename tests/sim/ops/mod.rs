@@ -34,9 +34,9 @@ use super::judge::Moment;
 use super::model::Model;
 use super::world::World;
 use corq_shards::command::{Command, Token};
+use corq_shards::dead_letter::scan::FailedStats;
 use corq_shards::effect::{Ending, KnownAs, Refusal};
 use corq_shards::job::id::JobId;
-use corq_shards::sift::FailedStats;
 use std::fmt::Debug;
 
 /// What a shard answers, in values that stay.

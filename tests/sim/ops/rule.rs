@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::rules::Rules;
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
-use corq_shards::rules::{DlqPatch, DlqRule, RulePatch, StallPatch, StallRule};
+use corq_shards::dead_letter::policy::{DlqPatch, DlqRule, RulePatch, StallPatch, StallRule};
 
 /// Sets one of both.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use crate::judge::Moment;
 use crate::model::Model;
 use crate::sift;
 use crate::world::{QUEUES, World};
-use corq_shards::cause::Cause;
 use corq_shards::command::{Command, Sifting};
-use corq_shards::sift::{FailedFilter, SiftFor};
+use corq_shards::dead_letter::reason::Cause;
+use corq_shards::dead_letter::scan::{FailedFilter, SiftFor};
 
 /// A walk through a dead-letter queue.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@
 //! It is a chore (as clearing a queue is), so at most one of a queue is under way, and what comes and goes between
 //! its slices makes it miss nothing else: the queue of the failed remembers how far it has come.
 
-use crate::cause::Cause;
 use crate::command::Sifting;
+use crate::dead_letter::reason::Cause;
 use crate::job::State;
 use crate::job::id::JobId;
 use crate::record::Journal;
