@@ -1,6 +1,7 @@
 //! What commands do to parents and children that are there: a job gets one more child, or waits for one
 //! less; a child gets a parent, or goes as that wishes; a running job waits for its children.
 
+use crate::dependency::unmet::Dependency;
 use crate::dependency::{News, Notice};
 use crate::event::Step;
 use crate::job::change::Change;
@@ -17,7 +18,6 @@ use crate::record::{Journal, Pushed, Record};
 use crate::remains::{KeptRemains, Remains};
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;
-use crate::unmets::Dependency;
 
 impl Shard {
     /// Carries out a change of kin. Returns how many jobs it was about.

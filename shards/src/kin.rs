@@ -7,10 +7,10 @@
 
 use crate::command::text_len;
 use crate::dependency::Unmet;
+use crate::dependency::unmet::{Dependency, Unmets};
 use crate::effect::KnownAs;
 use crate::job::Stored;
 use crate::job::id::JobId;
-use crate::unmets::{Dependency, Unmets};
 use crate::wire::{Malformed, Reader, Writer};
 use std::collections::BTreeMap;
 

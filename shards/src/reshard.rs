@@ -14,10 +14,10 @@
 //! name; which jobs were completed and are forgotten; the highest id.
 
 use crate::cron_record::CronSet;
+use crate::dependency::completed_ids::PAST_MAX;
 use crate::job::id::{JobId, SLOTS, Slot};
 use crate::job::{State, Stored};
 use crate::kept_record::{Kept, Moved, PastIds};
-use crate::past::PAST_MAX;
 use crate::record::{Journal, Record};
 use crate::shard::Shard;
 use crate::upkeep::Upkeep;

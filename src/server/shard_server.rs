@@ -51,7 +51,7 @@ use corq_io::log::Lack;
 use corq_io::net::{ConnId, Connections, Counters, Permits};
 use corq_io::tls::Keeper;
 use corq_shards::command::{ClientId, Command};
-use corq_shards::directory::Directory;
+use corq_shards::dependency::custom_ids::Directory;
 use corq_shards::effect::Effects;
 use corq_shards::stats::Rates;
 use corq_shards::{Caller, Out};

@@ -24,6 +24,7 @@ pub mod progress;
 pub mod shared_payload;
 
 use crate::dead_letter::reason::Cause;
+use crate::dependency::unmet::Unmets;
 use crate::effect::JobAt;
 use crate::grouping::GroupRef;
 use crate::hash_key::HashKey;
@@ -38,7 +39,6 @@ use crate::record::Pushed;
 use crate::repeat::Series;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;
-use crate::unmets::Unmets;
 
 /// Where a record lies in the log, and how much of its end is payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

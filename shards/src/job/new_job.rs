@@ -2,10 +2,10 @@
 //! known here.
 
 use crate::dependency::Unmet;
+use crate::dependency::unmet::{Dependency, Unmets};
 use crate::job::id::JobId;
 use crate::job::overrides::Extras;
 use crate::kin::NewKin;
-use crate::unmets::{Dependency, Unmets};
 
 /// A job as pushed. Bounds were checked by the caller (`docs/protocol.md`, "Jobs").
 #[derive(Clone, Debug)]

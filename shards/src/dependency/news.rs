@@ -1,9 +1,9 @@
 //! What shards of other jobs have yet to learn of those that come and go here, in order. One job may be news to
 //! as many as it depends on: those are not listed when it comes or goes, but looked up when they are told.
 
+use crate::dependency::unmet::{Dependency, Unmets};
 use crate::dependency::{News, Notice};
 use crate::job::id::JobId;
-use crate::unmets::{Dependency, Unmets};
 use std::collections::VecDeque;
 use std::vec::IntoIter;
 

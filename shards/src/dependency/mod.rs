@@ -4,8 +4,26 @@
 //! twice or late without harm.
 //!
 //! Where a job is found, and how its name becomes an id, is not known here.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `await_end` | clients that wait for the end of a job |
+//! | `completed_ids` | the newest ids of jobs that completed and went |
+//! | `custom_ids` | custom ids to jobs, on the shard that owns the name |
+//! | `news` | what the shards of other jobs have yet to learn |
+//! | `unmet` | dependencies that a job still waits for |
+//! | `watchers` | which jobs wait for a job |
+
+pub(crate) mod await_end;
+pub(crate) mod completed_ids;
+pub mod custom_ids;
+pub(crate) mod news;
+pub mod unmet;
+pub(crate) mod watchers;
 
 use crate::dead_letter::reason::Cause;
+use crate::dependency::unmet::Dependency;
+use crate::dependency::watchers::Fate;
 use crate::effect::Effects;
 use crate::job::id::JobId;
 use crate::job::{State, flags};
@@ -13,8 +31,6 @@ use crate::kin::{End, How};
 use crate::lease::ack::Reason;
 use crate::record::{Journal, Record};
 use crate::shard::{Out, Shard};
-use crate::unmets::Dependency;
-use crate::watch::Fate;
 use crate::wire::{Malformed, Reader};
 
 /// What one shard tells another about a job and one that depends on it.
