@@ -4,12 +4,12 @@
 use crate::changed::Level;
 use crate::command::Token;
 use crate::dead_letter::reason::Cause;
+use crate::family::Ends;
+use crate::family::unreported::KeptRemains;
 use crate::job::id::JobId;
 use crate::job::progress::{LogEntry, Notes};
 use crate::job::{Outcome, Redelivered, State, Stored};
-use crate::kin::Ends;
 use crate::record::{Pushed, Record, utf8};
-use crate::remains::KeptRemains;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// What a shard writes again.

@@ -1,10 +1,10 @@
 //! The record of a job that comes: how it is written and read. Records of other kinds hold one, too.
 
 use crate::dependency::Unmet;
+use crate::family::NewKin;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::Extras;
-use crate::kin::NewKin;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// See [`crate::record::Record::Pushed`].

@@ -7,11 +7,11 @@ mod support;
 use corq_shards::command::{Clean, Command};
 use corq_shards::dependency::{News, Notice, Standing, Unmet};
 use corq_shards::effect::Reply;
+use corq_shards::family::{End, NewKin, Policy};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::kin::{End, NewKin, Policy};
 use corq_shards::query::LOOKS_PER_STEP;
 use support::{Bed, START_MS};
 

@@ -9,11 +9,11 @@ use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
+use corq_shards::family::NewKin;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::{State, Stored};
-use corq_shards::kin::NewKin;
 use corq_shards::schedule::Plan;
 use support::Bed;
 

@@ -8,14 +8,14 @@ use corq_shards::changed::Level;
 use corq_shards::command::{Command, Limit, PerSpan, SetCron};
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
+use corq_shards::family::End;
+use corq_shards::family::unreported::KeptRemains;
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::kept_record::Kept;
-use corq_shards::kin::End;
 use corq_shards::record::Record;
-use corq_shards::remains::KeptRemains;
 use corq_shards::schedule::Plan;
 use support::{Bed, SPAN_BITS, config};
 

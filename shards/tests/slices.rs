@@ -7,11 +7,11 @@ mod support;
 use corq_shards::command::{Ack, Clean, Command, GroupPull, Only, Pull, Token};
 use corq_shards::dependency::{News, Unmet};
 use corq_shards::effect::Reply;
+use corq_shards::family::{NewKin, Report, Reported};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::kin::{NewKin, Report, Reported};
 use corq_shards::{Config, Out};
 use support::Bed;
 

@@ -22,11 +22,11 @@ pub const DEPENDS_ON_MAX: u32 = 1000;
 pub const BATCH_DEPENDENCIES_MAX: usize = 100_000;
 
 /// Most children of one job.
-pub const CHILDREN_MAX: u32 = corq_shards::kin::CHILDREN_MAX as u32;
+pub const CHILDREN_MAX: u32 = corq_shards::family::CHILDREN_MAX as u32;
 
-/// Payload and children of one job together, at [`corq_shards::kin::CHILD_BYTES`] per child. Chosen: it
+/// Payload and children of one job together, at [`corq_shards::family::CHILD_BYTES`] per child. Chosen: it
 /// always fits a record of the log.
-pub const FAMILY_BYTES_MAX: usize = corq_shards::kin::FAMILY_BYTES_MAX;
+pub const FAMILY_BYTES_MAX: usize = corq_shards::family::FAMILY_BYTES_MAX;
 
 /// All texts and lists of one job beside its payload and its children, together. Chosen: with this a job's record
 /// without its payload always fits a log block.

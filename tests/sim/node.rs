@@ -14,8 +14,8 @@ use corq_shards::command::{ClientId, RequestId};
 use corq_shards::dependency::custom_ids::Directory;
 use corq_shards::dependency::{News as Tidings, Notice, Standing};
 use corq_shards::effect::{Effects, Reply};
+use corq_shards::family::Report;
 use corq_shards::job::id::JobId;
-use corq_shards::kin::Report;
 use corq_shards::{Caller, Out, Shard};
 use std::collections::VecDeque;
 

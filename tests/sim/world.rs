@@ -15,8 +15,8 @@ use super::settings::{Flaw, Settings};
 use super::trace::Trace;
 use corq_io::log::LogError;
 use corq_shards::dependency::Notice;
+use corq_shards::family::Report;
 use corq_shards::job::id::{JobId, Slot};
-use corq_shards::kin::Report;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 

@@ -6,9 +6,9 @@
 use crate::command::{ClientId, Token};
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Ending, NameChange};
+use crate::family::{End, Kin};
 use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};
-use crate::kin::{End, Kin};
 use crate::lease::Lease;
 use crate::queue::retention::Evicts;
 use crate::record::{Buried, Ended, Pushed, Retried};

@@ -3,9 +3,9 @@
 
 use crate::dependency::Unmet;
 use crate::dependency::unmet::{Dependency, Unmets};
+use crate::family::NewKin;
 use crate::job::id::JobId;
 use crate::job::overrides::Extras;
-use crate::kin::NewKin;
 
 /// A job as pushed. Bounds were checked by the caller (`docs/protocol.md`, "Jobs").
 #[derive(Clone, Debug)]

@@ -4,12 +4,12 @@ use super::Bed;
 use super::life::pushed_before;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
+use corq_shards::family::{NewKin, Policy, Report, Reported};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::{Chance, JobId};
 use corq_shards::job::new_job::NewJob;
-use corq_shards::kin::{NewKin, Policy, Report, Reported};
 use corq_shards::record::{Pushed, Record};
 
 /// A job with kin, a change of that, or a step of a flow.

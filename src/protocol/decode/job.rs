@@ -1,9 +1,9 @@
 //! The fields of a job that is pushed, put together. What each must look like stands in [`crate::api::spec`].
 
 use corq_shards::dependency::Unmet;
+use corq_shards::family::{CHILD_BYTES, NewKin, Policy};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
-use corq_shards::kin::{CHILD_BYTES, NewKin, Policy};
 
 use crate::api::limits::{FAMILY_BYTES_MAX, GROUP_PRIORITY_MAX, OPTIONS_BYTES_MAX, PRIORITY_MAX};
 

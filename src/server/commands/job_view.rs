@@ -5,10 +5,10 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::server::storage::cold_reads::Hole;
 use crate::server::storage::engine::{Absent, Engine, Records};
 use corq_shards::effect::PushedJob;
+use corq_shards::family::{Kin, Policy};
 use corq_shards::job::overrides::Extras;
 use corq_shards::job::progress::Notes;
 use corq_shards::job::{State, Stored, flags};
-use corq_shards::kin::{Kin, Policy};
 use corq_shards::query::JobView;
 use corq_shards::record::{Buried, Pushed, Record};
 

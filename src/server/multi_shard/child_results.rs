@@ -9,7 +9,7 @@ use crate::server::storage::engine::{Absent, Fetched, Records};
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{ClientId, Command};
-use corq_shards::kin::{Report, Reported};
+use corq_shards::family::{Report, Reported};
 
 impl Core {
     /// Passes on how children here ended.

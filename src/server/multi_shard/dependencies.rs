@@ -15,9 +15,9 @@ use crate::server::shard_mail::message::{Message, Origin, Span, Step};
 use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::dependency::{Standing, Unmet};
+use corq_shards::family::NAMED_CHILDREN_MAX;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::kin::NAMED_CHILDREN_MAX;
 use std::collections::HashSet;
 
 /// A push that has to learn about the jobs it names.

@@ -22,11 +22,11 @@ use corq_shards::Caller;
 use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
+use corq_shards::family::{NAMED_CHILDREN_MAX, NewKin, Policy};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::kin::{NAMED_CHILDREN_MAX, NewKin, Policy};
 use corq_shards::record::{Pushed, Record};
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@ use crate::server::multi_shard::parent_links::Link;
 use crate::server::numbered::Entries;
 use crate::server::shard_mail::dispatch::Lookup;
 use crate::server::shard_mail::message::{Origin, Step};
+use corq_shards::family::Report;
 use corq_shards::job::Stored;
-use corq_shards::kin::Report;
 
 /// A payload that is missing in a reply.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,11 @@
 
 use corq_shards::command::{Command, Stack};
 use corq_shards::dependency::{News, Notice, Unmet};
+use corq_shards::family::{End, NewKin, Policy, Reported};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::kin::{End, NewKin, Policy, Reported};
 use corq_shards::record::{Pushed, Record};
 
 use super::{Life, YEAR_MS};

@@ -8,9 +8,9 @@ use crate::judge::Moment;
 use crate::model::{Job, Model};
 use crate::world::{QUEUES, World};
 use corq_shards::command::Command;
+use corq_shards::family::Policy;
 use corq_shards::flow::Fate;
 use corq_shards::job::id::JobId;
-use corq_shards::kin::Policy;
 
 /// The part of one shard.
 #[derive(Clone, Debug)]

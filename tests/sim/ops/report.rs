@@ -7,7 +7,7 @@ use crate::judge::Moment;
 use crate::model::Model;
 use crate::world::World;
 use corq_shards::command::Command;
-use corq_shards::kin::{End, Policy, Report, Reported};
+use corq_shards::family::{End, Policy, Report, Reported};
 
 /// A report that reaches the shard of a parent.
 #[derive(Clone, Debug)]

@@ -4,12 +4,12 @@
 use crate::dead_letter::reason::Cause;
 use crate::dependency::{News, Notice};
 use crate::effect::KnownAs;
+use crate::family::unreported::Remains;
+use crate::family::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
 use crate::job::id::JobId;
 use crate::job::{State, Stored, flags};
-use crate::kin::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
 use crate::lease::ack::Reason;
 use crate::record::{Journal, Record};
-use crate::remains::Remains;
 use crate::shard::{Out, Shard};
 
 /// What an error is called that has no text.

@@ -4,18 +4,18 @@
 use crate::dependency::unmet::Dependency;
 use crate::dependency::{News, Notice};
 use crate::event::Step;
+use crate::family::unreported::{KeptRemains, Remains};
+use crate::family::{
+    Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, End, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
+    Policy, Report,
+};
 use crate::job::change::Change;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::{Options, State};
 use crate::kept_record::Kept;
-use crate::kin::{
-    Adopted, CHILD_BYTES, CHILDREN_MAX, ChildEnded, End, FAMILY_BYTES_MAX, How, NAMED_CHILDREN_MAX,
-    Policy, Report,
-};
 use crate::query::{AboutParent, LOOKS_PER_STEP};
 use crate::record::{Journal, Pushed, Record};
-use crate::remains::{KeptRemains, Remains};
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;
 
@@ -187,7 +187,7 @@ impl Shard {
         let about = &self.jobs.slab[job];
         let kin = self.jobs.options_of(job).and_then(|has| has.kin.as_deref());
         let children = kin.map(|kin| &kin.children);
-        let count = children.map_or(0, crate::kin::Names::len) + 1;
+        let count = children.map_or(0, crate::family::Names::len) + 1;
         // In the list of children, in that of those that are waited for, and as one that has ended.
         let more = 2 * child.len() + CHILD_BYTES;
         let fits = self

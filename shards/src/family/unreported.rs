@@ -2,10 +2,10 @@
 //! have heard. Bounded: beyond, the oldest go, and their parents learn no more than that they ended.
 
 use crate::effect::KnownAs;
+use crate::family::{End, Policy};
 use crate::hash_key::HashKey;
 use crate::job::Stored;
 use crate::job::id::JobId;
-use crate::kin::{End, Policy};
 use crate::table::Map;
 use crate::wire::{Malformed, Reader, Writer};
 use std::collections::BTreeMap;

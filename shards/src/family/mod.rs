@@ -4,6 +4,16 @@
 //! A parent waits for its children as for any other job ([`crate::dependency`]); besides, it keeps how
 //! each of them ended, so that their values outlive them. A child says with its end, not before, what
 //! that means for its parent. Which shard has which job is not known here.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `child_results` | how children ended, kept for their parent |
+//! | `links` | children that come, go, or are let go of |
+//! | `unreported` | ends of children that their parent has yet to learn |
+
+pub(crate) mod child_results;
+pub(crate) mod links;
+pub mod unreported;
 
 use crate::command::text_len;
 use crate::dependency::Unmet;
