@@ -1,12 +1,12 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
 use crate::dead_letter::reason::Cause;
-use crate::grouping::GroupRef;
+use crate::group::membership::GroupRef;
+use crate::group::scheduler::Rotation;
 use crate::job::id::fnv1a;
 use crate::job::name_table::NameRef;
 use crate::job::{Options, State, flags};
 use crate::queue::rate_limit::Limits;
-use crate::rotation::Rotation;
 use crate::shard::Shard;
 use crate::slab::NONE;
 use std::fmt::Write;

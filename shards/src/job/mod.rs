@@ -27,7 +27,7 @@ use crate::dead_letter::reason::Cause;
 use crate::dependency::unmet::Unmets;
 use crate::effect::JobAt;
 use crate::family::Kin;
-use crate::grouping::GroupRef;
+use crate::group::membership::GroupRef;
 use crate::hash_key::HashKey;
 use crate::job::id::JobId;
 use crate::job::index::JobIndex;

@@ -3,12 +3,12 @@
 use crate::command::{ClientId, Pull, RequestId, Token};
 use crate::effect::{Delivery, Reply};
 use crate::event::Step;
-use crate::grouping::waiters_at;
+use crate::group::membership::waiters_at;
+use crate::group::scheduler::Rotation;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease::waiting_pulls::Waiter;
 use crate::lease_record::{Entries, Leased};
 use crate::record::{Journal, Record};
-use crate::rotation::Rotation;
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
 use crate::slab::NONE;
 

@@ -21,6 +21,7 @@ pub mod retention;
 pub mod throughput;
 
 use crate::dead_letter::policy::Rules;
+use crate::group::scheduler::Rotation;
 use crate::hash_key::HashKey;
 use crate::job::id::Slot;
 use crate::job::name_table::JobNames;
@@ -32,7 +33,6 @@ use crate::queue::push_order::Roll;
 use crate::queue::rate_limit::Limits;
 use crate::queue::ready::Ready;
 use crate::queue::throughput::{Budget, Minutes};
-use crate::rotation::Rotation;
 use crate::slab::{List, NONE, Slab};
 use crate::table::Table;
 use std::collections::BTreeMap;

@@ -7,10 +7,10 @@
 
 use crate::command::{Limit, PerSpan};
 use crate::effect::Reply;
+use crate::group::scheduler::Rotation;
 use crate::job::Stored;
 use crate::queue::Queues;
 use crate::record::{Journal, Record};
-use crate::rotation::Rotation;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use crate::slab::NONE;
 use crate::timers::Timed;

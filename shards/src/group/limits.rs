@@ -3,11 +3,11 @@
 use crate::command::GroupLimit;
 use crate::effect::{Refusal, Reply};
 use crate::flow::Staged;
+use crate::group::scheduler::groups_after;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
 use crate::group_record::Grouped;
 use crate::job::Stored;
 use crate::record::{Journal, Record};
-use crate::rotation::groups_after;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use std::collections::BTreeMap;
 

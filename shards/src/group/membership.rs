@@ -3,6 +3,7 @@
 
 use crate::command::{GroupPull, Only};
 use crate::effect::Refusal;
+use crate::group::scheduler::{Rotation, ViewTerms, groups_after};
 use crate::group::{Groups, OfQueue};
 use crate::job::State;
 use crate::lease::pull::Place;
@@ -10,7 +11,6 @@ use crate::lease::waiting_pulls::AtQueue;
 use crate::query::JobView;
 use crate::queue::ready::merged;
 use crate::queue::{Queue, Queues};
-use crate::rotation::{Rotation, ViewTerms, groups_after};
 use crate::shard::Shard;
 use crate::slab::{List, NONE};
 use std::ops::Bound;

@@ -2,6 +2,18 @@
 //!
 //! A queue has none of this until a job with a group comes to it, or something is set for a group; see
 //! `rotation` for whose turn it is. Time and records are not known here.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `limits` | what is set for a group |
+//! | `membership` | jobs and pulls that come into a group and leave it |
+//! | `push_plan` | what a long push will make of the groups of its queue |
+//! | `scheduler` | groups take turns |
+
+pub(crate) mod limits;
+pub(crate) mod membership;
+pub(crate) mod push_plan;
+pub(crate) mod scheduler;
 
 use crate::hash_key::HashKey;
 use crate::job::Stored;
