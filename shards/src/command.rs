@@ -3,6 +3,7 @@
 //! Everything is borrowed from the bytes the command came in; a shard keeps what it needs. Texts of
 //! the protocol, reply shapes and routing are not known here.
 
+use crate::cron::expression::Plan;
 use crate::cron_record::CronRules;
 use crate::dead_letter::policy::RulePatch;
 use crate::dead_letter::scan::{FailedFilter, SiftFor};
@@ -15,7 +16,6 @@ use crate::job::change::Change;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::queue::rate_limit::SPAN_MS_DEFAULT;
-use crate::schedule::Plan;
 use crate::webhook::Triggers;
 use std::fmt;
 

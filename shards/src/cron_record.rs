@@ -1,9 +1,9 @@
 //! The records of schedules: how they are written and read. What they do stands in [`crate::cron`].
 
+use crate::cron::expression::Plan;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::record::{Pushed, utf8};
-use crate::schedule::Plan;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// A schedule came, or was set anew. Payload: the data of its jobs.

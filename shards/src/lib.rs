@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod apply;
-mod attendance;
 mod buried_record;
 pub mod changed;
 mod check;
@@ -48,8 +47,6 @@ mod record_kind;
 pub mod repeat;
 pub mod reshard;
 mod rule_record;
-pub mod schedule;
-mod scheduled;
 mod shard;
 mod slab;
 pub mod stats;

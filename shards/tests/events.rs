@@ -5,6 +5,7 @@
 mod support;
 
 use corq_shards::command::{Ack, Clean, Command, Fail, SetCron};
+use corq_shards::cron::expression::Plan;
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::KnownAs;
@@ -14,7 +15,6 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::{State, Stored};
-use corq_shards::schedule::Plan;
 use support::Bed;
 
 fn listening() -> Bed {

@@ -6,6 +6,7 @@ mod support;
 use corq_shards::Config;
 use corq_shards::changed::Level;
 use corq_shards::command::{Command, Limit, PerSpan, SetCron};
+use corq_shards::cron::expression::Plan;
 use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::family::End;
@@ -16,7 +17,6 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::kept_record::Kept;
 use corq_shards::record::Record;
-use corq_shards::schedule::Plan;
 use support::{Bed, SPAN_BITS, config};
 
 const SPAN: usize = 1 << SPAN_BITS;

@@ -4,8 +4,8 @@
 
 use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
+use corq_shards::cron::expression::{Expression, Plan};
 use corq_shards::job::id::Chance;
-use corq_shards::schedule::{Expression, Plan};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 

@@ -8,6 +8,7 @@ use corq_shards::Out;
 use corq_shards::command::{
     AddWebhook, Clean, ClientId, Command, GroupLimit, GroupPull, Pull, RequestId, SetCron, Sifting,
 };
+use corq_shards::cron::expression::Plan;
 use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::effect::Effects;
 use corq_shards::flow::Fate;
@@ -17,7 +18,6 @@ use corq_shards::job::id::{IdMaker, JobId, Slot};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
 use corq_shards::record::{Pushed, Record};
-use corq_shards::schedule::Plan;
 use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};

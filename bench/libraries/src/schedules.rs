@@ -3,7 +3,7 @@
 use crate::Task;
 use chrono::{DateTime, TimeZone};
 use chrono_tz::Tz;
-use corq_shards::schedule::Plan;
+use corq_shards::cron::expression::Plan;
 use croner::parser::{CronParser, Seconds, Year};
 use std::hint::black_box;
 use std::str::FromStr;

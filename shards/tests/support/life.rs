@@ -7,6 +7,7 @@ use corq_shards::command::{
     Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull,
     SetCron, Sifting, Stack, Token,
 };
+use corq_shards::cron::expression::Plan;
 use corq_shards::cron_record::CronRules;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dead_letter::reason::Cause;
@@ -19,7 +20,6 @@ use corq_shards::job::id::{Chance, JobId};
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::record::Record;
-use corq_shards::schedule::Plan;
 use corq_shards::webhook::Triggers;
 
 /// Some job that was pushed at some time, whatever became of it.

@@ -22,8 +22,8 @@ use crate::server::shard_server::Core;
 use corq_io::net::Connections;
 use corq_shards::Caller;
 use corq_shards::command::{Command, SetCron};
+use corq_shards::cron::expression::{BadPlan, Plan};
 use corq_shards::effect::Reply;
-use corq_shards::schedule::{BadPlan, Plan};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The shard that keeps the names of all schedules, and all webhooks. One is enough for what changes

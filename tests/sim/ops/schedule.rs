@@ -8,8 +8,8 @@ use crate::model::Model;
 use crate::schedules::{Rhythm, Schedule};
 use crate::world::{QUEUES, World};
 use corq_shards::command::{Command, SetCron};
+use corq_shards::cron::expression::Plan;
 use corq_shards::cron_record::CronRules;
-use corq_shards::schedule::Plan;
 
 /// Sets a schedule.
 #[derive(Clone, Debug)]

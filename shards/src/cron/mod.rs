@@ -2,8 +2,19 @@
 //!
 //! A schedule lives on the shard that owns its queue, so that a run and the schedule's next time are
 //! one record. That its name is unique on the server is seen to by whoever sends the commands here.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `expression` | cron expressions and intervals |
+//! | `push_rate` | how much schedules and repeats push a second |
+//! | `worker_presence` | whether a worker attends to a queue |
+
+pub mod expression;
+pub(crate) mod push_rate;
+pub(crate) mod worker_presence;
 
 use crate::command::SetCron;
+use crate::cron::expression::Plan;
 use crate::cron_record::{CronRan, CronRules, CronSet, job_of_template, template_of};
 use crate::dedup::Met;
 use crate::effect::Reply;
@@ -11,7 +22,6 @@ use crate::hash_key::HashKey;
 use crate::job::new_job::NewJob;
 use crate::job::{State, Stored};
 use crate::record::{Journal, Pushed, Record};
-use crate::schedule::Plan;
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};
 use crate::slab::{NONE, Slab};
 use crate::table::Table;
