@@ -1,5 +1,5 @@
 //! The records that stand for older ones, so that the beginning of the log can be given up: how they
-//! are written and read. What they do stands in [`crate::keep`].
+//! are written and read. What they do stands in [`crate::compaction::rewrite`].
 
 use crate::changed::Level;
 use crate::command::Token;

@@ -22,6 +22,7 @@ pub use crate::buried_record::Buried;
 use crate::buried_record::kind as buried;
 use crate::changed::Changed;
 use crate::command::{Limit, PerSpan};
+use crate::compaction::space_forecast::Upkeep;
 use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::dead_letter::policy::Rule;
 use crate::family::{Adopted, ChildEnded};
@@ -37,7 +38,6 @@ use crate::record_kind as kind;
 pub use crate::record_kind::KINDS;
 use crate::repeat::Repeated;
 use crate::rule_record;
-use crate::upkeep::Upkeep;
 use crate::webhook_record::WebhookAdded;
 use crate::wire::{Malformed, Reader, Writer};
 

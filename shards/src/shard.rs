@@ -8,6 +8,9 @@ use crate::apply::allowance::Allowance;
 use crate::apply::unknown_jobs::Unknown;
 use crate::chore::{Chore, Retry};
 use crate::command::{ClientId, Command, RequestId};
+use crate::compaction::evict_history::Yielding;
+use crate::compaction::live_bytes::Live;
+use crate::compaction::space_forecast::JOB_UPKEEP_BYTES;
 use crate::cron::Crons;
 use crate::cron::push_rate::Scheduled;
 use crate::cron::worker_presence::Attendance;
@@ -34,7 +37,6 @@ use crate::lease::group_scans::Seeing;
 use crate::lease::token_stream::{SecretKey, Secrets};
 use crate::lease::waiting_pulls::Waiter;
 use crate::lease::{Lease, OfClient};
-use crate::live::Live;
 use crate::query::Activity;
 use crate::queue::Queues;
 use crate::queue::retention::Retention;
@@ -44,9 +46,7 @@ use crate::stats::Totals;
 use crate::table::Map;
 use crate::timers::Timers;
 use crate::unique::UniqueKeys;
-use crate::upkeep::JOB_UPKEEP_BYTES;
 use crate::webhook::Webhooks;
-use crate::yielding::Yielding;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Most that is done of one kind of work at a time, so that it never holds a turn for long.

@@ -4,6 +4,7 @@
 mod support;
 
 use corq_shards::command::{Command, Limit, SetCron};
+use corq_shards::compaction::reshard::{Contents, Reshard};
 use corq_shards::cron::expression::Plan;
 use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Standing;
@@ -12,7 +13,6 @@ use corq_shards::job::id::{Chance, JobId, Slot};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::{State, Stored, flags};
 use corq_shards::record::{Journal, Record};
-use corq_shards::reshard::{Contents, Reshard};
 use corq_shards::{Config, Shard};
 use support::life::step;
 use support::{Bed, Memory, SPAN_BITS, config};

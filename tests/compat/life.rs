@@ -14,6 +14,7 @@ use corq_shards::command::{
     Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
     Token,
 };
+use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::cron::expression::Plan;
 use corq_shards::cron_record::CronRules;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
@@ -27,7 +28,6 @@ use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::lease::token_stream::SecretKey;
 use corq_shards::record::{Journal, Record};
-use corq_shards::upkeep::Upkeep;
 use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 

@@ -2,9 +2,9 @@
 
 use super::settings::Flaw;
 use corq_io::log::{FaultyDisk, Log, Position};
+use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
-use corq_shards::upkeep::Upkeep;
 
 /// The log of a shard.
 pub struct Book {

@@ -2,6 +2,7 @@
 
 use crate::changed::Changed;
 use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
+use crate::compaction::space_forecast::TEXT_KEPT_BYTES;
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Refusal, Reply};
 use crate::event::Step;
@@ -11,7 +12,6 @@ use crate::lease::Lease;
 use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
 use crate::record::{Buried, Ended, Journal, Record, Retried};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
-use crate::upkeep::TEXT_KEPT_BYTES;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy)]

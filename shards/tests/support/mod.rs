@@ -5,6 +5,7 @@ pub mod kin;
 pub mod life;
 
 use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
+use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
 use corq_shards::family::Report;
@@ -15,7 +16,6 @@ use corq_shards::job::{State, Stored};
 use corq_shards::lease::token_stream::SecretKey;
 use corq_shards::queue::listing::{Listing, States};
 use corq_shards::record::{Journal, Record};
-use corq_shards::upkeep::Upkeep;
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 use std::collections::VecDeque;
 

@@ -15,7 +15,7 @@ use crate::server::storage::journal::Book;
 use corq_io::log::{BlockingDisk, DataDir, Log, LogConfig, Mode, Next, Position};
 use corq_io::survey;
 use corq_shards::Shard;
-use corq_shards::reshard::{Contents, Reshard};
+use corq_shards::compaction::reshard::{Contents, Reshard};
 use std::fmt;
 use std::path::Path;
 use std::time::Instant;

@@ -9,7 +9,7 @@ use crate::server::shard_server::Core;
 use corq_io::log::Scan;
 use corq_io::net::Connections;
 use corq_shards::Out;
-use corq_shards::upkeep::Upkeep;
+use corq_shards::compaction::space_forecast::Upkeep;
 
 /// Segments that may be in use whatever is needed: the one being written and one more.
 const SLACK_SEGMENTS: u64 = 2;

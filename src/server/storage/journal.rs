@@ -5,14 +5,14 @@ use super::space::Room;
 use corq_io::log::{Disk, Lack as Lacking, Log};
 use corq_io::store::Store;
 use corq_shards::Shard;
+use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::job::Stored;
 use corq_shards::record::{Journal, Record};
-use corq_shards::upkeep::Upkeep;
 
 /// A log without this much room for what comes, and none to be had, is full.
 const ROOM_BYTES: u64 = 1 << 20;
 /// By how much the needs may rise, and the room fall, with each byte that is appended: a job of 60 bytes
-/// may come to take ten times as much ([`corq_shards::upkeep`]).
+/// may come to take ten times as much ([`corq_shards::compaction::space_forecast`]).
 const NEEDS_PER_BYTE: u64 = 16;
 
 /// Records up to this long are asked for as if there were one of them: most are shorter, and what is to be written is

@@ -17,8 +17,8 @@
 //!
 //! Knows numbers only.
 
-use corq_shards::live::LARGE_BYTES;
-use corq_shards::upkeep::Upkeep;
+use corq_shards::compaction::live_bytes::LARGE_BYTES;
+use corq_shards::compaction::space_forecast::Upkeep;
 
 /// What ending the walk through a segment may append besides records that are needed: the ids of
 /// completed jobs that are remembered, and notes.

@@ -481,7 +481,7 @@ impl Shard {
 
     /// Recounts what is needed, and says what does not agree.
     pub(crate) fn audit_needed(&self) -> Result<(), String> {
-        let mut counted = crate::live::Live::new(self.config.span_bits);
+        let mut counted = crate::compaction::live_bytes::Live::new(self.config.span_bits);
         let mut sharing = 0;
         for job in self.jobs.indices() {
             counted.add(&self.jobs.slab[job].stored);

@@ -5,7 +5,7 @@
 //! Counted per job by its worst: a job that fails with a text of [`TEXT_KEPT_BYTES`] and is written
 //! again. Longer texts, results and lines of logs are judged when they come.
 
-use crate::live::LARGE_BYTES;
+use crate::compaction::live_bytes::LARGE_BYTES;
 use crate::shard::Shard;
 
 /// What of the reason for a failure is always kept: enough for those that the server gives itself.

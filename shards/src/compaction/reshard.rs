@@ -3,7 +3,7 @@
 //!
 //! The old shards come one after the other. A log is replayed, and then its records are handed over once
 //! more, in order: what is needed of one is written by the code that gives up the beginning of a log
-//! ([`crate::keep`]), only into another log. So a job is in the new log as it stands, and what it
+//! ([`crate::compaction::rewrite`]), only into another log. So a job is in the new log as it stands, and what it
 //! points to follows it. Two rules make that right:
 //!
 //! 1. The addresses of the new logs begin above all of the old ones, so an old address means the same
@@ -13,6 +13,7 @@
 //! What is not a queue's is held until the end: schedules, of which a crash may have left two of one
 //! name; which jobs were completed and are forgotten; the highest id.
 
+use crate::compaction::space_forecast::Upkeep;
 use crate::cron_record::CronSet;
 use crate::dependency::completed_ids::PAST_MAX;
 use crate::job::id::{JobId, SLOTS, Slot};
@@ -20,7 +21,6 @@ use crate::job::{State, Stored};
 use crate::kept_record::{Kept, Moved, PastIds};
 use crate::record::{Journal, Record};
 use crate::shard::Shard;
-use crate::upkeep::Upkeep;
 use crate::wire::Malformed;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;

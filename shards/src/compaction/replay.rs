@@ -1,11 +1,11 @@
 //! What was written again at the end of the log, on its way back: how recovery takes records of
-//! [`crate::keep`]. They stand for what was said before them, wherever that was.
+//! [`crate::compaction::rewrite`]. They stand for what was said before them, wherever that was.
 
+use crate::compaction::rewrite::evicted_bytes;
 use crate::family::{Kin, NewKin};
 use crate::job::id::JobId;
 use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, State, Stored};
-use crate::keep::evicted_bytes;
 use crate::kept_record::{Kept, KeptJob, Place, Rare};
 use crate::repeat::Series;
 use crate::shard::Shard;
