@@ -13,8 +13,8 @@ use crate::effect::{KnownAs, Refusal, Reply};
 use crate::event::Step;
 use crate::job::State;
 use crate::job::id::JobId;
+use crate::log_record::{Journal, Record};
 use crate::queue::listing::States;
-use crate::record::{Journal, Record};
 use crate::shard::{Caller, Out, Shard};
 
 /// Chores a shard takes at a time. A connection cannot have more than fifty, but its chores outlive it.

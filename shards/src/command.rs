@@ -4,7 +4,6 @@
 //! the protocol, reply shapes and routing are not known here.
 
 use crate::cron::expression::Plan;
-use crate::cron_record::CronRules;
 use crate::dead_letter::policy::RulePatch;
 use crate::dead_letter::scan::{FailedFilter, SiftFor};
 use crate::dependency::Notice;
@@ -15,6 +14,7 @@ use crate::job::State;
 use crate::job::change::Change;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
+use crate::log_record::cron::CronRules;
 use crate::queue::rate_limit::SPAN_MS_DEFAULT;
 use crate::webhook::Triggers;
 use std::fmt;
@@ -470,7 +470,7 @@ pub enum Command<'a> {
     Notice(Notice),
     /// Takes a part of a flow, which nobody sees before [`Command::Decide`].
     Stage {
-        /// Records of kind [`crate::record::Record::Staged`].
+        /// Records of kind [`crate::log_record::Record::Staged`].
         records: &'a [&'a [u8]],
         /// Of each, in the same order, what [`NewJob::group_max`] says; zeros at the end may be left out.
         group_max: &'a [u32],

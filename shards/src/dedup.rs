@@ -1,7 +1,6 @@
 //! What a push does that finds its key held: it brings nothing, or it takes the place of the job that holds
 //! the key, as the push asks. And who holds a key may be asked, and the key be taken from its job.
 
-use crate::changed::Changed;
 use crate::chore::LOOKS_MAX;
 use crate::effect::{PushedJob, Reply};
 use crate::event::Step;
@@ -9,7 +8,8 @@ use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::overrides::Dedup;
 use crate::job::{State, flags};
-use crate::record::{Journal, Record};
+use crate::log_record::job_change::Changed;
+use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, Out, Shard};
 
 /// What a push finds under its key.

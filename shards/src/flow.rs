@@ -12,10 +12,10 @@ use crate::effect::{Refusal, Reply};
 use crate::hash_key::HashKey;
 use crate::job::Stored;
 use crate::job::id::{JobId, Slot};
-use crate::record::{Journal, Pushed, Record};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, JOB_BYTES, Out, Shard};
 use crate::table::Map;
-use crate::wire::{Malformed, Reader, Writer};
 use std::collections::BTreeMap;
 
 /// See [`Record::Staged`].

@@ -13,15 +13,12 @@
 #![forbid(unsafe_code)]
 
 mod apply;
-mod buried_record;
-pub mod changed;
 mod check;
 mod chore;
 mod chunked;
 pub mod command;
 pub mod compaction;
 pub mod cron;
-pub mod cron_record;
 pub mod dead_letter;
 mod dedup;
 pub mod dependency;
@@ -30,20 +27,14 @@ pub mod event;
 pub mod family;
 pub mod flow;
 pub mod group;
-pub mod group_record;
 pub mod hash_key;
 pub mod job;
-pub mod kept_record;
 pub mod latency;
 pub mod lease;
-pub mod lease_record;
-pub mod pushed_record;
+pub mod log_record;
 pub mod query;
 pub mod queue;
-pub mod record;
-mod record_kind;
 pub mod repeat;
-mod rule_record;
 mod shard;
 mod slab;
 pub mod stats;
@@ -51,8 +42,6 @@ pub mod table;
 mod timers;
 mod unique;
 pub mod webhook;
-pub mod webhook_record;
-pub mod wire;
 
 pub use chore::CHORES_MAX;
 pub use group::push_plan::Foresight;

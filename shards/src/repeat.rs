@@ -9,13 +9,13 @@ use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::Extras;
 use crate::job::{State, Stored, flags};
-use crate::kept_record::{KeptJob, Place, Rare};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::kind;
+use crate::log_record::snapshot::{KeptJob, Place, Rare};
+use crate::log_record::{Ended, Journal, Pushed, Record};
 use crate::queue::retention::Evicts;
-use crate::record::{Ended, Journal, Pushed, Record};
-use crate::record_kind as kind;
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;
-use crate::wire::{Malformed, Reader, Writer};
 
 /// What a run knows of the series it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,9 +8,9 @@ use crate::effect::Reply;
 use crate::event::Step;
 use crate::job::Stored;
 use crate::job::id::fnv1a;
-use crate::record::{Journal, Record};
+use crate::log_record::webhook::WebhookAdded;
+use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
-use crate::webhook_record::WebhookAdded;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -5,15 +5,15 @@
 mod support;
 
 use corq_shards::SLICE;
-use corq_shards::changed::Level;
 use corq_shards::command::{Ack, Command, Fail, Pull, RequestId, Stack};
 use corq_shards::effect::{Ending, Refusal, Reply};
 use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
+use corq_shards::log_record::Record;
+use corq_shards::log_record::job_change::Level;
 use corq_shards::queue::listing::{Listing, States};
-use corq_shards::record::Record;
 use support::{Bed, locked, outcome};
 
 fn change(bed: &mut Bed, job: JobId, change: Change<'_>) -> Result<(), Refusal> {

@@ -7,10 +7,10 @@ use corq_shards::Config;
 use corq_shards::command::{Command, SetCron};
 use corq_shards::cron::LATE_MS_MAX;
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::job::State;
 use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::log_record::cron::CronRules;
 use support::{Bed, START_MS};
 
 fn every(name: &str, interval_ms: u64) -> SetCron<'_> {

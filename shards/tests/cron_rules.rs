@@ -7,11 +7,11 @@ mod support;
 use corq_shards::Config;
 use corq_shards::command::{Command, GroupPull, Only, Pull, SetCron};
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::job::State;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras};
+use corq_shards::log_record::cron::CronRules;
 use support::{Bed, START_MS, locked};
 
 fn every<'a>(rules: CronRules, job: Option<&'a NewJob<'a>>) -> SetCron<'a> {

@@ -11,7 +11,7 @@ use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras};
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 use corq_shards::{Config, SLICE};
 use support::{Bed, config, locked};
 
@@ -124,7 +124,7 @@ fn freed(bed: &Bed, from: usize) -> usize {
     let freed = |bytes: &&Vec<u8>| {
         matches!(
             Record::decode(bytes),
-            Ok(Record::Changed(corq_shards::changed::Changed::KeyFreed { .. }))
+            Ok(Record::Changed(corq_shards::log_record::job_change::Changed::KeyFreed { .. }))
         )
     };
     records.filter(freed).count()

@@ -6,7 +6,6 @@ mod support;
 
 use corq_shards::command::{Ack, Clean, Command, Fail, SetCron};
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::KnownAs;
 use corq_shards::event::{Event, Step};
@@ -15,6 +14,7 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::{State, Stored};
+use corq_shards::log_record::cron::CronRules;
 use support::Bed;
 
 fn listening() -> Bed {

@@ -10,7 +10,7 @@ use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::log_record::{Pushed, Record};
 use support::Bed;
 
 /// Stages a job of a flow of its own.

@@ -5,7 +5,7 @@ mod support;
 
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
-use corq_shards::record::{KINDS, Record};
+use corq_shards::log_record::{KINDS, Record};
 use support::Bed;
 
 /// Where the bits are that say which parts a job has.

@@ -4,10 +4,8 @@
 mod support;
 
 use corq_shards::Config;
-use corq_shards::changed::Level;
 use corq_shards::command::{Command, Limit, PerSpan, SetCron};
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Reply;
 use corq_shards::family::End;
 use corq_shards::family::unreported::KeptRemains;
@@ -15,8 +13,10 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
-use corq_shards::kept_record::Kept;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
+use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::job_change::Level;
+use corq_shards::log_record::snapshot::Kept;
 use support::{Bed, SPAN_BITS, config};
 
 const SPAN: usize = 1 << SPAN_BITS;

@@ -4,7 +4,6 @@
 mod support;
 
 use corq_shards::Config;
-use corq_shards::changed::Changed;
 use corq_shards::command::{Command, Pull};
 use corq_shards::dead_letter::policy::Rule;
 use corq_shards::dependency::Unmet;
@@ -15,8 +14,9 @@ use corq_shards::job::State;
 use corq_shards::job::id::{Chance, JobId};
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
-use corq_shards::kept_record::Kept;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::log_record::job_change::Changed;
+use corq_shards::log_record::snapshot::Kept;
+use corq_shards::log_record::{Pushed, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use support::life::step;
 use support::{Bed, config, locked};

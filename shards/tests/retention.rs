@@ -8,7 +8,7 @@ use corq_shards::command::{Command, Fail};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 use corq_shards::{Config, Shard};
 use support::{Bed, config};
 

@@ -4,7 +4,6 @@
 
 mod support;
 
-use corq_shards::changed::Level;
 use corq_shards::command::{Ack, Command, Fail, Limit, Token};
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch};
 use corq_shards::effect::Reply;
@@ -12,6 +11,7 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::{NewJob, Repeat};
+use corq_shards::log_record::job_change::Level;
 use corq_shards::{Config, Out};
 use support::{Bed, SPAN_BITS, config};
 

@@ -5,13 +5,13 @@
 
 use super::flow::FlowJob;
 use super::spec::Op;
-use corq_shards::changed::Level;
 use corq_shards::command::{GroupLimit, GroupPull, Stack, Token};
-use corq_shards::cron_record::CronRules;
 use corq_shards::dead_letter::policy::RulePatch;
 use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
+use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::job_change::Level;
 
 use crate::protocol::msgpack::Texts;
 use crate::protocol::uuid_text;

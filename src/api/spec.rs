@@ -51,7 +51,7 @@ pub const LISTED: &[&str] = &[
     "paused",
 ];
 
-/// Levels of a log entry, in the order of [`corq_shards::changed::Level`].
+/// Levels of a log entry, in the order of [`corq_shards::log_record::job_change::Level`].
 pub const LOG_LEVELS: &[&str] = &["info", "warn", "error"];
 
 /// What a queue counts by the minute.

@@ -3,23 +3,23 @@
 //! Names are those of the record's fields in `docs/log-format.md`, in the style of the protocol; payloads are
 //! the values that clients gave.
 
-use corq_shards::changed::Changed;
 use corq_shards::command::{Limit, Stack};
-use corq_shards::cron_record::{CronRan, CronSet};
 use corq_shards::dead_letter::policy::Rule;
 use corq_shards::family::unreported::KeptRemains;
 use corq_shards::family::{ChildEnded, End, How, NewKin, Policy};
 use corq_shards::flow::Fate;
-use corq_shards::group_record::Grouped;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Extras, Growth};
 use corq_shards::job::{State, flags};
-use corq_shards::kept_record::{Kept, KeptJob, Place};
+use corq_shards::log_record::codec::Malformed;
+use corq_shards::log_record::cron::{CronRan, CronSet};
+use corq_shards::log_record::group::Grouped;
+use corq_shards::log_record::job_change::Changed;
+use corq_shards::log_record::snapshot::{Kept, KeptJob, Place};
+use corq_shards::log_record::webhook::WebhookAdded;
+use corq_shards::log_record::{Buried, Ended, Pushed, Record, kind_name};
 use corq_shards::queue::retention::Evicts;
-use corq_shards::record::{Buried, Ended, Pushed, Record, kind_name};
-use corq_shards::webhook_record::WebhookAdded;
-use corq_shards::wire::Malformed;
 
 use crate::api::spec::LOG_LEVELS;
 use crate::protocol::msgpack::writer::Writer;

@@ -9,7 +9,7 @@ use corq_shards::job::State;
 use corq_shards::job::Stored;
 use corq_shards::job::progress::Notes;
 use corq_shards::lease::token_stream::SecretKey;
-use corq_shards::record::{Record, kind_name};
+use corq_shards::log_record::{Record, kind_name};
 use corq_shards::{Config, SLICE, Shard};
 
 /// Records of one kind.

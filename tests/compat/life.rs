@@ -9,14 +9,12 @@ use std::fs;
 use std::path::Path;
 
 use corq_io::log::{DataDir, Disk, Log, LogConfig, MemoryDisk, Mode, Scan, segment_file};
-use corq_shards::changed::Level;
 use corq_shards::command::{
     Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
     Token,
 };
 use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
@@ -27,7 +25,9 @@ use corq_shards::job::id::{JobId, Slot};
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
 use corq_shards::lease::token_stream::SecretKey;
-use corq_shards::record::{Journal, Record};
+use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::job_change::Level;
+use corq_shards::log_record::{Journal, Record};
 use corq_shards::webhook::{Trigger, Triggers};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 

@@ -27,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corq_io::log::FORMAT_VERSION;
-use corq_shards::record::KINDS;
+use corq_shards::log_record::KINDS;
 use serde_json::{Value as Json, json};
 
 use tempfile::TempDir;

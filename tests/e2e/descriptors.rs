@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use corq_io::log::{BlockingDisk, DataDir, Log, LogConfig, Mode, Position};
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use serde_json::json;
 

@@ -2,11 +2,11 @@
 
 use corq::api::request::{AddWebhook, Body, Cadence, Cron, JobRef, RegisterWorker, StateFilter};
 use corq::api::spec::COMMANDS;
-use corq_shards::changed::Level;
 use corq_shards::command::Token;
-use corq_shards::cron_record::CronRules;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
+use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::job_change::Level;
 use rmpv::Value;
 
 use crate::{JOB_ID, accepted, command, map, pack, refused, strings};

@@ -2,12 +2,12 @@
 //! setting that changes another.
 
 use corq::api::request::{Body, Cron, DlqFilter};
-use corq_shards::cron_record::CronRules;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::dead_letter::scan::FailedFilter;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
+use corq_shards::log_record::cron::CronRules;
 use rmpv::Value;
 
 use crate::{accepted, command, map, refused, undefined};

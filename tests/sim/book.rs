@@ -4,7 +4,7 @@ use super::settings::Flaw;
 use corq_io::log::{FaultyDisk, Log, Position};
 use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::job::Stored;
-use corq_shards::record::{Journal, Record};
+use corq_shards::log_record::{Journal, Record};
 
 /// The log of a shard.
 pub struct Book {

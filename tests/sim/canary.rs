@@ -17,7 +17,7 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::{IdMaker, JobId, Slot};
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::log_record::{Pushed, Record};
 use std::cell::Cell;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};

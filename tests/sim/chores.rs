@@ -8,11 +8,11 @@ use super::model::{DETACHED, Job, Model, State};
 use super::ops::Answer;
 use super::sift::Sift;
 use super::told::Heard;
-use corq_shards::changed::Changed;
 use corq_shards::effect::KnownAs;
 use corq_shards::job::State as Found;
 use corq_shards::job::id::JobId;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
+use corq_shards::log_record::job_change::Changed;
 use std::collections::BTreeSet;
 
 /// What a long command does.

@@ -10,8 +10,8 @@ use corq_io::log::Position;
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::family::{ChildEnd, End, How, Kin, NewKin, Policy, Report};
 use corq_shards::job::id::JobId;
+use corq_shards::log_record::Record;
 use corq_shards::query::JobView;
-use corq_shards::record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a job is completed with: like that of no other.

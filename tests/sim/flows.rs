@@ -12,7 +12,7 @@ use super::settings::Flaw;
 use super::world::{Mail, World};
 use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::id::JobId;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::log_record::{Pushed, Record};
 use std::collections::BTreeMap;
 
 /// One job of a flow.

@@ -6,8 +6,8 @@ use super::judge::Moment;
 use super::model::{Job, Model, Old, State, Waiter};
 use corq_shards::Shard;
 use corq_shards::group::{GroupRate, GroupSettings};
-use corq_shards::group_record::Grouped;
 use corq_shards::job::id::JobId;
+use corq_shards::log_record::group::Grouped;
 use std::collections::BTreeMap;
 
 /// Names of groups that jobs belong to.

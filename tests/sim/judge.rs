@@ -10,13 +10,13 @@ use super::ops::Answer;
 use super::told::Heard;
 use corq_io::log::Position;
 use corq_shards::Shard;
-use corq_shards::changed::Changed;
 use corq_shards::command::Token;
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::effect::Refusal;
 use corq_shards::job::State as Found;
 use corq_shards::job::id::JobId;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
+use corq_shards::log_record::job_change::Changed;
 
 /// An unlocked job is left for dead after this long.
 const UNLOCKED_TTL_MS: u64 = 30_000;

@@ -18,13 +18,13 @@ use super::schedules::Schedule;
 use super::staged::{OldStaged, Staged};
 use super::told::Told;
 use corq_shards::Shard;
-use corq_shards::changed::Level;
 use corq_shards::command::{self, Token};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::group::GroupSettings;
 use corq_shards::job::State as Found;
 use corq_shards::job::id::JobId;
 use corq_shards::job::overrides::Extras;
+use corq_shards::log_record::job_change::Level;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Within this time the age of each completed job is looked at: once a minute, unless the clock leaps while that

@@ -6,7 +6,7 @@ use super::judge::Moment;
 use super::keys::begin_key;
 use super::model::{Job, Model, Notes, State};
 use corq_shards::job::id::{JobId, Slot};
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 use std::collections::BTreeSet;
 
 /// What a run knows of its series.

@@ -6,9 +6,9 @@ use super::judge::{LAST, Moment};
 use super::model::{Job, Lease, Model, Old, State};
 use corq_shards::Shard;
 use corq_shards::dead_letter::policy::{DlqRule, StallRule};
+use corq_shards::log_record::Record;
 use corq_shards::query::JobView;
 use corq_shards::queue::Queue;
-use corq_shards::record::Record;
 
 /// The rules of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

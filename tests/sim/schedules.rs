@@ -5,7 +5,7 @@ use super::judge::{LAST, Moment};
 use super::model::{Job, Model, Old};
 use corq_shards::Shard;
 use corq_shards::cron::LATE_MS_MAX;
-use corq_shards::cron_record::CronRan;
+use corq_shards::log_record::cron::CronRan;
 
 /// When a schedule is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use super::model::{Job, Model, Old};
 use corq_shards::Shard;
 use corq_shards::flow::Fate;
 use corq_shards::job::id::JobId;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Staged jobs of flows.

@@ -6,7 +6,7 @@
 //! meaning, if zero goes on meaning what it did and older builds may overlook it. Anything else is a new
 //! [`FORMAT_VERSION`]; the headers of older ones are still decoded, into the same structs, with what they
 //! do not say filled in, and a segment is written in one version from its beginning to its end. Both end on the page, and in a log for `tests/compat` that has it. For what
-//! records say, see `shards/src/record.rs`.
+//! records say, see `shards/src/log_record/mod.rs`.
 
 use super::position::Position;
 use super::salt::Salt;

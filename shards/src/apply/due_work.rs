@@ -7,7 +7,7 @@ use crate::effect::Reply;
 use crate::event::Step;
 use crate::job::State;
 use crate::lease::ack::Reason;
-use crate::record::{Journal, Record};
+use crate::log_record::{Journal, Record};
 use crate::shard::{Out, SLICE, Shard};
 
 /// What one job takes in the log that ends, or is delivered, in a slice, with a short reason.

@@ -2,10 +2,10 @@
 
 use crate::job::id::JobId;
 use crate::job::{State, Stored};
-use crate::kept_record::Kept;
-use crate::record::{Pushed, Record};
+use crate::log_record::codec::Malformed;
+use crate::log_record::snapshot::Kept;
+use crate::log_record::{Pushed, Record};
 use crate::shard::Shard;
-use crate::wire::Malformed;
 
 impl Shard {
     /// Applies one record. `stored` is where it lies; its payload length is found here.

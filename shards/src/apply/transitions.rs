@@ -10,14 +10,14 @@ use crate::family::{End, Kin};
 use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, Outcome, Redelivered, State, Stored, flags};
 use crate::lease::Lease;
+use crate::log_record::{Buried, Ended, Pushed, Retried};
 use crate::queue::retention::Evicts;
-use crate::record::{Buried, Ended, Pushed, Retried};
 use crate::repeat::Series;
 use crate::shard::{Client, Shard};
 use crate::slab::NONE;
 
 impl Shard {
-    /// [`crate::record::Record::Pushed`].
+    /// [`crate::log_record::Record::Pushed`].
     pub(crate) fn add(&mut self, queue: u32, pushed: &Pushed<'_>, stored: Stored) -> u32 {
         let given = &pushed.job;
         let name = self.take_name(queue, given.name);
@@ -97,7 +97,7 @@ impl Shard {
         })
     }
 
-    /// One entry of [`crate::record::Record::Leased`], and a pull without an owner: that one is not
+    /// One entry of [`crate::log_record::Record::Leased`], and a pull without an owner: that one is not
     /// recorded, since its job goes back to waiting at a restart.
     pub(crate) fn lease(
         &mut self,
@@ -142,7 +142,7 @@ impl Shard {
         self.enter(job, State::Active);
     }
 
-    /// [`crate::record::Record::Completed`].
+    /// [`crate::log_record::Record::Completed`].
     pub(crate) fn complete(&mut self, job: u32, ended: &Ended<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
@@ -170,7 +170,7 @@ impl Shard {
         self.retention.note_end(finished_at_ms);
     }
 
-    /// [`crate::record::Record::Retried`].
+    /// [`crate::log_record::Record::Retried`].
     pub(crate) fn retry(&mut self, job: u32, retried: &Retried<'_>) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
@@ -180,7 +180,7 @@ impl Shard {
         self.enter(job, if later { State::Delayed } else { State::Waiting });
     }
 
-    /// [`crate::record::Record::Buried`].
+    /// [`crate::log_record::Record::Buried`].
     pub(crate) fn inter(&mut self, job: u32, buried: &Buried<'_>, stored: Stored) {
         self.leave(job);
         self.unique.release(&self.jobs, job);
@@ -203,7 +203,7 @@ impl Shard {
         }
     }
 
-    /// [`crate::record::Record::Stalled`].
+    /// [`crate::log_record::Record::Stalled`].
     pub(crate) fn stall(&mut self, job: u32) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
@@ -212,13 +212,13 @@ impl Shard {
         self.enter(job, State::Waiting);
     }
 
-    /// [`crate::record::Record::Released`], and the same for a job pulled without an owner.
+    /// [`crate::log_record::Record::Released`], and the same for a job pulled without an owner.
     pub(crate) fn release(&mut self, job: u32) {
         self.leave(job);
         self.enter(job, State::Waiting);
     }
 
-    /// [`crate::record::Record::Revived`].
+    /// [`crate::log_record::Record::Revived`].
     pub(crate) fn revive(&mut self, job: u32, run_at_ms: u64, by_itself: bool) {
         self.leave(job);
         let about = &mut self.jobs.slab[job];
@@ -244,7 +244,7 @@ impl Shard {
         self.enter(job, State::Waiting);
     }
 
-    /// [`crate::record::Record::Removed`], and the end of a completed job's time.
+    /// [`crate::log_record::Record::Removed`], and the end of a completed job's time.
     pub(crate) fn remove(&mut self, job: u32) {
         let completed = self.jobs.slab[job].state == State::Completed;
         self.leave(job);
@@ -255,7 +255,7 @@ impl Shard {
         self.forget(job, completed);
     }
 
-    /// [`crate::record::Record::Paused`].
+    /// [`crate::log_record::Record::Paused`].
     pub(crate) fn set_paused(&mut self, name: &str, paused: bool, stored: Stored) -> u32 {
         let queue = self.queues.find_or_insert(name);
         let set = paused.then_some(stored);

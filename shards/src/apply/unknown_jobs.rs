@@ -4,7 +4,7 @@
 //!
 //! Which is which follows from records alone. The ids that a shard gives out rise, so a job that is not
 //! younger than the first that the log brings has been told of in it. And a record says up to where all
-//! that was needed has been written again ([`crate::kept_record::Kept::GivenUp`]): once that covers what
+//! that was needed has been written again ([`crate::log_record::snapshot::Kept::GivenUp`]): once that covers what
 //! is gone, every job that still matters is known.
 
 use crate::job::id::JobId;

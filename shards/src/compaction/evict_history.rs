@@ -4,7 +4,7 @@
 //! Oldest across all queues, as far as that can be told by looking at a few of them at a time: ends have
 //! addresses, and all queues are gone through for those below a mark before the mark rises.
 
-use crate::record::Journal;
+use crate::log_record::Journal;
 use crate::shard::{Out, SLICE, Shard};
 
 /// How far the search has come.

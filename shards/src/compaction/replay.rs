@@ -6,13 +6,13 @@ use crate::family::{Kin, NewKin};
 use crate::job::id::JobId;
 use crate::job::name_table::NameRef;
 use crate::job::{Job, Options, State, Stored};
-use crate::kept_record::{Kept, KeptJob, Place, Rare};
+use crate::log_record::snapshot::{Kept, KeptJob, Place, Rare};
 use crate::repeat::Series;
 use crate::shard::Shard;
 use crate::slab::NONE;
 
 impl Shard {
-    /// [`crate::record::Record::Kept`]: recovery's way to it.
+    /// [`crate::log_record::Record::Kept`]: recovery's way to it.
     pub(crate) fn replay_kept(&mut self, kept: &Kept<'_>, stored: Stored) {
         match kept {
             Kept::Job(kept) => {

@@ -14,14 +14,14 @@
 //! name; which jobs were completed and are forgotten; the highest id.
 
 use crate::compaction::space_forecast::Upkeep;
-use crate::cron_record::CronSet;
 use crate::dependency::completed_ids::PAST_MAX;
 use crate::job::id::{JobId, SLOTS, Slot};
 use crate::job::{State, Stored};
-use crate::kept_record::{Kept, Moved, PastIds};
-use crate::record::{Journal, Record};
+use crate::log_record::codec::Malformed;
+use crate::log_record::cron::CronSet;
+use crate::log_record::snapshot::{Kept, Moved, PastIds};
+use crate::log_record::{Journal, Record};
 use crate::shard::Shard;
-use crate::wire::Malformed;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 

@@ -11,9 +11,7 @@
 //! 3. What only other records say, because it followed from them (which completed jobs were forgotten
 //!    for later ones; the ids of all that were completed), is said once before those records go.
 
-use crate::changed::Changed;
 use crate::command::Limit;
-use crate::cron_record::CronSet;
 use crate::dependency::Unmet;
 use crate::effect::KnownAs;
 use crate::family::unreported::KeptRemains;
@@ -21,11 +19,13 @@ use crate::family::{Ends, NewKin};
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::{State, Stored, flags};
-use crate::kept_record::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
-use crate::record::{Journal, Pushed, Record};
+use crate::log_record::codec::Malformed;
+use crate::log_record::cron::CronSet;
+use crate::log_record::job_change::Changed;
+use crate::log_record::snapshot::{Kept, KeptJob, KeptNotes, Lines, Moved, PastIds, Place, Rare};
+use crate::log_record::{Journal, Pushed, Record};
 use crate::repeat::Series;
 use crate::shard::{SLICE, Shard};
-use crate::wire::Malformed;
 
 /// Records of forgotten jobs written at a time.
 const PAST_BATCHES: u32 = 4;

@@ -15,18 +15,18 @@ pub(crate) mod worker_presence;
 
 use crate::command::SetCron;
 use crate::cron::expression::Plan;
-use crate::cron_record::{CronRan, CronRules, CronSet, job_of_template, template_of};
 use crate::dedup::Met;
 use crate::effect::Reply;
 use crate::hash_key::HashKey;
 use crate::job::new_job::NewJob;
 use crate::job::{State, Stored};
-use crate::record::{Journal, Pushed, Record};
+use crate::log_record::codec::Malformed;
+use crate::log_record::cron::{CronRan, CronRules, CronSet, job_of_template, template_of};
+use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};
 use crate::slab::{NONE, Slab};
 use crate::table::Table;
 use crate::timers::{Timed, Timers};
-use crate::wire::Malformed;
 
 /// A run that is later than this, because the machine was stopped or the shard could not keep up, is
 /// passed over, as is one that the log has no room for, like those that fell due while the server was down.

@@ -7,7 +7,7 @@
 
 use crate::effect::Reply;
 use crate::job::{Redelivered, State, Stored};
-use crate::record::{Journal, Record};
+use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard};
 use crate::slab::NONE;
 

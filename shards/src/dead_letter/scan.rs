@@ -8,7 +8,7 @@ use crate::command::Sifting;
 use crate::dead_letter::reason::Cause;
 use crate::job::State;
 use crate::job::id::JobId;
-use crate::record::Journal;
+use crate::log_record::Journal;
 use crate::shard::{Out, Shard};
 
 /// Jobs looked at by one slice. A look costs a few nanoseconds; a slice, well under a millisecond.

@@ -10,7 +10,7 @@ use crate::hash_key::HashKey;
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::OfClient;
-use crate::record::Journal;
+use crate::log_record::Journal;
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
 use crate::slab::{Linked, Links, List, NONE, Slab};
 use crate::table::Map;

@@ -29,9 +29,9 @@ use crate::family::{End, How};
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::ack::Reason;
-use crate::record::{Journal, Record};
+use crate::log_record::codec::{Malformed, Reader};
+use crate::log_record::{Journal, Record};
 use crate::shard::{Out, Shard};
-use crate::wire::{Malformed, Reader};
 
 /// What one shard tells another about a job and one that depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

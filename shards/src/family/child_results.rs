@@ -9,7 +9,7 @@ use crate::family::{ChildEnd, ChildEnded, End, How, Policy, Report, Reported};
 use crate::job::id::JobId;
 use crate::job::{State, Stored, flags};
 use crate::lease::ack::Reason;
-use crate::record::{Journal, Record};
+use crate::log_record::{Journal, Record};
 use crate::shard::{Out, Shard};
 
 /// What an error is called that has no text.
@@ -229,7 +229,7 @@ impl Shard {
         }
     }
 
-    /// [`crate::kept_record::Kept::Remains`]. A job that is still there goes with it.
+    /// [`crate::log_record::snapshot::Kept::Remains`]. A job that is still there goes with it.
     pub(crate) fn take_remains(&mut self, child: JobId, remains: Remains) {
         self.drop_remains(child);
         self.leave_remains(child, remains);

@@ -13,9 +13,9 @@ use crate::job::change::Change;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::{Options, State};
-use crate::kept_record::Kept;
+use crate::log_record::snapshot::Kept;
+use crate::log_record::{Journal, Pushed, Record};
 use crate::query::{AboutParent, LOOKS_PER_STEP};
-use crate::record::{Journal, Pushed, Record};
 use crate::shard::{Out, Shard};
 use crate::slab::NONE;
 

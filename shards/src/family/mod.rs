@@ -21,7 +21,7 @@ use crate::dependency::unmet::{Dependency, Unmets};
 use crate::effect::KnownAs;
 use crate::job::Stored;
 use crate::job::id::JobId;
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
 use std::collections::BTreeMap;
 
 /// Most children of one job: what is kept of them fits one record.
@@ -352,7 +352,7 @@ pub struct Reported<'a> {
     pub is_last: bool,
 }
 
-/// See [`crate::record::Record::ChildEnded`].
+/// See [`crate::log_record::Record::ChildEnded`].
 #[derive(Clone, Copy, Debug)]
 pub struct ChildEnded<'a> {
     /// The parent.
@@ -399,7 +399,7 @@ impl<'a> ChildEnded<'a> {
     }
 }
 
-/// See [`crate::record::Record::Adopted`].
+/// See [`crate::log_record::Record::Adopted`].
 #[derive(Clone, Copy, Debug)]
 pub struct Adopted<'a> {
     /// The parent.

@@ -6,8 +6,8 @@ use crate::family::{End, Policy};
 use crate::hash_key::HashKey;
 use crate::job::Stored;
 use crate::job::id::JobId;
+use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::table::Map;
-use crate::wire::{Malformed, Reader, Writer};
 use std::collections::BTreeMap;
 
 /// Children remembered.
@@ -119,7 +119,7 @@ impl AllRemains {
     }
 }
 
-/// See [`crate::kept_record::Kept::Remains`].
+/// See [`crate::log_record::snapshot::Kept::Remains`].
 #[derive(Clone, Copy, Debug)]
 pub struct KeptRemains<'a> {
     /// The child.

@@ -5,9 +5,9 @@ use crate::effect::{Refusal, Reply};
 use crate::flow::Staged;
 use crate::group::scheduler::groups_after;
 use crate::group::{GROUP_SETTINGS_MAX, GroupSettings, Own, Window};
-use crate::group_record::Grouped;
 use crate::job::Stored;
-use crate::record::{Journal, Record};
+use crate::log_record::group::Grouped;
+use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
 use std::collections::BTreeMap;
 

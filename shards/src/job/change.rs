@@ -1,6 +1,5 @@
 //! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
 
-use crate::changed::{Changed, Level};
 use crate::command::Token;
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Refusal, Reply};
@@ -10,7 +9,8 @@ use crate::job::new_job::NewJob;
 use crate::job::progress::{LOGS_MAX, LogEntry, Notes};
 use crate::job::{State, Stored, flags};
 use crate::lease::ack::Reason;
-use crate::record::{Journal, Pushed, Record};
+use crate::log_record::job_change::{Changed, Level};
+use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
 use crate::slab::NONE;
 

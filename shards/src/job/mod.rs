@@ -35,7 +35,7 @@ use crate::job::name_table::NameRef;
 use crate::job::overrides::Extras;
 use crate::job::progress::Notes;
 use crate::job::shared_payload::ShareRef;
-use crate::record::Pushed;
+use crate::log_record::Pushed;
 use crate::repeat::Series;
 use crate::slab::{Linked, Links, NONE, Slab};
 use crate::timers::Timed;

@@ -3,7 +3,7 @@
 
 use crate::job::id::JobId;
 use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,6 +1,5 @@
 //! What a worker may do with a job it holds: complete it, fail it, stay alive.
 
-use crate::changed::Changed;
 use crate::command::{Ack, Beat, ClientId, Fail, Stack, Token};
 use crate::compaction::space_forecast::TEXT_KEPT_BYTES;
 use crate::dead_letter::reason::Cause;
@@ -10,7 +9,8 @@ use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::Lease;
 use crate::lease::backoff::{BACKOFF_MS_MAX, backoff_ms};
-use crate::record::{Buried, Ended, Journal, Record, Retried};
+use crate::log_record::job_change::Changed;
+use crate::log_record::{Buried, Ended, Journal, Record, Retried};
 use crate::shard::{Caller, END_BYTES, FULL, Out, Shard};
 
 /// Why an attempt failed.

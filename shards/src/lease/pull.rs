@@ -7,8 +7,8 @@ use crate::group::membership::waiters_at;
 use crate::group::scheduler::Rotation;
 use crate::lease::UNLOCKED_TTL_MS;
 use crate::lease::waiting_pulls::Waiter;
-use crate::lease_record::{Entries, Leased};
-use crate::record::{Journal, Record};
+use crate::log_record::lease::{Entries, Leased};
+use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
 use crate::slab::NONE;
 

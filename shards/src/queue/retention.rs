@@ -7,7 +7,7 @@
 //! slices, and says so queue by queue.
 
 use crate::job::{State, flags};
-use crate::record::Journal;
+use crate::log_record::Journal;
 use crate::shard::{SLICE, Shard};
 
 /// How often completed jobs are checked for their age.

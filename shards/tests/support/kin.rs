@@ -10,7 +10,7 @@ use corq_shards::job::State;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::{Chance, JobId};
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::log_record::{Pushed, Record};
 
 /// A job with kin, a change of that, or a step of a flow.
 pub fn step_kin(bed: &mut Bed, chance: &mut Chance, queue: &str) {

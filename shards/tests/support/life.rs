@@ -2,13 +2,11 @@
 
 use super::kin::{deliver, step_kin};
 use super::{Bed, locked};
-use corq_shards::changed::Level;
 use corq_shards::command::{
     Ack, AddWebhook, Beat, Clean, Command, Fail, GroupLimit, GroupPull, Limit, Only, PerSpan, Pull,
     SetCron, Sifting, Stack, Token,
 };
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dead_letter::reason::Cause;
 use corq_shards::dead_letter::scan::{FailedFilter, SiftFor};
@@ -19,7 +17,9 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::{Chance, JobId};
 use corq_shards::job::new_job::{NewJob, Repeat};
 use corq_shards::job::overrides::{Dedup, Extras, Growth};
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
+use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::job_change::Level;
 use corq_shards::webhook::Triggers;
 
 /// Some job that was pushed at some time, whatever became of it.

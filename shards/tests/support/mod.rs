@@ -14,8 +14,8 @@ use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::{State, Stored};
 use corq_shards::lease::token_stream::SecretKey;
+use corq_shards::log_record::{Journal, Record};
 use corq_shards::queue::listing::{Listing, States};
-use corq_shards::record::{Journal, Record};
 use corq_shards::{Caller, Config, Out, SLICE, Shard};
 use std::collections::VecDeque;
 

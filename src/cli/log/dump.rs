@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use corq_io::log::{Seen, segment_file};
 use corq_shards::job::id::{JobId, Slot};
-use corq_shards::record::{KINDS, Record, kind_name};
+use corq_shards::log_record::{KINDS, Record, kind_name};
 
 use super::manifest;
 use crate::cli::context::Context;

@@ -26,12 +26,12 @@ pub(super) mod settings;
 pub(super) mod stack_trace;
 pub(crate) mod value;
 
-use corq_shards::changed::Level;
 use corq_shards::command::GroupLimit;
-use corq_shards::cron_record::CronRules;
 use corq_shards::group::GroupRate;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Dedup;
+use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::job_change::Level;
 
 use crate::api::UNKNOWN_COMMAND;
 use crate::api::request::{

@@ -9,8 +9,8 @@ use corq_shards::family::{Kin, Policy};
 use corq_shards::job::overrides::Extras;
 use corq_shards::job::progress::Notes;
 use corq_shards::job::{State, Stored, flags};
+use corq_shards::log_record::{Buried, Pushed, Record};
 use corq_shards::query::JobView;
-use corq_shards::record::{Buried, Pushed, Record};
 
 /// The id of a job as its clients know it.
 pub fn write_id(writer: &mut Writer<'_>, view: &JobView<'_>) {

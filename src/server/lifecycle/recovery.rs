@@ -7,7 +7,7 @@ use corq_io::log::{
 };
 use corq_io::store::Store;
 use corq_shards::Shard;
-use corq_shards::wire::Malformed;
+use corq_shards::log_record::codec::Malformed;
 use std::fmt;
 use std::fs;
 use std::path::Path;

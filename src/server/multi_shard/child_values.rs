@@ -16,7 +16,7 @@ use corq_shards::command::ClientId;
 use corq_shards::family::{ChildEnd, ChildEnded, How, Kin};
 use corq_shards::job::Stored;
 use corq_shards::job::id::JobId;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 

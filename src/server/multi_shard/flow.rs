@@ -27,7 +27,7 @@ use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::State;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::log_record::{Pushed, Record};
 use std::collections::BTreeMap;
 
 /// Most bytes that the answer to a flow may be estimated at: it tells of every job.

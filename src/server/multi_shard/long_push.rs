@@ -27,7 +27,7 @@ use corq_shards::command::Command;
 use corq_shards::dependency::Unmet;
 use corq_shards::effect::{Refusal, Reply};
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::Journal;
+use corq_shards::log_record::Journal;
 use corq_shards::{Caller, Foresight, push_bytes};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -12,7 +12,7 @@ use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::lease::token_stream::SecretKey;
-use corq_shards::record::Journal;
+use corq_shards::log_record::Journal;
 use corq_shards::{Caller, Config, Out, Shard};
 
 const SEGMENT_BYTES: u64 = 4 << 20;

@@ -7,7 +7,7 @@ use corq_io::store::Store;
 use corq_shards::Shard;
 use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::job::Stored;
-use corq_shards::record::{Journal, Record};
+use corq_shards::log_record::{Journal, Record};
 
 /// A log without this much room for what comes, and none to be had, is full.
 const ROOM_BYTES: u64 = 1 << 20;

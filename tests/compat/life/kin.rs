@@ -7,7 +7,7 @@ use corq_shards::flow::{Fate, Staged};
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::{Pushed, Record};
+use corq_shards::log_record::{Pushed, Record};
 
 use super::{Life, YEAR_MS};
 

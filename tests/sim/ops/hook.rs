@@ -8,7 +8,7 @@ use crate::judge::Moment;
 use crate::model::Model;
 use crate::world::{QUEUES, World};
 use corq_shards::command::{AddWebhook, Command};
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 use corq_shards::webhook::{Trigger, Triggers};
 
 /// What is to be done with a webhook.

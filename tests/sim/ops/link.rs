@@ -13,7 +13,7 @@ use corq_shards::effect::Refusal;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 
 /// A link from a child to its parent.
 #[derive(Clone, Debug)]

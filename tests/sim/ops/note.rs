@@ -7,12 +7,12 @@ use crate::model::{Job, Model, State};
 use crate::ops::change::pick;
 use crate::told::Heard;
 use crate::world::World;
-use corq_shards::changed::Level;
 use corq_shards::command::Command;
 use corq_shards::effect::Refusal;
 use corq_shards::job::change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::progress::LOGS_MAX;
+use corq_shards::log_record::job_change::Level;
 
 /// Which kind of note.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::schedules::{Rhythm, Schedule};
 use crate::world::{QUEUES, World};
 use corq_shards::command::{Command, SetCron};
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
+use corq_shards::log_record::cron::CronRules;
 
 /// Sets a schedule.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use corq_shards::effect::Refusal;
 use corq_shards::job::change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
-use corq_shards::record::Record;
+use corq_shards::log_record::Record;
 
 /// Update of the data of a job.
 #[derive(Clone, Debug)]

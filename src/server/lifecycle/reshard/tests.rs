@@ -3,16 +3,16 @@
 
 use super::*;
 use clap::Parser;
-use corq_shards::changed::Level;
 use corq_shards::command::{Ack, AddWebhook, Command, Fail, Limit, Pull, SetCron};
 use corq_shards::cron::expression::Plan;
-use corq_shards::cron_record::CronRules;
 use corq_shards::effect::Effects;
 use corq_shards::job::Stored;
 use corq_shards::job::change::Change as JobChange;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::lease::token_stream::SecretKey;
+use corq_shards::log_record::cron::CronRules;
+use corq_shards::log_record::job_change::Level;
 use corq_shards::webhook::Triggers;
 use corq_shards::{Caller, Out};
 use std::collections::BTreeMap;

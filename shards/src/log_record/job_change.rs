@@ -1,9 +1,9 @@
 //! The records of what is done to a single job besides its course through the queue: facts like those
-//! of [`crate::record`], with kinds and codec of their own.
+//! of [`crate::log_record`], with kinds and codec of their own.
 
 use crate::job::id::JobId;
-use crate::record::utf8;
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::utf8;
 
 /// How serious a log entry is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

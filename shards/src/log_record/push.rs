@@ -5,9 +5,9 @@ use crate::family::NewKin;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
 use crate::job::overrides::Extras;
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
 
-/// See [`crate::record::Record::Pushed`].
+/// See [`crate::log_record::Record::Pushed`].
 #[derive(Clone, Debug)]
 pub struct Pushed<'a> {
     /// The new job.
@@ -22,32 +22,32 @@ pub struct Pushed<'a> {
 
 /// Bits that say which parts a pushed job has.
 mod part {
-    pub(super) const LIFO: u16 = 1;
-    pub(super) const REMOVE_ON_COMPLETE: u16 = 1 << 1;
-    pub(super) const REMOVE_ON_FAIL: u16 = 1 << 2;
-    pub(super) const DURABLE: u16 = 1 << 3;
-    pub(super) const TTL: u16 = 1 << 4;
-    pub(super) const TIMEOUT: u16 = 1 << 5;
-    pub(super) const UNIQUE_KEY: u16 = 1 << 6;
-    pub(super) const CUSTOM_ID: u16 = 1 << 7;
-    pub(super) const GROUP_ID: u16 = 1 << 8;
-    pub(super) const TAGS: u16 = 1 << 9;
-    pub(super) const DEPENDS_ON: u16 = 1 << 10;
-    pub(super) const REPEAT: u16 = 1 << 11;
-    pub(super) const REPEAT_LIMIT: u16 = 1 << 12;
-    pub(super) const UNMET: u16 = 1 << 13;
+    pub(crate) const LIFO: u16 = 1;
+    pub(crate) const REMOVE_ON_COMPLETE: u16 = 1 << 1;
+    pub(crate) const REMOVE_ON_FAIL: u16 = 1 << 2;
+    pub(crate) const DURABLE: u16 = 1 << 3;
+    pub(crate) const TTL: u16 = 1 << 4;
+    pub(crate) const TIMEOUT: u16 = 1 << 5;
+    pub(crate) const UNIQUE_KEY: u16 = 1 << 6;
+    pub(crate) const CUSTOM_ID: u16 = 1 << 7;
+    pub(crate) const GROUP_ID: u16 = 1 << 8;
+    pub(crate) const TAGS: u16 = 1 << 9;
+    pub(crate) const DEPENDS_ON: u16 = 1 << 10;
+    pub(crate) const REPEAT: u16 = 1 << 11;
+    pub(crate) const REPEAT_LIMIT: u16 = 1 << 12;
+    pub(crate) const UNMET: u16 = 1 << 13;
     /// There are parts that no bit was left for: [`super::more`].
-    pub(super) const MORE: u16 = 1 << 14;
+    pub(crate) const MORE: u16 = 1 << 14;
     /// Those of all parts there are.
-    pub(super) const ALL: u16 = (1 << 15) - 1;
+    pub(crate) const ALL: u16 = (1 << 15) - 1;
 }
 
 /// Bits of the word that follows the other parts if there is one.
 mod more {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const EXTRAS: u32 = 1 << 1;
-    pub(super) const KIN: u32 = 1 << 2;
-    pub(super) const ALL: u32 = (1 << 3) - 1;
+    pub(crate) const NAME: u32 = 1;
+    pub(crate) const EXTRAS: u32 = 1 << 1;
+    pub(crate) const KIN: u32 = 1 << 2;
+    pub(crate) const ALL: u32 = (1 << 3) - 1;
 }
 
 impl<'a> Pushed<'a> {

@@ -3,8 +3,8 @@
 use crate::cron::expression::Plan;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
-use crate::record::{Pushed, utf8};
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::{Pushed, utf8};
 
 /// A schedule came, or was set anew. Payload: the data of its jobs.
 #[derive(Clone, Copy, Debug)]

@@ -17,29 +17,55 @@
 //! Then, in the same commit: a row in [`KINDS`]; the bytes in `docs/log-format.md`; whether reclaim
 //! needs it, in `keep.rs`, which does not compile before; and a log that holds it, written once and
 //! never again: `tests/compat/main.rs` says how. Logs of older versions stay as they are.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `codec` | numbers and texts as bytes |
+//! | `cron` | schedules |
+//! | `failed` | a job is buried |
+//! | `group` | limits of groups |
+//! | `job_change` | a job is changed |
+//! | `kind` | numbers of the kinds |
+//! | `lease` | a lease begins |
+//! | `push` | a job comes |
+//! | `rule` | rules of queues |
+//! | `snapshot` | a job as compaction writes it again |
+//! | `webhook` | webhooks |
 
-pub use crate::buried_record::Buried;
-use crate::buried_record::kind as buried;
-use crate::changed::Changed;
+pub mod codec;
+pub mod cron;
+pub(crate) mod failed;
+pub mod group;
+pub mod job_change;
+pub(crate) mod kind;
+pub mod lease;
+pub mod push;
+pub(crate) mod rule;
+pub mod snapshot;
+pub mod webhook;
+
 use crate::command::{Limit, PerSpan};
 use crate::compaction::space_forecast::Upkeep;
-use crate::cron_record::{self, CronRan, CronSet, decode_name};
 use crate::dead_letter::policy::Rule;
 use crate::family::{Adopted, ChildEnded};
 use crate::flow::{Fate, Staged};
-use crate::group_record::{self, Grouped};
 use crate::job::Stored;
 use crate::job::id::JobId;
-use crate::kept_record::{Kept, Moved};
-use crate::lease_record::Leased;
-pub use crate::pushed_record::Pushed;
+use crate::log_record::cron::{CronRan, CronSet, decode_name};
+pub use crate::log_record::failed::Buried;
+use crate::log_record::failed::kind as buried;
+use crate::log_record::group::Grouped;
+use crate::log_record::job_change::Changed;
+use crate::log_record::lease::Leased;
+pub use crate::log_record::push::Pushed;
+use crate::log_record::snapshot::{Kept, Moved};
 use crate::queue::retention::Evicts;
-use crate::record_kind as kind;
-pub use crate::record_kind::KINDS;
+
+pub use crate::log_record::kind::KINDS;
 use crate::repeat::Repeated;
-use crate::rule_record;
-use crate::webhook_record::WebhookAdded;
-use crate::wire::{Malformed, Reader, Writer};
+
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::webhook::WebhookAdded;
 
 /// Version of the encoding of every kind below.
 const VERSION: u8 = 1;
@@ -404,8 +430,8 @@ impl Record<'_> {
             Self::Limited { limit: Limit::Rate(_), .. } => kind::RATE_LIMITED,
             Self::Limited { limit: Limit::Active(_), .. } => kind::ACTIVE_LIMITED,
             Self::Ruled { rule, .. } => rule.kind(),
-            Self::Grouped(_) => group_record::kind::GROUPED,
-            Self::GroupsCleared { .. } => group_record::kind::CLEARED,
+            Self::Grouped(_) => group::kind::GROUPED,
+            Self::GroupsCleared { .. } => group::kind::CLEARED,
             Self::CronSet(set) => set.kind(),
             Self::CronRan(_) => kind::CRON_RAN,
             Self::CronMissed { .. } => kind::CRON_MISSED,
@@ -476,13 +502,13 @@ impl<'a> Record<'a> {
                 let paused = from.u8()? != 0;
                 Self::Paused { queue: utf8(from.rest())?, paused }
             }
-            group_record::kind::GROUPED => Self::Grouped(Grouped::decode(from)?),
-            group_record::kind::CLEARED => Self::GroupsCleared { queue: utf8(from.rest())? },
-            rule_record::kind::DLQ | rule_record::kind::STALL => {
+            group::kind::GROUPED => Self::Grouped(Grouped::decode(from)?),
+            group::kind::CLEARED => Self::GroupsCleared { queue: utf8(from.rest())? },
+            rule::kind::DLQ | rule::kind::STALL => {
                 let (queue, rule) = Rule::decode(kind, from)?;
                 Self::Ruled { queue, rule }
             }
-            cron_record::kind::SET | cron_record::kind::SET_WITH | cron_record::kind::SET_BY => {
+            cron::kind::SET | cron::kind::SET_WITH | cron::kind::SET_BY => {
                 Self::CronSet(CronSet::decode(kind, from)?)
             }
             kind::CRON_RAN => Self::CronRan(CronRan::decode(from)?),

@@ -1,11 +1,11 @@
-//! Numbers and names of the kinds of records, for ever: see the recipe in [`crate::record`].
+//! Numbers and names of the kinds of records, for ever: see the recipe in [`crate::log_record`].
 
-use crate::buried_record::kind as buried;
-use crate::changed::kind as changed;
-use crate::cron_record::kind as cron;
-use crate::group_record::kind as group;
-use crate::kept_record::kind as kept;
-use crate::rule_record::kind as rule;
+use crate::log_record::cron::kind as cron;
+use crate::log_record::failed::kind as buried;
+use crate::log_record::group::kind as group;
+use crate::log_record::job_change::kind as changed;
+use crate::log_record::rule::kind as rule;
+use crate::log_record::snapshot::kind as kept;
 
 pub(crate) const PUSHED: u8 = 1;
 pub(crate) const LEASED: u8 = 2;

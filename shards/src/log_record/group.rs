@@ -2,10 +2,10 @@
 //! one stands for itself.
 
 use crate::group::{GroupRate, GroupSettings, WEIGHT_MAX};
-use crate::record::utf8;
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::utf8;
 
-/// See [`crate::record::Record::Grouped`].
+/// See [`crate::log_record::Record::Grouped`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grouped<'a> {
     /// The queue.
@@ -24,12 +24,12 @@ pub(crate) mod kind {
 
 /// Bits that say what is set.
 mod part {
-    pub(super) const RATE: u8 = 1;
-    pub(super) const ACTIVE: u8 = 1 << 1;
-    pub(super) const WEIGHT: u8 = 1 << 2;
-    pub(super) const PAUSED: u8 = 1 << 3;
-    pub(super) const HELD: u8 = 1 << 4;
-    pub(super) const ALL: u8 = (1 << 5) - 1;
+    pub(crate) const RATE: u8 = 1;
+    pub(crate) const ACTIVE: u8 = 1 << 1;
+    pub(crate) const WEIGHT: u8 = 1 << 2;
+    pub(crate) const PAUSED: u8 = 1 << 3;
+    pub(crate) const HELD: u8 = 1 << 4;
+    pub(crate) const ALL: u8 = (1 << 5) - 1;
 }
 
 impl<'a> Grouped<'a> {
@@ -98,7 +98,7 @@ impl<'a> Grouped<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
+    use crate::log_record::Record;
 
     #[test]
     fn settings_are_read_as_they_were_written_alone_and_together() {

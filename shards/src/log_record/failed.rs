@@ -3,8 +3,8 @@
 use crate::command::Stack;
 use crate::dead_letter::reason::Cause;
 use crate::job::id::JobId;
-use crate::record::utf8;
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::utf8;
 
 /// Numbers of the kinds, for ever.
 pub(crate) mod kind {
@@ -18,7 +18,7 @@ pub(crate) mod kind {
 /// The bit beside a cause that says that a stack follows.
 const WITH_STACK: u8 = 0x80;
 
-/// See [`crate::record::Record::Buried`].
+/// See [`crate::log_record::Record::Buried`].
 #[derive(Clone, Copy, Debug)]
 pub struct Buried<'a> {
     /// The job.

@@ -3,7 +3,7 @@
 
 use crate::command::Token;
 use crate::job::id::JobId;
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
 
 /// Jobs were pulled under locks. Payload: none.
 #[derive(Clone, Copy, Debug)]

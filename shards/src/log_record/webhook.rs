@@ -1,8 +1,8 @@
 //! The record of a webhook: how it is written and read. What it does stands in [`crate::webhook`].
 
 use crate::job::id::JobId;
+use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::webhook::Triggers;
-use crate::wire::{Malformed, Reader, Writer};
 use std::fmt;
 
 /// A webhook came. Payload: none.

@@ -1,7 +1,6 @@
 //! The records that stand for older ones, so that the beginning of the log can be given up: how they
 //! are written and read. What they do stands in [`crate::compaction::rewrite`].
 
-use crate::changed::Level;
 use crate::command::Token;
 use crate::dead_letter::reason::Cause;
 use crate::family::Ends;
@@ -9,8 +8,9 @@ use crate::family::unreported::KeptRemains;
 use crate::job::id::JobId;
 use crate::job::progress::{LogEntry, Notes};
 use crate::job::{Outcome, Redelivered, State, Stored};
-use crate::record::{Pushed, Record, utf8};
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::job_change::Level;
+use crate::log_record::{Pushed, Record, utf8};
 
 /// What a shard writes again.
 #[derive(Debug)]
@@ -211,20 +211,20 @@ pub(crate) mod kind {
 
 /// Bits that say which parts a kept job has.
 mod part {
-    pub(super) const ACTIVE: u16 = 1;
-    pub(super) const ENDED: u16 = 1 << 1;
-    pub(super) const RARE: u16 = 1 << 2;
-    pub(super) const NOTES: u16 = 1 << 3;
-    pub(super) const MESSAGE: u16 = 1 << 4;
-    pub(super) const RUN: u16 = 1 << 5;
-    pub(super) const CONTINUED: u16 = 1 << 6;
-    pub(super) const SHARED: u16 = 1 << 7;
-    pub(super) const KIN: u16 = 1 << 8;
+    pub(crate) const ACTIVE: u16 = 1;
+    pub(crate) const ENDED: u16 = 1 << 1;
+    pub(crate) const RARE: u16 = 1 << 2;
+    pub(crate) const NOTES: u16 = 1 << 3;
+    pub(crate) const MESSAGE: u16 = 1 << 4;
+    pub(crate) const RUN: u16 = 1 << 5;
+    pub(crate) const CONTINUED: u16 = 1 << 6;
+    pub(crate) const SHARED: u16 = 1 << 7;
+    pub(crate) const KIN: u16 = 1 << 8;
     /// Why it is in the dead-letter queue.
-    pub(super) const CAUSE: u16 = 1 << 12;
-    pub(super) const REDELIVERED: u16 = 1 << 13;
+    pub(crate) const CAUSE: u16 = 1 << 12;
+    pub(crate) const REDELIVERED: u16 = 1 << 13;
     /// Those of all parts there are.
-    pub(super) const ALL: u16 = ((1 << 9) - 1) | CAUSE | REDELIVERED;
+    pub(crate) const ALL: u16 = ((1 << 9) - 1) | CAUSE | REDELIVERED;
 }
 
 const STORED: usize = 16;

@@ -2,8 +2,8 @@
 //! [`crate::dead_letter::policy`].
 
 use crate::dead_letter::policy::{DlqRule, Rule, StallRule};
-use crate::record::utf8;
-use crate::wire::{Malformed, Reader, Writer};
+use crate::log_record::codec::{Malformed, Reader, Writer};
+use crate::log_record::utf8;
 
 /// Numbers of the kinds, for ever.
 pub(crate) mod kind {
