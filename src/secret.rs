@@ -1,6 +1,6 @@
 //! Secrets of a process: drawn from the randomness of the system, kept in memory only and shown nowhere.
 
-use corq_shards::hash_key::HashKey;
+use corq_shards::collections::hash_key::HashKey;
 use corq_shards::lease::token_stream::SecretKey;
 
 /// The secret of one shard's hash tables.

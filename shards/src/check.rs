@@ -1,5 +1,6 @@
 //! Looking at a shard as a whole: for tests, the simulator and `verify`. Costs a step per job.
 
+use crate::collections::slab::NONE;
 use crate::dead_letter::reason::Cause;
 use crate::group::membership::GroupRef;
 use crate::group::scheduler::Rotation;
@@ -8,7 +9,6 @@ use crate::job::name_table::NameRef;
 use crate::job::{Options, State, flags};
 use crate::queue::rate_limit::Limits;
 use crate::shard::Shard;
-use crate::slab::NONE;
 use std::fmt::Write;
 
 impl Shard {

@@ -7,15 +7,15 @@
 //!
 //! A part that hears of itself from another part knows that the word was given, and is released by that.
 
+use crate::collections::hash_key::HashKey;
+use crate::collections::table::Map;
 use crate::command::RequestId;
 use crate::effect::{Refusal, Reply};
-use crate::hash_key::HashKey;
 use crate::job::Stored;
 use crate::job::id::{JobId, Slot};
 use crate::log_record::codec::{Malformed, Reader, Writer};
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, JOB_BYTES, Out, Shard};
-use crate::table::Map;
 use std::collections::BTreeMap;
 
 /// See [`Record::Staged`].

@@ -1,8 +1,8 @@
 //! What can be asked of a shard without changing it.
 
+use crate::collections::hash_key::HashKey;
 use crate::command::ClientId;
 use crate::effect::JobAt;
-use crate::hash_key::HashKey;
 use crate::job::id::JobId;
 use crate::job::{Job, Options, Outcome, State, Stored};
 use crate::latency::Timings;

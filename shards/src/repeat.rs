@@ -4,6 +4,7 @@
 //! The next run has an id of its own and no payload of its own: it points to the same record of the
 //! log as the run before, see [`crate::job::shared_payload`]. All else about it stands in the record.
 
+use crate::collections::slab::NONE;
 use crate::event::Step;
 use crate::job::id::JobId;
 use crate::job::new_job::{NewJob, Repeat};
@@ -15,7 +16,6 @@ use crate::log_record::snapshot::{KeptJob, Place, Rare};
 use crate::log_record::{Ended, Journal, Pushed, Record};
 use crate::queue::retention::Evicts;
 use crate::shard::{Out, Shard};
-use crate::slab::NONE;
 
 /// What a run knows of the series it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

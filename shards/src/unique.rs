@@ -5,11 +5,11 @@
 //! the oldest of equals. All of them stand in that order, so it is known at once, and so is whether time has
 //! freed the key: if the first one's time is over, that of all is. What changes costs a step into a tree.
 
-use crate::hash_key::HashKey;
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{NONE, Slab};
+use crate::collections::table::Table;
 use crate::job::Jobs;
 use crate::job::id::JobId;
-use crate::slab::{NONE, Slab};
-use crate::table::Table;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

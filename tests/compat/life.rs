@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use corq_io::log::{DataDir, Disk, Log, LogConfig, MemoryDisk, Mode, Scan, segment_file};
+use corq_shards::collections::hash_key::HashKey;
 use corq_shards::command::{
     Ack, AddWebhook, ClientId, Command, Fail, Limit, PerSpan, Pull, RequestId, SetCron, Stack,
     Token,
@@ -18,7 +19,6 @@ use corq_shards::cron::expression::Plan;
 use corq_shards::dead_letter::policy::{DlqPatch, RulePatch, StallPatch};
 use corq_shards::dependency::{News, Notice, Unmet};
 use corq_shards::effect::{Effects, Reply};
-use corq_shards::hash_key::HashKey;
 use corq_shards::job::Stored;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::{JobId, Slot};

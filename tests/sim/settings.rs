@@ -3,7 +3,7 @@
 use super::check::Checks;
 use super::dice::Dice;
 use corq_io::log::{Faults, LogConfig, Mode};
-use corq_shards::hash_key::HashKey;
+use corq_shards::collections::hash_key::HashKey;
 use corq_shards::lease::token_stream::SecretKey;
 
 /// What settings are drawn from.

@@ -3,6 +3,7 @@
 //!
 //! Nothing here refuses, reads a clock or answers anybody.
 
+use crate::collections::slab::NONE;
 use crate::command::{ClientId, Token};
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Ending, NameChange};
@@ -14,7 +15,6 @@ use crate::log_record::{Buried, Ended, Pushed, Retried};
 use crate::queue::retention::Evicts;
 use crate::repeat::Series;
 use crate::shard::{Client, Shard};
-use crate::slab::NONE;
 
 impl Shard {
     /// [`crate::log_record::Record::Pushed`].

@@ -1,6 +1,7 @@
 //! What was written again at the end of the log, on its way back: how recovery takes records of
 //! [`crate::compaction::rewrite`]. They stand for what was said before them, wherever that was.
 
+use crate::collections::slab::NONE;
 use crate::compaction::rewrite::evicted_bytes;
 use crate::family::{Kin, NewKin};
 use crate::job::id::JobId;
@@ -9,7 +10,6 @@ use crate::job::{Job, Options, State, Stored};
 use crate::log_record::snapshot::{Kept, KeptJob, Place, Rare};
 use crate::repeat::Series;
 use crate::shard::Shard;
-use crate::slab::NONE;
 
 impl Shard {
     /// [`crate::log_record::Record::Kept`]: recovery's way to it.

@@ -13,20 +13,20 @@ pub mod expression;
 pub(crate) mod push_rate;
 pub(crate) mod worker_presence;
 
+use crate::collections::deadline_heap::{Timed, Timers};
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{NONE, Slab};
+use crate::collections::table::Table;
 use crate::command::SetCron;
 use crate::cron::expression::Plan;
 use crate::dedup::Met;
 use crate::effect::Reply;
-use crate::hash_key::HashKey;
 use crate::job::new_job::NewJob;
 use crate::job::{State, Stored};
 use crate::log_record::codec::Malformed;
 use crate::log_record::cron::{CronRan, CronRules, CronSet, job_of_template, template_of};
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SLICE, Shard};
-use crate::slab::{NONE, Slab};
-use crate::table::Table;
-use crate::timers::{Timed, Timers};
 
 /// A run that is later than this, because the machine was stopped or the shard could not keep up, is
 /// passed over, as is one that the log has no room for, like those that fell due while the server was down.

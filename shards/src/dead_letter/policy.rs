@@ -5,11 +5,11 @@
 //! the dead-letter queue, of a lease) is never written: it is computed from the rule and from what the records
 //! of the job say, and computed again when the rule changes or the server starts.
 
+use crate::collections::slab::NONE;
 use crate::effect::Reply;
 use crate::job::{Redelivered, State, Stored};
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, SETTING_BYTES, SLICE, Shard};
-use crate::slab::NONE;
 
 /// Stalls after which a job goes to the dead-letter queue, if its queue does not say.
 pub const STALLS_MAX_DEFAULT: u8 = 3;

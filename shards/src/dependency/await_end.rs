@@ -4,17 +4,17 @@
 //! the order in which they came.
 
 use crate::apply::allowance;
+use crate::collections::deadline_heap::{Timed, Timers};
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{Linked, Links, List, NONE, Slab};
+use crate::collections::table::Map;
 use crate::command::{ClientId, RequestId};
 use crate::effect::{Ending, Refusal, Reply};
-use crate::hash_key::HashKey;
 use crate::job::id::JobId;
 use crate::job::{State, flags};
 use crate::lease::OfClient;
 use crate::log_record::Journal;
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
-use crate::slab::{Linked, Links, List, NONE, Slab};
-use crate::table::Map;
-use crate::timers::{Timed, Timers};
 use std::collections::VecDeque;
 
 /// One wait for the end of a job.

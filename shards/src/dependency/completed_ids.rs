@@ -8,8 +8,8 @@
 //! When the beginning of the log goes, ids of which only that told are told again. Which those are is
 //! known by ranges of them, each with the lowest address from which a replay would learn of all.
 
+use crate::collections::hash_key::HashKey;
 use crate::dependency::custom_ids::PAST_NAMES_MAX;
-use crate::hash_key::HashKey;
 use crate::job::id::JobId;
 use std::collections::VecDeque;
 use std::ops::Range;

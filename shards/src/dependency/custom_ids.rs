@@ -1,9 +1,9 @@
 //! Custom ids: one name space for the server. Each name belongs to the shard its hash picks; that
 //! shard's directory says which job bears it. Derived state: rebuilt from the jobs, never logged.
 
-use crate::hash_key::HashKey;
+use crate::collections::hash_key::HashKey;
+use crate::collections::table::Table;
 use crate::job::id::JobId;
-use crate::table::Table;
 use std::collections::VecDeque;
 
 struct Entry {

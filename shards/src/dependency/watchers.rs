@@ -4,10 +4,10 @@
 //! Knows ids only. A job that ends may have any number of watchers: they are told in slices. Those that wait for
 //! it as for a child are lists of their own, since they are told at other ends than the rest.
 
-use crate::hash_key::HashKey;
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{Linked, Links, List, Slab};
+use crate::collections::table::{Map, Table};
 use crate::job::id::JobId;
-use crate::slab::{Linked, Links, List, Slab};
-use crate::table::{Map, Table};
 use std::collections::VecDeque;
 
 /// One dependent that waits for one job.

@@ -1,6 +1,7 @@
 //! What commands do to parents and children that are there: a job gets one more child, or waits for one
 //! less; a child gets a parent, or goes as that wishes; a running job waits for its children.
 
+use crate::collections::slab::NONE;
 use crate::dependency::unmet::Dependency;
 use crate::dependency::{News, Notice};
 use crate::event::Step;
@@ -17,7 +18,6 @@ use crate::log_record::snapshot::Kept;
 use crate::log_record::{Journal, Pushed, Record};
 use crate::query::{AboutParent, LOOKS_PER_STEP};
 use crate::shard::{Out, Shard};
-use crate::slab::NONE;
 
 impl Shard {
     /// Carries out a change of kin. Returns how many jobs it was about.

@@ -1,13 +1,13 @@
 //! What is left of children that were to be forgotten with their end: how they ended, until their parents
 //! have heard. Bounded: beyond, the oldest go, and their parents learn no more than that they ended.
 
+use crate::collections::hash_key::HashKey;
+use crate::collections::table::Map;
 use crate::effect::KnownAs;
 use crate::family::{End, Policy};
-use crate::hash_key::HashKey;
 use crate::job::Stored;
 use crate::job::id::JobId;
 use crate::log_record::codec::{Malformed, Reader, Writer};
-use crate::table::Map;
 use std::collections::BTreeMap;
 
 /// Children remembered.

@@ -1,6 +1,7 @@
 //! Jobs and pulls meet groups: how a job comes into its group and leaves it, and which job a pull gets in a
 //! queue that has groups. Called by [`crate::apply::transitions`] and [`crate::lease::pull`] for such queues only.
 
+use crate::collections::slab::{List, NONE};
 use crate::command::{GroupPull, Only};
 use crate::effect::Refusal;
 use crate::group::scheduler::{Rotation, ViewTerms, groups_after};
@@ -12,7 +13,6 @@ use crate::query::JobView;
 use crate::queue::ready::merged;
 use crate::queue::{Queue, Queues};
 use crate::shard::Shard;
-use crate::slab::{List, NONE};
 use std::ops::Bound;
 
 /// The index of a job's group, or none.

@@ -15,15 +15,15 @@ pub(crate) mod membership;
 pub(crate) mod push_plan;
 pub(crate) mod scheduler;
 
-use crate::hash_key::HashKey;
+use crate::collections::deadline_heap::{Timed, Timers};
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{Linked, Links, List, NONE, Slab};
+use crate::collections::table::Table;
 use crate::job::Stored;
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job};
 use crate::lease::waiting_pulls::AtQueue;
 use crate::queue::out_of_order::{Order, Strays};
-use crate::slab::{Linked, Links, List, NONE, Slab};
-use crate::table::Table;
-use crate::timers::{Timed, Timers};
 
 /// Groups of a shard for which something may be set at a time. What is set for more is refused.
 pub const GROUP_SETTINGS_MAX: u64 = 50_000;

@@ -10,13 +10,13 @@
 //! There are few: the workers of a queue mostly say the same.
 
 use crate::apply::allowance;
+use crate::collections::deadline_heap::Timers;
+use crate::collections::slab::{List, NONE, Slab};
 use crate::group::{
     Awaited, GROUPS_LINGERING_MAX, Group, GroupRate, Groups, OfQueue, Seat, Seats, WithSettings,
     WithWaiters,
 };
 use crate::lease::waiting_pulls::AtQueue;
-use crate::slab::{List, NONE, Slab};
-use crate::timers::Timers;
 use std::collections::BTreeMap;
 
 /// Sets of limits that pulls of one queue may bring at a time.

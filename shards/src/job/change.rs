@@ -1,5 +1,6 @@
 //! What anybody may do to a single job by its id: cancel it, change it, move it, note something about it.
 
+use crate::collections::slab::NONE;
 use crate::command::Token;
 use crate::dead_letter::reason::Cause;
 use crate::effect::{Refusal, Reply};
@@ -12,7 +13,6 @@ use crate::lease::ack::Reason;
 use crate::log_record::job_change::{Changed, Level};
 use crate::log_record::{Journal, Pushed, Record};
 use crate::shard::{Caller, FULL, JOB_BYTES, Out, Shard};
-use crate::slab::NONE;
 
 /// Why a job is in the dead-letter queue that was sent there by hand.
 const DISCARDED: &str = "Job discarded";

@@ -68,7 +68,7 @@ impl std::fmt::Display for JobId {
 }
 
 /// FNV-1a over bytes: stable for ever, good enough for short names. It decides where a name lives; in a table that
-/// clients fill it would let them choose which names meet: those are looked up by [`crate::hash_key`].
+/// clients fill it would let them choose which names meet: those are looked up by [`crate::collections::hash_key`].
 pub fn fnv1a(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for &byte in bytes {

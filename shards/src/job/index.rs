@@ -5,11 +5,11 @@
 //! Ids come from the server alone, but clients choose which jobs stay: pages are found by a keyed hash. Their
 //! table grows and shrinks in steps, with one entry to move for 16 jobs.
 
-use crate::hash_key::HashKey;
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{NONE, Slab};
+use crate::collections::table::Table;
 use crate::job::Job;
 use crate::job::id::JobId;
-use crate::slab::{NONE, Slab};
-use crate::table::Table;
 use std::cell::Cell;
 
 /// Ids of one page, as a power of two.

@@ -23,12 +23,14 @@ pub mod overrides;
 pub mod progress;
 pub mod shared_payload;
 
+use crate::collections::deadline_heap::Timed;
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{Linked, Links, NONE, Slab};
 use crate::dead_letter::reason::Cause;
 use crate::dependency::unmet::Unmets;
 use crate::effect::JobAt;
 use crate::family::Kin;
 use crate::group::membership::GroupRef;
-use crate::hash_key::HashKey;
 use crate::job::id::JobId;
 use crate::job::index::JobIndex;
 use crate::job::name_table::NameRef;
@@ -37,8 +39,6 @@ use crate::job::progress::Notes;
 use crate::job::shared_payload::ShareRef;
 use crate::log_record::Pushed;
 use crate::repeat::Series;
-use crate::slab::{Linked, Links, NONE, Slab};
-use crate::timers::Timed;
 
 /// Where a record lies in the log, and how much of its end is payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -4,8 +4,8 @@
 //! A queue with more names than fit a byte has the others beside the options of each job. Knows texts and
 //! numbers; which job has which is not known here.
 
-use crate::hash_key::HashKey;
-use crate::table::Table;
+use crate::collections::hash_key::HashKey;
+use crate::collections::table::Table;
 
 /// Names that a queue holds once. Further ones stand with each job.
 pub const NAMES_MAX: usize = 254;

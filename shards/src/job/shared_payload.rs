@@ -2,8 +2,8 @@
 //! that the first of them came in. Kept by address, so that the record can be moved in one step
 //! however many jobs share it.
 
+use crate::collections::slab::{NONE, Slab};
 use crate::job::Stored;
-use crate::slab::{NONE, Slab};
 use std::collections::BTreeMap;
 
 /// One record that jobs share.

@@ -3,10 +3,10 @@
 //!
 //! Kept in memory, and only the newest: whoever is later still is told what any stranger is told.
 
+use crate::collections::hash_key::HashKey;
+use crate::collections::table::Map;
 use crate::command::Token;
-use crate::hash_key::HashKey;
 use crate::job::id::JobId;
-use crate::table::Map;
 use std::collections::VecDeque;
 
 /// Tokens remembered.

@@ -18,9 +18,9 @@ pub(crate) mod pull;
 pub mod token_stream;
 pub(crate) mod waiting_pulls;
 
+use crate::collections::deadline_heap::Timed;
+use crate::collections::slab::{Linked, Links, NONE, Slab};
 use crate::command::{ClientId, Token};
-use crate::slab::{Linked, Links, NONE, Slab};
-use crate::timers::Timed;
 
 /// An unlocked job counts as stalled after this long without a sign of life.
 pub const UNLOCKED_TTL_MS: u32 = 30_000;

@@ -1,5 +1,6 @@
 //! Delivery: who gets which job next, and who waits.
 
+use crate::collections::slab::NONE;
 use crate::command::{ClientId, Pull, RequestId, Token};
 use crate::effect::{Delivery, Reply};
 use crate::event::Step;
@@ -10,7 +11,6 @@ use crate::lease::waiting_pulls::Waiter;
 use crate::log_record::lease::{Entries, Leased};
 use crate::log_record::{Journal, Record};
 use crate::shard::{Caller, Client, Out, SLICE, Shard};
-use crate::slab::NONE;
 
 /// Payload bytes one pull may carry: a reply must fit the frame its client can read. A single larger
 /// job is delivered alone.

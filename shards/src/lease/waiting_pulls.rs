@@ -1,10 +1,10 @@
 //! Pulls that found nothing and wait: served in the order they came, one job for one waiter.
 
+use crate::collections::deadline_heap::Timed;
+use crate::collections::slab::{Linked, Links, NONE, Slab};
 use crate::command::{ClientId, RequestId};
 use crate::lease::OfClient;
 use crate::lease::pull::Place;
-use crate::slab::{Linked, Links, NONE, Slab};
-use crate::timers::Timed;
 
 /// One waiting pull.
 #[derive(Clone, Debug)]

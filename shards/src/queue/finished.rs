@@ -3,8 +3,8 @@
 //! In life each joins the back of a list. After a restart a job may be told of late, because its
 //! records were written again: those are kept apart, in a tree, until they leave.
 
+use crate::collections::slab::{List, NONE};
 use crate::job::{InQueue, Jobs, flags};
-use crate::slab::{List, NONE};
 use std::collections::BTreeMap;
 
 /// See the module.
@@ -107,7 +107,7 @@ impl Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash_key::HashKey;
+    use crate::collections::hash_key::HashKey;
     use crate::job::id::{Chance, JobId};
     use crate::job::{Job, Outcome, State};
 
@@ -125,7 +125,7 @@ mod tests {
                     let index = model.remove(&order).unwrap_or_default();
                     ended.remove(&mut jobs, index);
                     jobs.outcomes.remove(jobs.slab[index].detail);
-                    jobs.slab[index].detail = crate::slab::NONE;
+                    jobs.slab[index].detail = crate::collections::slab::NONE;
                     jobs.remove(index);
                 } else {
                     let late = chance.draw() % 4 * (chance.draw() % 30);

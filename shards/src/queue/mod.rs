@@ -20,9 +20,11 @@ pub(crate) mod ready;
 pub mod retention;
 pub mod throughput;
 
+use crate::collections::hash_key::HashKey;
+use crate::collections::slab::{List, NONE, Slab};
+use crate::collections::table::Table;
 use crate::dead_letter::policy::Rules;
 use crate::group::scheduler::Rotation;
-use crate::hash_key::HashKey;
 use crate::job::id::Slot;
 use crate::job::name_table::JobNames;
 use crate::job::{Jobs, State, Stored};
@@ -33,8 +35,6 @@ use crate::queue::push_order::Roll;
 use crate::queue::rate_limit::Limits;
 use crate::queue::ready::Ready;
 use crate::queue::throughput::{Budget, Minutes};
-use crate::slab::{List, NONE, Slab};
-use crate::table::Table;
 use std::collections::BTreeMap;
 
 /// One queue.

@@ -1,9 +1,9 @@
 //! A heap of jobs that wait out of order, each of which knows its place in it. In which order they are to
 //! leave is not known here.
 
-use crate::chunked::ChunkedVec;
+use crate::collections::chunked_vec::ChunkedVec;
+use crate::collections::slab::Slab;
 use crate::job::{Job, flags};
-use crate::slab::Slab;
 use std::marker::PhantomData;
 
 /// An order in which jobs leave.

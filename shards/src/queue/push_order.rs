@@ -4,9 +4,9 @@
 //! front. The roll is a row of short chunks of job indices: four bytes per job, a step per chunk to skip. The
 //! row is a tree: a chunk may come or go in its middle, and no others move. Knows jobs only by their ids.
 
+use crate::collections::slab::Slab;
 use crate::job::Job;
 use crate::job::id::JobId;
-use crate::slab::Slab;
 use std::collections::BTreeMap;
 
 /// Jobs in one chunk: few enough to be searched and moved at once, many enough to be skipped.

@@ -5,6 +5,8 @@
 //! at first and after a restart. Whole numbers only: in a millisecond, a rate of n per span brings n parts of a
 //! token, of which there are as many as the span has milliseconds.
 
+use crate::collections::deadline_heap::Timed;
+use crate::collections::slab::NONE;
 use crate::command::{Limit, PerSpan};
 use crate::effect::Reply;
 use crate::group::scheduler::Rotation;
@@ -12,8 +14,6 @@ use crate::job::Stored;
 use crate::log_record::{Journal, Record};
 use crate::queue::Queues;
 use crate::shard::{Caller, FULL, Out, SETTING_BYTES, SLICE, Shard};
-use crate::slab::NONE;
-use crate::timers::Timed;
 
 /// The span of a rate that does not say.
 pub const SPAN_MS_DEFAULT: u32 = 1000;

@@ -8,10 +8,10 @@
 //! Lanes are searched for the first that has a job in its lists. One that has strays only is none: clients
 //! could make any number of those, and each look for the next job would pass them all.
 
+use crate::collections::slab::{List, Slab};
 use crate::job::id::JobId;
 use crate::job::{InQueue, Job, flags};
 use crate::queue::out_of_order::{Order, Strays};
-use crate::slab::{List, Slab};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -4,12 +4,12 @@
 pub mod kin;
 pub mod life;
 
+use corq_shards::collections::hash_key::HashKey;
 use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
 use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::effect::{Delivery, Effects, Refusal, Reply};
 use corq_shards::event::Event;
 use corq_shards::family::Report;
-use corq_shards::hash_key::HashKey;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;
 use corq_shards::job::{State, Stored};

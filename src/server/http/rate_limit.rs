@@ -4,8 +4,8 @@
 //! has used it up waits at most that much longer than a list of all its requests would tell, and
 //! costs no more than 66 pairs of numbers, however often it comes.
 
-use corq_shards::hash_key::HashKey;
-use corq_shards::table::Table;
+use corq_shards::collections::hash_key::HashKey;
+use corq_shards::collections::table::Table;
 use std::collections::VecDeque;
 
 /// Pieces of a window.

@@ -5,9 +5,9 @@
 use super::journal::Book;
 use corq_io::log::{Log, LogConfig, Mode, Scan};
 use corq_io::store::Store;
+use corq_shards::collections::hash_key::HashKey;
 use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
 use corq_shards::effect::{Effects, Reply};
-use corq_shards::hash_key::HashKey;
 use corq_shards::job::change::Change;
 use corq_shards::job::id::JobId;
 use corq_shards::job::new_job::NewJob;

@@ -1,8 +1,8 @@
 //! Deadlines: a four-ary heap that tells each owner where its deadline stands, so that it can be
 //! taken out again in O(log n). Knows no clock and no jobs.
 
-use crate::chunked::ChunkedVec;
-use crate::slab::NONE;
+use crate::collections::chunked_vec::ChunkedVec;
+use crate::collections::slab::NONE;
 
 /// What has a deadline, and remembers its place in the heap (`NONE` if it has none).
 pub trait Timed {

@@ -9,7 +9,7 @@
 //! which no type prevents; so a build with debug assertions marks what is stored, panics where anything else is
 //! read, and hands indices out again late.
 
-use crate::chunked::ChunkedVec;
+use crate::collections::chunked_vec::ChunkedVec;
 #[cfg(debug_assertions)]
 use std::collections::VecDeque;
 use std::marker::PhantomData;
