@@ -28,7 +28,6 @@ pub mod family;
 pub mod flow;
 pub mod group;
 pub mod job;
-pub mod latency;
 pub mod lease;
 pub mod log_record;
 pub mod query;

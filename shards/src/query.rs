@@ -5,10 +5,10 @@ use crate::command::ClientId;
 use crate::effect::JobAt;
 use crate::job::id::JobId;
 use crate::job::{Job, Options, Outcome, State, Stored};
-use crate::latency::Timings;
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::shard::Shard;
+use crate::stats::latency::Timings;
 use crate::stats::{Census, Totals};
 
 /// Looks at neighbours that take about as long as a step.

@@ -25,7 +25,7 @@ use corq_io::clock;
 use corq_io::net::Connections;
 use corq_io::tls::Standing;
 use corq_shards::job::State;
-use corq_shards::latency::{EDGES_US, Timing};
+use corq_shards::stats::latency::{EDGES_US, Timing};
 use corq_shards::stats::{Census, Totals};
 use std::fmt::Write;
 

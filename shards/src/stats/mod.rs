@@ -1,4 +1,10 @@
 //! Totals since the start and rates over the last seconds. Kept in memory only.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `latency` | histograms of waiting and running times |
+
+pub mod latency;
 
 /// What a shard has done since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
