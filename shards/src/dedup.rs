@@ -1,7 +1,7 @@
 //! What a push does that finds its key held: it brings nothing, or it takes the place of the job that holds
 //! the key, as the push asks. And who holds a key may be asked, and the key be taken from its job.
 
-use crate::chore::LOOKS_MAX;
+use crate::bulk::LOOKS_MAX;
 use crate::effect::{PushedJob, Reply};
 use crate::event::Step;
 use crate::job::id::JobId;

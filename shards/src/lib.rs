@@ -13,8 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
-mod check;
-mod chore;
+mod bulk;
 pub mod collections;
 pub mod command;
 pub mod compaction;
@@ -27,6 +26,7 @@ pub mod event;
 pub mod family;
 pub mod flow;
 pub mod group;
+mod invariants;
 pub mod job;
 pub mod lease;
 pub mod log_record;
@@ -38,7 +38,7 @@ pub mod stats;
 mod unique;
 pub mod webhook;
 
-pub use chore::CHORES_MAX;
+pub use bulk::CHORES_MAX;
 pub use collections::slab::Slab;
 pub use group::push_plan::Foresight;
 pub use group::scheduler::VIEWS_MAX;

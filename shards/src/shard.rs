@@ -6,7 +6,7 @@
 use crate::apply::allowance;
 use crate::apply::allowance::Allowance;
 use crate::apply::unknown_jobs::Unknown;
-use crate::chore::{Chore, Retry};
+use crate::bulk::{Chore, Retry};
 use crate::collections::deadline_heap::Timers;
 use crate::collections::hash_key::HashKey;
 use crate::collections::slab::{List, Slab};
