@@ -7,9 +7,9 @@ use super::Counters;
 use super::directory::is_absent;
 use super::disk::Disk;
 use super::error::LogError;
-use super::onward::Onward;
+use super::format::segment::{SegmentHeader, file_name};
+use super::format::successor_mark::Onward;
 use super::preparation::Preparation;
-use super::segment::{SegmentHeader, file_name};
 use super::stock::Lack;
 use super::writer::{Closing, Left, Writer};
 

@@ -4,10 +4,10 @@
 //!
 //! Knows names and headers of segments, and whether there is a record; not what is in it.
 
+use super::format::address::SEGMENT_HEADER_BYTES;
+use super::format::segment::{EXTENSION, SegmentHeader};
 use super::inspect::{InspectError, Seen, Subject, inspect};
 use super::lock::{About, DataDir, LockError, io_error};
-use super::position::SEGMENT_HEADER_BYTES;
-use super::segment::{EXTENSION, SegmentHeader};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::ControlFlow;

@@ -4,11 +4,11 @@
 //! before anybody sees it.
 
 use super::Log;
-use super::block::{RECORD_HEADER_BYTES, record_is_intact};
 use super::disk::{Disk, Started};
-use super::position::{Geometry, Position};
+use super::format::address::{Geometry, Position};
+use super::format::block::{RECORD_HEADER_BYTES, record_is_intact};
+use super::format::salt::Salts;
 use super::preparation::{RETRIES_MAX, is_passing};
-use super::salt::Salts;
 use super::stock::is_lacking;
 use std::collections::VecDeque;
 use std::sync::Arc;

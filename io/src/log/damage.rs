@@ -1,10 +1,10 @@
 //! What can be wrong with a log, and what it takes to mend it.
 
-use super::block::BlockHeader;
-use super::position::Position;
+use super::format::address::Position;
+use super::format::block::BlockHeader;
+use super::format::salt::Salt;
+use super::format::segment::file_name;
 use super::reading::Mark;
-use super::salt::Salt;
-use super::segment::file_name;
 use std::fmt;
 
 /// What is wrong at one place.

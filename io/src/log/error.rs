@@ -1,7 +1,7 @@
 //! The log's errors, each readable by an operator.
 
-use super::block::FORMAT_VERSION;
-use super::position::Position;
+use super::format::address::Position;
+use super::format::block::FORMAT_VERSION;
 use std::{error, fmt, io};
 
 /// Why a log could not be opened. Nothing has been changed on the disk when the error is one of

@@ -5,7 +5,7 @@
 //! holds no pointer into the log.
 
 use super::disk::{Disk, Started, SyncTarget};
-use super::segment::file_name;
+use super::format::segment::file_name;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 

@@ -5,9 +5,9 @@
 
 use super::directory::{Directory, is_absent};
 use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
+use super::format::segment::file_name;
 use super::handles::{Handle, Handles, open_direct};
 use super::lock::new_id;
-use super::segment::file_name;
 use super::{DataDir, Mode};
 use std::collections::VecDeque;
 use std::fs::{self, File};

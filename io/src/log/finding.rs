@@ -3,16 +3,16 @@
 //!
 //! Knows names and headers of segments; the blocks in them are for `inspect` to judge.
 
-use super::block::{BLOCK_HEADER_BYTES, HeaderFault};
 use super::damage::{Damage, Kind};
 use super::error::OpenError;
 use super::files::SPARE;
+use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::format::block::{BLOCK_HEADER_BYTES, HeaderFault};
+use super::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use super::format::successor_mark::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
+use super::format::synced_slots;
 use super::inspect::{InspectError, Inspection, Subject};
-use super::onward::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
-use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BLOCK_ALIGN_BYTES, Source};
-use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
-use super::slots;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -141,7 +141,7 @@ pub(super) fn find(
         };
         if let Ok(header) = &header {
             let data_start = geometry(out).data_start_of(number);
-            claim = slots::claim(&page[..read], header).max(header.synced.min(data_start));
+            claim = synced_slots::claim(&page[..read], header).max(header.synced.min(data_start));
         }
         let salt = header.ok().map(|header| header.salt);
         segments.push(Found { number, file_bytes, header, salt, claim, next: None });

@@ -4,12 +4,14 @@
 //! Knows blocks and positions; not which records are needed. Reading and letting go each go on in the
 //! background, one segment at a time.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, check_records, u32_at};
 use super::disk::{Disk, Started};
-use super::position::{Geometry, Position};
+use super::format::address::{Geometry, Position};
+use super::format::block::{
+    BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, check_records, u32_at,
+};
+use super::format::salt::Salts;
+use super::format::segment::file_name;
 use super::preparation::{RETRIES_MAX, is_passing};
-use super::salt::Salts;
-use super::segment::file_name;
 use super::stock::{InUse, is_lacking};
 use std::sync::Arc;
 use std::{error, fmt};

@@ -6,7 +6,7 @@
 
 use super::Mode;
 use super::directory::Directory;
-use super::segment::file_name;
+use super::format::segment::file_name;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;

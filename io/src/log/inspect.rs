@@ -5,16 +5,16 @@
 //! recovery asks whether a start is safe, this asks what all is wrong; both read with `reading` and
 //! judge by the same rule: what had been synced may not be missing, what had not is a torn tail.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
 use super::damage::{Damage, Gap, Kind, misnamed, missing};
 use super::error::OpenError;
 use super::finding::{Files, find, geometry};
-use super::onward::{Found, Missed, missed};
-use super::position::{Position, SEGMENT_HEADER_BYTES};
+use super::format::address::{Position, SEGMENT_HEADER_BYTES};
+use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
+use super::format::salt::Salt;
+use super::format::segment::file_name;
+use super::format::successor_mark::{Found, Missed, missed};
 use super::reading::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
 use super::recovery::Dropped;
-use super::salt::Salt;
-use super::segment::file_name;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::{error, fmt, io};

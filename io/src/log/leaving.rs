@@ -6,8 +6,8 @@
 use super::Counters;
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
-use super::position::Position;
-use super::segment::file_name;
+use super::format::address::Position;
+use super::format::segment::file_name;
 use super::stock::InUse;
 use super::tail::Tail;
 use super::writer::{TAG_RETIRED, Writer};

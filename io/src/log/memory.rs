@@ -3,8 +3,8 @@
 //! Knows bytes only. The log above it is the same code as with files.
 
 use super::disk::{Disk, Started, SyncTarget};
+use super::format::segment::file_name;
 use super::lock::new_id;
-use super::segment::file_name;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 

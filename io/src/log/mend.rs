@@ -9,15 +9,15 @@
 //! It works on a copy of the log, whose files may be those of the log itself by a second name: what is written to gets
 //! bytes of its own first. What lost records told is lost.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use super::damage::{Damage, Gap, Kind};
+use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use super::format::salt::Salt;
+use super::format::segment::{SegmentHeader, file_name};
+use super::format::synced_slots;
 use super::inspect::{Inspection, Subject};
 use super::lock::new_id;
-use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::reading::{BLOCK_ALIGN_BYTES, Mark};
-use super::salt::Salt;
-use super::segment::{SegmentHeader, file_name};
-use super::slots;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -321,10 +321,10 @@ impl Mender<'_> {
     /// segments before say nothing about this one.
     fn take_claims_back(&mut self, file: &File, number: u64, end: Position) -> io::Result<()> {
         let Some((mut page, header)) = header_of(file, number)? else { return Ok(()) };
-        if slots::claim(&page, &header) <= end {
+        if synced_slots::claim(&page, &header) <= end {
             return Ok(());
         }
-        slots::clear(&mut page);
+        synced_slots::clear(&mut page);
         file.write_all_at(&page, 0)?;
         file.sync_all()?;
         self.note(number, 0, "took back what it said had been synced".to_owned());

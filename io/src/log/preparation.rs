@@ -8,9 +8,9 @@ use super::Mode;
 use super::buffer::{Buffer, PAGE_BYTES};
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
-use super::onward::{ONWARD_BYTES, Onward};
-use super::position::SEGMENT_HEADER_BYTES;
-use super::segment::file_name;
+use super::format::address::SEGMENT_HEADER_BYTES;
+use super::format::segment::file_name;
+use super::format::successor_mark::{ONWARD_BYTES, Onward};
 use super::stock::Lack;
 
 /// Zeros per write while a segment is filled ahead.

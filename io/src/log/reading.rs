@@ -4,13 +4,13 @@
 //! Knows the format and how to read ahead. What it means that a block is not there is for others to
 //! judge. No content of any file makes it panic.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, check_records};
 use super::disk::Disk;
 use super::error::OpenError;
-use super::onward::ONWARD_MAGIC;
-use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
-use super::salt::Salt;
-use super::segment::file_name;
+use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader, check_records};
+use super::format::salt::Salt;
+use super::format::segment::file_name;
+use super::format::successor_mark::ONWARD_MAGIC;
 use std::io;
 
 /// Blocks start at multiples of this in every mode.

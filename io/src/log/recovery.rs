@@ -4,15 +4,17 @@
 //! Knows the format and the blocking half of the disk. No content of any file makes it panic.
 
 use super::LogConfig;
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
 use super::disk::Disk;
 use super::error::OpenError;
-use super::onward::{Found, Missed, ONWARD_BYTES, Onward, Own, learn_salts, missed};
-use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
+use super::format::salt::Salt;
+use super::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use super::format::successor_mark::{
+    Found, Missed, ONWARD_BYTES, Onward, Own, learn_salts, missed,
+};
+use super::format::synced_slots;
 use super::reading::{BlockReader, Fault, Mark};
-use super::salt::Salt;
-use super::segment::{FileName, SegmentHeader, file_name, parse_file_name};
-use super::slots;
 use super::stock::InUse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -227,7 +229,7 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
             }
             Err(fault) => return Ok((Err(fault), nothing)),
         };
-        let claim = slots::claim(page, &header).max(header.synced.min(data_start));
+        let claim = synced_slots::claim(page, &header).max(header.synced.min(data_start));
         let file = file_name(number);
         if header.shard != self.shard {
             let (found, expected) = (header.shard, self.shard);

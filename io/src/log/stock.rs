@@ -5,7 +5,7 @@
 
 use super::Counters;
 use super::disk::Disk;
-use super::position::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use std::collections::VecDeque;
 use std::io;
 

@@ -234,10 +234,10 @@ fn remove(path: &Path) -> Result<(), LockError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::lock::Leftover;
-    use super::super::position::Position;
-    use super::super::salt::Salt;
-    use super::super::segment::SegmentHeader;
     use super::*;
+    use crate::log::format::address::Position;
+    use crate::log::format::salt::Salt;
+    use crate::log::format::segment::SegmentHeader;
 
     fn header(shard: u16, log_id: u64) -> Vec<u8> {
         let header = SegmentHeader {

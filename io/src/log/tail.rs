@@ -4,12 +4,12 @@
 //! Knows addresses and the block format; never touches a disk. Memory is a row of chunks, each an
 //! image of a stretch of the address space, so that a block is written from where it was built.
 
-use super::block::{
+use super::buffer::{Buffer, PAGE_BYTES};
+use super::format::address::{Geometry, Position};
+use super::format::block::{
     BLOCK_HEADER_BYTES, BlockHeader, FLAG_SYNC, RECORD_HEADER_BYTES, seal_records, u32_at,
 };
-use super::buffer::{Buffer, PAGE_BYTES};
-use super::position::{Geometry, Position};
-use super::salt::Salts;
+use super::format::salt::Salts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

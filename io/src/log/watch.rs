@@ -5,9 +5,9 @@
 //! they use ([`Presence`]), and each says that it uses one no more before it lets it go.
 
 use super::Log;
+use super::format::segment::file_name;
 use super::identity::Identity;
 use super::lock::DataDir;
-use super::segment::file_name;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -4,15 +4,16 @@
 //! fall: `synced <= written`, and `released` between them or at `written`. A write that finds no room where its blocks
 //! belong, as on a file system that sets none aside, is tried again until there is some.
 
-use super::block::FLAG_CLOSED;
 use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
+use super::format::address::{Geometry, Position};
+use super::format::block::FLAG_CLOSED;
+use super::format::salt::Salts;
+use super::format::segment::{SegmentHeader, file_name};
+use super::format::synced_slots;
+use super::format::synced_slots::Slots;
 use super::leaving::Leaving;
-use super::position::{Geometry, Position};
 use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
-use super::salt::Salts;
-use super::segment::{SegmentHeader, file_name};
-use super::slots::{self, Slots};
 use super::stock::{Lack, Stock};
 use super::tail::{Batch, Tail};
 use super::{Counters, Mode};
@@ -341,7 +342,7 @@ impl Writer {
             (TAG_WRITE, _) => self.write_done(result, tail, disk, counters),
             (TAG_SYNC, _) => self.sync_done(result, tail, disk),
             (TAG_RETIRED, _) => self.retired(result, disk),
-            (slots::TAG, _) => {
+            (synced_slots::TAG, _) => {
                 let written = self.slots.written(result, self.now_ms);
                 self.note_unsaid_end();
                 written

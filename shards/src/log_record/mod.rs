@@ -12,7 +12,7 @@
 //!    `pushed_record` or `kept_record` instead, if one is free: an older release refuses a bit that it
 //!    does not know.
 //! 3. *All kinds are to change*: `VERSION` rises, and `decode` goes on reading the older ones.
-//! 4. *The files around the records are to change*: see `io/src/log/block.rs` and the page.
+//! 4. *The files around the records are to change*: see `io/src/log/format/block.rs` and the page.
 //!
 //! Then, in the same commit: a row in [`KINDS`]; the bytes in `docs/log-format.md`; whether reclaim
 //! needs it, in `keep.rs`, which does not compile before; and a log that holds it, written once and

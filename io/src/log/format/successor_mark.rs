@@ -6,30 +6,30 @@
 //!
 //! Knows headers, marks and lengths; not the blocks.
 
+use super::address::{Geometry, Position};
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, HeaderFault, Put, checked_header};
 use super::block::{u16_at, u64_at};
-use super::position::{Geometry, Position};
-use super::reading::{Mark, Stretch};
 use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
+use crate::log::reading::{Mark, Stretch};
 
-pub(super) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
+pub(in crate::log) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
 /// Bytes of a mark: the last ones of its segment.
-pub(super) const ONWARD_BYTES: usize = BLOCK_HEADER_BYTES;
+pub(in crate::log) const ONWARD_BYTES: usize = BLOCK_HEADER_BYTES;
 
 /// The mark of a segment that another one has been made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Onward {
-    pub(super) shard: u16,
-    pub(super) segment: u64,
-    pub(super) next: u64,
-    pub(super) log_id: u64,
+pub(in crate::log) struct Onward {
+    pub(in crate::log) shard: u16,
+    pub(in crate::log) segment: u64,
+    pub(in crate::log) next: u64,
+    pub(in crate::log) log_id: u64,
     /// That of the segment it ends.
-    pub(super) salt: Salt,
+    pub(in crate::log) salt: Salt,
 }
 
 impl Onward {
-    pub(super) fn encode(&self) -> [u8; ONWARD_BYTES] {
+    pub(in crate::log) fn encode(&self) -> [u8; ONWARD_BYTES] {
         let mut bytes = [0; ONWARD_BYTES];
         let mut put = Put { out: &mut bytes, at: 0 };
         put.bytes(&ONWARD_MAGIC);
@@ -56,7 +56,7 @@ impl Onward {
 
     /// The segment that follows the one that `own` is of, if these bytes are its mark: a file that was another
     /// segment before may still have that one's.
-    pub(super) fn next_of(bytes: &[u8], own: &Own) -> Option<u64> {
+    pub(in crate::log) fn next_of(bytes: &[u8], own: &Own) -> Option<u64> {
         let mark = Self::decode(bytes).ok()?;
         let Own { shard, segment, log_id, salt } = *own;
         // Without a header to tell its salt by, the number of the directory has to do.
@@ -68,40 +68,45 @@ impl Onward {
 
 /// What a mark must say to be a segment's own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Own {
-    pub(super) shard: u16,
-    pub(super) segment: u64,
-    pub(super) log_id: u64,
-    pub(super) salt: Option<Salt>,
+pub(in crate::log) struct Own {
+    pub(in crate::log) shard: u16,
+    pub(in crate::log) segment: u64,
+    pub(in crate::log) log_id: u64,
+    pub(in crate::log) salt: Option<Salt>,
 }
 
 /// The file of a segment as it lies there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) number: u64,
-    pub(super) file_bytes: u64,
-    pub(super) header: Result<SegmentHeader, HeaderFault>,
+pub(in crate::log) struct Found {
+    pub(in crate::log) number: u64,
+    pub(in crate::log) file_bytes: u64,
+    pub(in crate::log) header: Result<SegmentHeader, HeaderFault>,
     /// What its blocks bear: as its header says, or what is left of it; none if nobody knows.
-    pub(super) salt: Option<Salt>,
+    pub(in crate::log) salt: Option<Salt>,
     /// Everything below had been synced, as its header page says.
-    pub(super) claim: Position,
+    pub(in crate::log) claim: Position,
     /// What its mark says.
-    pub(super) next: Option<u64>,
+    pub(in crate::log) next: Option<u64>,
 }
 
 impl Found {
     /// It was never cut, or another one follows it.
-    pub(super) fn keeps_length(&self) -> bool {
+    pub(in crate::log) fn keeps_length(&self) -> bool {
         self.header.is_ok_and(|header| header.keeps_length)
     }
 
-    pub(super) fn is_short(&self, geometry: Geometry) -> bool {
+    pub(in crate::log) fn is_short(&self, geometry: Geometry) -> bool {
         self.keeps_length() && self.file_bytes < geometry.segment_bytes
     }
 
     /// Whether it has another length than the start has given it that made the next one. What is wrong before both
     /// lengths, where the log ends at `end`, comes first.
-    pub(super) fn is_cut_wrongly(&self, next: &Self, end: Position, geometry: Geometry) -> bool {
+    pub(in crate::log) fn is_cut_wrongly(
+        &self,
+        next: &Self,
+        end: Position,
+        geometry: Geometry,
+    ) -> bool {
         let Ok(header) = next.header else { return false };
         let cut = geometry.start_of(self.number).plus(self.file_bytes);
         // Who cut it made the next one before, and knew where it would be cut.
@@ -110,39 +115,48 @@ impl Found {
     }
 
     /// Whether the next one says that a block of this one had been synced that lies behind `end`.
-    pub(super) fn goes_on_behind(&self, next: &Self, end: Position) -> bool {
+    pub(in crate::log) fn goes_on_behind(&self, next: &Self, end: Position) -> bool {
         let follows = |header: &SegmentHeader| header.predecessor == Some(self.number);
         next.header.is_ok_and(|header| follows(&header) && header.synced > end)
     }
 
     /// The salt that the bytes where its first block lies give away, should its header be lost. In every life of a
     /// file a block's header has stood there, and never what a client has chosen.
-    pub(super) fn salt_of_first_block(bytes: &[u8], shard: u16, place: Position) -> Option<Salt> {
+    pub(in crate::log) fn salt_of_first_block(
+        bytes: &[u8],
+        shard: u16,
+        place: Position,
+    ) -> Option<Salt> {
         let (header, _) = BlockHeader::decode(bytes).ok()?;
         (header.position == place && header.shard == shard).then_some(header.salt)
     }
 
     /// Whether what was another segment before may lie behind its blocks.
-    pub(super) fn is_stale(&self) -> bool {
+    pub(in crate::log) fn is_stale(&self) -> bool {
         self.header.map_or(true, |header| header.recycled)
     }
 
     /// What lies in it from an offset on, to be looked at.
-    pub(super) fn stretch(&self, from: u64, geometry: Geometry, after: Option<Mark>) -> Stretch {
+    pub(in crate::log) fn stretch(
+        &self,
+        from: u64,
+        geometry: Geometry,
+        after: Option<Mark>,
+    ) -> Stretch {
         let Self { number, salt, .. } = *self;
         let (to, stale) = (self.data_bytes(geometry), self.is_stale());
         Stretch { number, from, to, salt, stale, after }
     }
 
     /// Where in the file its blocks end at the latest.
-    pub(super) fn data_bytes(&self, geometry: Geometry) -> u64 {
+    pub(in crate::log) fn data_bytes(&self, geometry: Geometry) -> u64 {
         let mark = if self.keeps_length() { ONWARD_BYTES as u64 } else { 0 };
         geometry.segment_bytes - mark
     }
 }
 
 /// Takes the salts of segments that have lost their headers from the headers of those behind them.
-pub(super) fn learn_salts(found: &mut [Found]) {
+pub(in crate::log) fn learn_salts(found: &mut [Found]) {
     for index in 1..found.len() {
         let (before, next) = (found[index - 1], found[index]);
         if let (None, Ok(header)) = (before.salt, next.header)
@@ -155,17 +169,17 @@ pub(super) fn learn_salts(found: &mut [Found]) {
 
 /// Something that must be there, and is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Missed {
-    pub(super) file: String,
-    pub(super) offset: u64,
-    pub(super) reason: String,
+pub(in crate::log) struct Missed {
+    pub(in crate::log) file: String,
+    pub(in crate::log) offset: u64,
+    pub(in crate::log) reason: String,
     /// The whole file.
-    pub(super) is_gone: bool,
+    pub(in crate::log) is_gone: bool,
 }
 
 /// Whether all the files are there that those from the end of the log on speak of: `rest`, the first of
 /// which has the log's last block, which ends at `end`.
-pub(super) fn missed(rest: &[Found], end: Position, geometry: Geometry) -> Option<Missed> {
+pub(in crate::log) fn missed(rest: &[Found], end: Position, geometry: Geometry) -> Option<Missed> {
     for segment in rest {
         let Some(number) = segment.next else { continue };
         let file = file_name(number);

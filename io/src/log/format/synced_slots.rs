@@ -5,27 +5,27 @@
 //! synced that it does not say, and at a clean end. No sync of a block waits for that, and in `written` mode the
 //! next sync of the segment carries it.
 
-use super::Mode;
+use super::address::Position;
 use super::block::{HeaderFault, Put, checked_header, u16_at, u32_at, u64_at};
-use super::buffer::{Buffer, PAGE_BYTES};
-use super::disk::{Disk, Started};
-use super::error::LogError;
-use super::position::Position;
-use super::preparation::{RETRIES_MAX, is_passing};
 use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
-use super::stock::Lack;
+use crate::log::Mode;
+use crate::log::buffer::{Buffer, PAGE_BYTES};
+use crate::log::disk::{Disk, Started};
+use crate::log::error::LogError;
+use crate::log::preparation::{RETRIES_MAX, is_passing};
+use crate::log::stock::Lack;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-pub(super) const TAG: u64 = 7;
+pub(in crate::log) const TAG: u64 = 7;
 
 const SLOT_MAGIC: [u8; 4] = *b"CQSY";
 const SLOT_BYTES: usize = 64;
 /// In sectors of their own, none of them that of the header: no torn write takes both, or the header.
-pub(super) const SLOTS_AT: [usize; 2] = [1024, 2048];
+pub(in crate::log) const SLOTS_AT: [usize; 2] = [1024, 2048];
 /// The last block is that of a clean end.
 const CLEAN: u32 = 1;
 /// How far behind the slots may be.
@@ -33,13 +33,13 @@ const LAG_MS: u64 = 1000;
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
-    pub(super) shard: u16,
-    pub(super) segment: u64,
+pub(in crate::log) struct Slot {
+    pub(in crate::log) shard: u16,
+    pub(in crate::log) segment: u64,
     /// Everything below is on the disk.
-    pub(super) synced: Position,
-    pub(super) salt: u64,
-    pub(super) clean: bool,
+    pub(in crate::log) synced: Position,
+    pub(in crate::log) salt: u64,
+    pub(in crate::log) clean: bool,
 }
 
 impl Slot {
@@ -70,7 +70,7 @@ impl Slot {
 }
 
 /// The highest position that the slots in a header page say is synced, if they are those of its segment.
-pub(super) fn claim(page: &[u8], header: &SegmentHeader) -> Position {
+pub(in crate::log) fn claim(page: &[u8], header: &SegmentHeader) -> Position {
     let own = |slot: &Slot| {
         (slot.shard, slot.segment, Some(slot.salt)) == (header.shard, header.segment, header.salt.0)
     };
@@ -92,14 +92,14 @@ pub fn forget_claims(path: &Path) -> io::Result<()> {
 }
 
 /// Takes back what the slots of a header page say.
-pub(super) fn clear(page: &mut [u8]) {
+pub(in crate::log) fn clear(page: &mut [u8]) {
     for at in SLOTS_AT {
         page[at..at + SLOT_BYTES].fill(0);
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(in crate::log) struct Slots {
     mode: Mode,
     /// The header page of the segment that was written to last.
     page: Buffer,
@@ -120,7 +120,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// Of a log in whose newest header it stands that everything below `claimed` is synced.
-    pub(super) fn new(mode: Mode, claimed: Position) -> Self {
+    pub(in crate::log) fn new(mode: Mode, claimed: Position) -> Self {
         Self {
             mode,
             page: Buffer::new(PAGE_BYTES),
@@ -136,54 +136,54 @@ impl Slots {
     }
 
     /// Whether what was to be said last found no room.
-    pub(super) fn found_no_room(&self) -> bool {
+    pub(in crate::log) fn found_no_room(&self) -> bool {
         self.no_room
     }
 
     /// More has been synced. Only ends of blocks with records are worth a write.
-    pub(super) fn synced(&mut self, records_synced: Position, now_ms: u64) {
+    pub(in crate::log) fn synced(&mut self, records_synced: Position, now_ms: u64) {
         if records_synced > self.claimed {
             self.behind_since_ms.get_or_insert(now_ms);
         }
     }
 
     /// When they are to be written.
-    pub(super) fn due_ms(&self) -> Option<u64> {
+    pub(in crate::log) fn due_ms(&self) -> Option<u64> {
         let since = self.behind_since_ms.filter(|_| self.in_flight.is_none());
         since.map(|since| since + LAG_MS)
     }
 
     /// Whether the end of the log, at `end`, is said, and said durably.
-    pub(super) fn tell_end(&self, end: Position) -> bool {
+    pub(in crate::log) fn tell_end(&self, end: Position) -> bool {
         self.clean && self.claimed == end && self.in_flight.is_none() && !self.unsynced
     }
 
     /// Whether the end at `end` has been written down.
-    pub(super) fn has_end(&self, end: Position) -> bool {
+    pub(in crate::log) fn has_end(&self, end: Position) -> bool {
         self.clean && self.claimed == end
     }
 
-    pub(super) fn is_in_flight(&self) -> bool {
+    pub(in crate::log) fn is_in_flight(&self) -> bool {
         self.in_flight.is_some()
     }
 
     /// Whether a write to this segment is under way: its file may not go.
-    pub(super) fn is_at(&self, segment: u64) -> bool {
+    pub(in crate::log) fn is_at(&self, segment: u64) -> bool {
         self.in_flight.is_some() && self.segment == Some(segment)
     }
 
     /// Whether this segment waits for a sync because of them.
-    pub(super) fn wants_sync(&self, segment: u64) -> bool {
+    pub(in crate::log) fn wants_sync(&self, segment: u64) -> bool {
         self.unsynced && self.segment == Some(segment)
     }
 
     /// A sync of this segment begins.
-    pub(super) fn syncing(&mut self, segment: u64) {
+    pub(in crate::log) fn syncing(&mut self, segment: u64) {
         self.unsynced &= self.segment != Some(segment);
     }
 
     /// Writes down that everything below `synced` is on the disk, into the page of the segment that `header` is of.
-    pub(super) fn write(
+    pub(in crate::log) fn write(
         &mut self,
         header: &SegmentHeader,
         synced: Position,
@@ -223,7 +223,7 @@ impl Slots {
     }
 
     /// The write is over.
-    pub(super) fn written(&mut self, result: i32, now_ms: u64) -> Result<(), LogError> {
+    pub(in crate::log) fn written(&mut self, result: i32, now_ms: u64) -> Result<(), LogError> {
         let Some(bytes) = self.in_flight.take() else { panic!("no slot was being written") };
         self.no_room = Lack::of_write(result).is_some();
         if self.no_room {
