@@ -4,8 +4,8 @@
 //! Knows what the writer knows; not what is in a block.
 
 use super::Counters;
-use super::directory::is_absent;
 use super::disk::Disk;
+use super::disk::directory::is_absent;
 use super::error::LogError;
 use super::format::segment::{SegmentHeader, file_name};
 use super::format::successor_mark::Onward;

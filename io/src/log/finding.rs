@@ -4,8 +4,8 @@
 //! Knows names and headers of segments; the blocks in them are for `inspect` to judge.
 
 use super::damage::{Damage, Kind};
+use super::disk::file::SPARE;
 use super::error::OpenError;
-use super::files::SPARE;
 use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use super::format::block::{BLOCK_HEADER_BYTES, HeaderFault};
 use super::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};

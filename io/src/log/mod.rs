@@ -38,30 +38,24 @@
 
 mod advance;
 mod bearing;
-mod blocking;
 mod brand;
 mod buffer;
 mod claim;
 mod cold;
 mod damage;
-mod directory;
 mod disk;
 mod draft;
 mod error;
 mod exchange;
-mod faulty;
-mod files;
 mod finding;
 mod forget;
 mod format;
-mod handles;
 mod identity;
 mod inspect;
 mod judge;
 mod leaving;
 mod lock;
 mod manifest;
-mod memory;
 mod mend;
 mod owner;
 mod preparation;
@@ -74,10 +68,13 @@ mod tail;
 mod watch;
 mod writer;
 
-pub use blocking::BlockingDisk;
 pub use brand::give_id;
 pub use cold::{ReadDone, ReadError};
 pub use damage::Damage;
+pub use disk::blocking::BlockingDisk;
+pub use disk::faulty::{Faults, FaultyDisk};
+pub use disk::file::FileDisk;
+pub use disk::memory::MemoryDisk;
 pub use disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
 pub use draft::{
     DRAFT_MARKER, Draft, Label, Left, Said, Standing, discard, draft_of_pins, drafts_in,
@@ -85,8 +82,6 @@ pub use draft::{
 };
 pub use error::{LogError, OpenError};
 pub use exchange::exchange;
-pub use faulty::{Faults, FaultyDisk};
-pub use files::FileDisk;
 pub use forget::{Scan, ScanError};
 pub use format::address::{Position, SEGMENT_HEADER_BYTES};
 pub use format::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
@@ -95,7 +90,6 @@ pub use format::synced_slots::forget_claims;
 pub use identity::Identity;
 pub use inspect::{InspectError, Inspection, Seen, Segment, Subject, inspect};
 pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
-pub use memory::MemoryDisk;
 pub use mend::{Mended, mend};
 pub use owner::{Owner, give_copy};
 pub use recovery::{Dropped, Recovery};

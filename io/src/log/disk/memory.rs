@@ -2,9 +2,9 @@
 //!
 //! Knows bytes only. The log above it is the same code as with files.
 
-use super::disk::{Disk, Started, SyncTarget};
-use super::format::segment::file_name;
-use super::lock::new_id;
+use super::{Disk, Started, SyncTarget};
+use crate::log::format::segment::file_name;
+use crate::log::lock::new_id;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 

@@ -3,9 +3,9 @@
 //!
 //! Knows nothing of its own: the files are those of [`FileDisk`].
 
-use super::Mode;
-use super::disk::{Disk, Started, SyncTarget};
-use super::files::FileDisk;
+use super::file::FileDisk;
+use super::{Disk, Started, SyncTarget};
+use crate::log::Mode;
 use std::io;
 use std::path::Path;
 
@@ -111,8 +111,8 @@ impl Disk for BlockingDisk {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{Log, LogConfig, Position};
     use super::*;
+    use crate::log::{Log, LogConfig, Position};
 
     #[test]
     fn a_log_is_written_and_closed_without_a_ring_and_begins_where_it_shall() {

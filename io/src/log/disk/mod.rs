@@ -2,6 +2,22 @@
 //! three calls that may complete later.
 //!
 //! Knows numbered segments and bytes; nothing of blocks, and never the ring itself.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `blocking` | files without a ring |
+//! | `directory` | the directory of a shard |
+//! | `faulty` | a disk that fails, for tests |
+//! | `file` | files by the ring of the shard |
+//! | `handles` | open descriptors |
+//! | `memory` | a disk in memory, for tests |
+
+pub(super) mod blocking;
+pub(super) mod directory;
+pub(super) mod faulty;
+pub(super) mod file;
+pub(super) mod handles;
+pub(super) mod memory;
 
 use std::io;
 use std::os::fd::RawFd;

@@ -4,8 +4,8 @@
 //! Knows bytes, and which of them a real disk would have kept. Copies everything at once, so it
 //! holds no pointer into the log.
 
-use super::disk::{Disk, Started, SyncTarget};
-use super::format::segment::file_name;
+use super::{Disk, Started, SyncTarget};
+use crate::log::format::segment::file_name;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 

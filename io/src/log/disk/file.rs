@@ -4,11 +4,11 @@
 #![allow(unsafe_code)] // fallocate and fstatvfs have no wrapper in std.
 
 use super::directory::{Directory, is_absent};
-use super::disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
-use super::format::segment::file_name;
 use super::handles::{Handle, Handles, open_direct};
-use super::lock::new_id;
-use super::{DataDir, Mode};
+use super::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
+use crate::log::format::segment::file_name;
+use crate::log::lock::new_id;
+use crate::log::{DataDir, Mode};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How files that are set aside are named, behind a number.
-pub(super) const SPARE: &str = ".spare";
+pub(in crate::log) const SPARE: &str = ".spare";
 /// Read and written at once where bytes are written again.
 const REWRITE_BYTES: usize = 1 << 20;
 
@@ -94,7 +94,7 @@ impl FileDisk {
     }
 
     /// Makes earlier writes durable before it returns.
-    pub(super) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
+    pub(in crate::log) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
         match target {
             SyncTarget::Directory => self.directory.file().sync_all(),
             SyncTarget::Segment(segment) => self.handles.get(segment)?.buffered.sync_data(),
