@@ -11,8 +11,8 @@ use super::format::block::{
 };
 use super::format::salt::Salts;
 use super::format::segment::file_name;
-use super::preparation::{RETRIES_MAX, is_passing};
-use super::stock::{InUse, is_lacking};
+use super::write::preallocate::{RETRIES_MAX, is_passing};
+use super::write::segment_pool::{InUse, is_lacking};
 use std::sync::Arc;
 use std::{error, fmt};
 

@@ -8,9 +8,9 @@ use super::disk::{Disk, Started, SyncTarget};
 use super::error::LogError;
 use super::format::address::Position;
 use super::format::segment::file_name;
-use super::stock::InUse;
-use super::tail::Tail;
-use super::writer::{TAG_RETIRED, Writer};
+use super::write::segment_pool::InUse;
+use super::write::write_buffer::Tail;
+use super::write::writer::{TAG_RETIRED, Writer};
 
 /// A segment on its way out.
 #[derive(Clone, Copy, Debug)]

@@ -36,10 +36,8 @@
 //!                let go all that waits for positions below log.released()
 //! ```
 
-mod advance;
 mod bearing;
 mod brand;
-mod buffer;
 mod claim;
 mod cold;
 mod damage;
@@ -58,15 +56,12 @@ mod lock;
 mod manifest;
 mod mend;
 mod owner;
-mod preparation;
 mod reading;
 mod recovery;
 mod refusal;
-mod stock;
 mod succession;
-mod tail;
 mod watch;
-mod writer;
+mod write;
 
 pub use brand::give_id;
 pub use cold::{ReadDone, ReadError};
@@ -93,9 +88,9 @@ pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_di
 pub use mend::{Mended, mend};
 pub use owner::{Owner, give_copy};
 pub use recovery::{Dropped, Recovery};
-pub use stock::Lack;
 pub use succession::{Moving, Next};
 pub use watch::{Change, Presence, Watch};
+pub use write::segment_pool::Lack;
 
 use cold::ColdReads;
 use forget::Scanner;
@@ -107,9 +102,9 @@ use recovery::Recoverer;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
-use stock::{InUse, Stock};
-use tail::{Chain, Tail};
-use writer::{Writer, WriterStart};
+use write::segment_pool::{InUse, Stock};
+use write::write_buffer::{Chain, Tail};
+use write::writer::{Writer, WriterStart};
 
 /// What a released record has survived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +121,7 @@ impl Mode {
         match self {
             Self::Written => BLOCK_ALIGN_BYTES,
             // What O_DIRECT wants of offset, length and memory.
-            Self::Synced => buffer::PAGE_BYTES as u64,
+            Self::Synced => write::aligned::PAGE_BYTES as u64,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::format::successor_mark::{
 };
 use super::format::synced_slots;
 use super::reading::{BlockReader, Fault, Mark};
-use super::stock::InUse;
+use super::write::segment_pool::InUse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::io;

@@ -3,9 +3,9 @@
 //!
 //! Knows numbers and lengths; not what is in a file, nor when it goes.
 
-use super::Counters;
-use super::disk::Disk;
-use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use crate::log::Counters;
+use crate::log::disk::Disk;
+use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use std::collections::VecDeque;
 use std::io;
 
@@ -14,49 +14,49 @@ const RETRY_MS: u64 = 1000;
 
 /// A segment that is in use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InUse {
-    pub(super) number: u64,
+pub(in crate::log) struct InUse {
+    pub(in crate::log) number: u64,
     /// Length of its file.
-    pub(super) file_bytes: u64,
+    pub(in crate::log) file_bytes: u64,
     /// Where its last block ends. Not known yet for the one that is being written.
-    pub(super) end: Position,
+    pub(in crate::log) end: Position,
 }
 
 /// Whether an operation that ended like this lacks something that the system may have again in a while.
-pub(super) fn is_lacking(result: i32) -> bool {
+pub(in crate::log) fn is_lacking(result: i32) -> bool {
     result < 0 && matches!(Lack::of(-result), Some(Lack::Descriptors | Lack::Memory))
 }
 
 #[derive(Debug)]
-pub(super) struct Stock {
+pub(in crate::log) struct Stock {
     geometry: Geometry,
     /// In order; the last one is being written.
-    pub(super) segments: VecDeque<InUse>,
+    pub(in crate::log) segments: VecDeque<InUse>,
     /// Bytes of their files.
-    pub(super) used_bytes: u64,
+    pub(in crate::log) used_bytes: u64,
     /// Files set aside that may be used.
-    pub(super) spares: u64,
+    pub(in crate::log) spares: u64,
     /// How many of them can be, while descriptors or memory are lacking.
     ready: u64,
     /// A segment that has been made and is not written yet.
-    pub(super) prepared: Option<u64>,
+    pub(in crate::log) prepared: Option<u64>,
     bytes_max: u64,
     /// Bytes that there were when a file could not be made for them.
-    pub(super) loose_bytes: u64,
+    pub(in crate::log) loose_bytes: u64,
     /// Room was asked for in vain, for want of this, and none has come since.
-    pub(super) lack: Option<Lack>,
-    pub(super) retry_ms: u64,
+    pub(in crate::log) lack: Option<Lack>,
+    pub(in crate::log) retry_ms: u64,
     /// What is being written found no room in a file that is there.
-    pub(super) held: Option<Held>,
-    pub(super) now_ms: u64,
+    pub(in crate::log) held: Option<Held>,
+    pub(in crate::log) now_ms: u64,
 }
 
 /// A write that waits for room in the place that it has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(in crate::log) struct Held {
     lack: Lack,
     /// When it is tried again.
-    pub(super) retry_ms: u64,
+    pub(in crate::log) retry_ms: u64,
 }
 
 /// What there is too little of for another file. All of it may come back, so the log waits for it.
@@ -74,7 +74,7 @@ pub enum Lack {
 
 impl Lack {
     /// What is lacking by an error; none if the error means something else.
-    pub(super) fn of(errno: i32) -> Option<Self> {
+    pub(in crate::log) fn of(errno: i32) -> Option<Self> {
         match errno {
             libc::ENOSPC | libc::EDQUOT => Some(Self::Space),
             libc::EMFILE | libc::ENFILE => Some(Self::Descriptors),
@@ -88,13 +88,17 @@ impl Lack {
 
 impl Lack {
     /// What a write lacks that ended like this, and that may come back.
-    pub(super) fn of_write(result: i32) -> Option<Self> {
+    pub(in crate::log) fn of_write(result: i32) -> Option<Self> {
         Self::of(result.checked_neg().filter(|_| result < 0)?).filter(|lack| *lack != Self::Other)
     }
 }
 
 impl Stock {
-    pub(super) fn new(geometry: Geometry, segments: VecDeque<InUse>, bytes_max: u64) -> Self {
+    pub(in crate::log) fn new(
+        geometry: Geometry,
+        segments: VecDeque<InUse>,
+        bytes_max: u64,
+    ) -> Self {
         let used_bytes = segments.iter().map(|segment| segment.file_bytes).sum();
         Self {
             geometry,
@@ -113,26 +117,26 @@ impl Stock {
     }
 
     /// A write found no room in its place.
-    pub(super) fn hold(&mut self, lack: Lack) {
+    pub(in crate::log) fn hold(&mut self, lack: Lack) {
         let due = self.held.is_none_or(|held| self.now_ms >= held.retry_ms);
         let retry_ms = self.held.filter(|_| !due).map_or(self.now_ms + RETRY_MS, |it| it.retry_ms);
         self.held = Some(Held { lack, retry_ms });
     }
 
     /// What is lacking, for what is written or for another file.
-    pub(super) fn lacks(&self) -> Option<Lack> {
+    pub(in crate::log) fn lacks(&self) -> Option<Lack> {
         self.held.map(|held| held.lack).or(self.lack)
     }
 
     /// When room is asked for again.
-    pub(super) fn try_again_ms(&self) -> Option<u64> {
+    pub(in crate::log) fn try_again_ms(&self) -> Option<u64> {
         let held = self.held.map(|held| held.retry_ms);
         let another = self.lack.map(|_| self.retry_ms).filter(|_| held.is_none());
         held.or(another)
     }
 
     /// What can be appended behind `head`, as far as it is known: while a write finds no room in its place, nothing.
-    pub(super) fn sure_bytes(&self, head: Position) -> u64 {
+    pub(in crate::log) fn sure_bytes(&self, head: Position) -> u64 {
         if self.held.is_some() { 0 } else { self.room_bytes(head) }
     }
 
@@ -143,7 +147,7 @@ impl Stock {
 
     /// Bytes that can be appended behind `head` without more room from the file system. Ends of
     /// segments that are too small for a large record are not told apart.
-    pub(super) fn room_bytes(&self, head: Position) -> u64 {
+    pub(in crate::log) fn room_bytes(&self, head: Position) -> u64 {
         let last = self.prepared.unwrap_or(self.current());
         let end = self.geometry.data_end_of(last);
         let each = self.geometry.data_end_of(0).0 - SEGMENT_HEADER_BYTES;
@@ -152,25 +156,25 @@ impl Stock {
     }
 
     /// Whether files that are there may not be to be had, since the system opens no more.
-    pub(super) fn lacks_opening(&self) -> bool {
+    pub(in crate::log) fn lacks_opening(&self) -> bool {
         matches!(self.lack, Some(Lack::Descriptors | Lack::Memory))
     }
 
     /// A file that was set aside is gone: it was removed by hand.
-    pub(super) fn lost_spare(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
+    pub(in crate::log) fn lost_spare(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
         self.spares -= 1;
         self.ready = disk.ready();
         counters.disk_bytes -= self.geometry.segment_bytes;
     }
 
     /// A file that was set aside has become a segment.
-    pub(super) fn used_spare(&mut self, disk: &mut impl Disk) {
+    pub(in crate::log) fn used_spare(&mut self, disk: &mut impl Disk) {
         self.spares -= 1;
         self.ready = disk.ready();
     }
 
     /// Makes room for `bytes` behind `head`; false if there is none to be had.
-    pub(super) fn make_room(
+    pub(in crate::log) fn make_room(
         &mut self,
         head: Position,
         bytes: u64,
@@ -187,7 +191,7 @@ impl Stock {
     }
 
     /// Tries again for room that was asked for in vain.
-    pub(super) fn try_again(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
+    pub(in crate::log) fn try_again(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
         let Some(lack) = self.lack.filter(|_| self.now_ms >= self.retry_ms) else { return };
         if !self.lacks_opening() || self.spares == 0 {
             self.add_one(disk, counters);
@@ -203,7 +207,7 @@ impl Stock {
 
     /// Removes a file that was set aside for needs that have gone since: more than a segment beyond what
     /// is kept when one retires, so that none is removed only to be made again.
-    pub(super) fn give_back(
+    pub(in crate::log) fn give_back(
         &mut self,
         head: Position,
         reserve_bytes: u64,
@@ -240,7 +244,7 @@ impl Stock {
     }
 
     /// Whether one more file is within the bound.
-    pub(super) fn permit(&self, counters: &Counters) -> io::Result<()> {
+    pub(in crate::log) fn permit(&self, counters: &Counters) -> io::Result<()> {
         if counters.disk_bytes + self.geometry.segment_bytes > self.bytes_max {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
@@ -248,14 +252,19 @@ impl Stock {
     }
 
     /// A file more.
-    pub(super) fn got_room(&mut self, counters: &mut Counters) {
+    pub(in crate::log) fn got_room(&mut self, counters: &mut Counters) {
         self.lack = None;
         self.loose_bytes = 0;
         counters.disk_bytes += self.geometry.segment_bytes;
     }
 
     /// No file more, for now.
-    pub(super) fn got_none(&mut self, lack: Lack, disk: &mut impl Disk, counters: &mut Counters) {
+    pub(in crate::log) fn got_none(
+        &mut self,
+        lack: Lack,
+        disk: &mut impl Disk,
+        counters: &mut Counters,
+    ) {
         self.lack = Some(lack);
         self.ready = disk.ready();
         let permitted = self.bytes_max.saturating_sub(counters.disk_bytes);
@@ -267,14 +276,14 @@ impl Stock {
     }
 
     /// The oldest segment is in use no longer. There is another one.
-    pub(super) fn take_oldest(&mut self) -> Option<InUse> {
+    pub(in crate::log) fn take_oldest(&mut self) -> Option<InUse> {
         let oldest = self.segments.pop_front()?;
         self.used_bytes -= oldest.file_bytes;
         Some(oldest)
     }
 
     /// The writer has gone on to `segment`, and left the one before at `end`.
-    pub(super) fn entered(&mut self, segment: u64, end: Position) {
+    pub(in crate::log) fn entered(&mut self, segment: u64, end: Position) {
         if let Some(last) = self.segments.back_mut() {
             last.end = end;
         }

@@ -3,19 +3,19 @@
 //!
 //! Knows what the writer knows; not what is in a block.
 
-use super::Counters;
-use super::disk::Disk;
-use super::disk::directory::is_absent;
-use super::error::LogError;
-use super::format::segment::{SegmentHeader, file_name};
-use super::format::successor_mark::Onward;
-use super::preparation::Preparation;
-use super::stock::Lack;
+use super::preallocate::Preparation;
+use super::segment_pool::Lack;
 use super::writer::{Closing, Left, Writer};
+use crate::log::Counters;
+use crate::log::disk::Disk;
+use crate::log::disk::directory::is_absent;
+use crate::log::error::LogError;
+use crate::log::format::segment::{SegmentHeader, file_name};
+use crate::log::format::successor_mark::Onward;
 
 impl Writer {
     /// Makes `segment` the one that blocks go to; false if it is not ready yet.
-    pub(super) fn enter(
+    pub(in crate::log) fn enter(
         &mut self,
         segment: u64,
         disk: &mut impl Disk,
@@ -77,7 +77,7 @@ impl Writer {
     }
 
     /// From the middle of a segment on, gets the next one ready.
-    pub(super) fn prepare_next(
+    pub(in crate::log) fn prepare_next(
         &mut self,
         disk: &mut impl Disk,
         counters: &mut Counters,

@@ -4,25 +4,26 @@
 //! fall: `synced <= written`, and `released` between them or at `written`. A write that finds no room where its blocks
 //! belong, as on a file system that sets none aside, is tried again until there is some.
 
-use super::disk::{Disk, Started, SyncTarget};
-use super::error::LogError;
-use super::format::address::{Geometry, Position};
-use super::format::block::FLAG_CLOSED;
-use super::format::salt::Salts;
-use super::format::segment::{SegmentHeader, file_name};
-use super::format::synced_slots;
-use super::format::synced_slots::Slots;
-use super::leaving::Leaving;
-use super::preparation::{self, Preparation, RETRIES_MAX, is_passing};
-use super::stock::{Lack, Stock};
-use super::tail::{Batch, Tail};
-use super::{Counters, Mode};
+use super::preallocate;
+use super::preallocate::{Preparation, RETRIES_MAX, is_passing};
+use super::segment_pool::{Lack, Stock};
+use super::write_buffer::{Batch, Tail};
+use crate::log::disk::{Disk, Started, SyncTarget};
+use crate::log::error::LogError;
+use crate::log::format::address::{Geometry, Position};
+use crate::log::format::block::FLAG_CLOSED;
+use crate::log::format::salt::Salts;
+use crate::log::format::segment::{SegmentHeader, file_name};
+use crate::log::format::synced_slots;
+use crate::log::format::synced_slots::Slots;
+use crate::log::leaving::Leaving;
+use crate::log::{Counters, Mode};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub(super) const TAG_WRITE: u64 = 1;
-pub(super) const TAG_SYNC: u64 = 2;
-pub(super) const TAG_RETIRED: u64 = 6;
+pub(in crate::log) const TAG_WRITE: u64 = 1;
+pub(in crate::log) const TAG_SYNC: u64 = 2;
+pub(in crate::log) const TAG_RETIRED: u64 = 6;
 
 /// Quiet time after which a note records what has been synced. Long enough that a busy log, whose
 /// next block says it anyway, writes none.
@@ -40,20 +41,20 @@ struct Write {
 
 /// A segment that was left before all of it was synced.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
-    pub(super) segment: u64,
-    pub(super) end: Position,
+pub(in crate::log) struct Left {
+    pub(in crate::log) segment: u64,
+    pub(in crate::log) end: Position,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SyncInFlight {
+pub(in crate::log) struct SyncInFlight {
     segment: u64,
     /// What had been written when it started: all it can promise.
     covers: Position,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closing {
+pub(in crate::log) enum Closing {
     No,
     /// Write and sync what there is.
     Draining,
@@ -65,58 +66,58 @@ pub(super) enum Closing {
 
 /// What the writer continues from.
 #[derive(Clone, Debug)]
-pub(super) struct WriterStart {
+pub(in crate::log) struct WriterStart {
     /// The end of the log.
-    pub(super) end: Position,
+    pub(in crate::log) end: Position,
     /// The fresh segment that the next block goes to; durable already.
-    pub(super) header: SegmentHeader,
-    pub(super) salts: Arc<Salts>,
-    pub(super) mode: Mode,
-    pub(super) fsync_interval_ms: u64,
-    pub(super) reserve_bytes: u64,
+    pub(in crate::log) header: SegmentHeader,
+    pub(in crate::log) salts: Arc<Salts>,
+    pub(in crate::log) mode: Mode,
+    pub(in crate::log) fsync_interval_ms: u64,
+    pub(in crate::log) reserve_bytes: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Writer {
-    pub(super) geometry: Geometry,
-    pub(super) mode: Mode,
-    pub(super) log_id: u64,
-    pub(super) salts: Arc<Salts>,
-    pub(super) oldest: Position,
+pub(in crate::log) struct Writer {
+    pub(in crate::log) geometry: Geometry,
+    pub(in crate::log) mode: Mode,
+    pub(in crate::log) log_id: u64,
+    pub(in crate::log) salts: Arc<Salts>,
+    pub(in crate::log) oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
     /// the way to the disk says that the disk has everything.
-    pub(super) written: Position,
-    pub(super) synced: Position,
+    pub(in crate::log) written: Position,
+    pub(in crate::log) synced: Position,
     claimed: Position,
     /// The end of the last written block that has records.
     records_end: Position,
     /// The segment that blocks go to, its header, and that of the one that is made ready.
-    pub(super) segment: u64,
-    pub(super) header: SegmentHeader,
-    pub(super) next_header: SegmentHeader,
-    pub(super) next: Option<Preparation>,
-    pub(super) slots: Slots,
+    pub(in crate::log) segment: u64,
+    pub(in crate::log) header: SegmentHeader,
+    pub(in crate::log) next_header: SegmentHeader,
+    pub(in crate::log) next: Option<Preparation>,
+    pub(in crate::log) slots: Slots,
     /// The newest segment that is on the disk with its name, and told of in the one before it.
-    pub(super) named: u64,
-    pub(super) stock: Stock,
+    pub(in crate::log) named: u64,
+    pub(in crate::log) stock: Stock,
     /// Room that is to be had at any time.
-    pub(super) reserve_bytes: u64,
-    pub(super) leaving: Option<Leaving>,
-    pub(super) left: VecDeque<Left>,
+    pub(in crate::log) reserve_bytes: u64,
+    pub(in crate::log) leaving: Option<Leaving>,
+    pub(in crate::log) left: VecDeque<Left>,
     write: Option<Write>,
-    pub(super) sync: Option<SyncInFlight>,
+    pub(in crate::log) sync: Option<SyncInFlight>,
     /// Written batches with blocks that must be synced: they hold back all that follows.
     barriers: VecDeque<(Position, Position)>,
     dirty_since_ms: Option<u64>,
     last_write_ms: u64,
-    pub(super) now_ms: u64,
-    pub(super) closing: Closing,
+    pub(in crate::log) now_ms: u64,
+    pub(in crate::log) closing: Closing,
     failure: Option<LogError>,
 }
 
 impl Writer {
-    pub(super) fn new(geometry: Geometry, start: WriterStart, stock: Stock) -> Self {
+    pub(in crate::log) fn new(geometry: Geometry, start: WriterStart, stock: Stock) -> Self {
         Self {
             geometry,
             mode: start.mode,
@@ -149,19 +150,19 @@ impl Writer {
         }
     }
 
-    pub(super) fn written(&self) -> Position {
+    pub(in crate::log) fn written(&self) -> Position {
         self.written
     }
 
-    pub(super) fn synced(&self) -> Position {
+    pub(in crate::log) fn synced(&self) -> Position {
         self.synced
     }
 
-    pub(super) fn released(&self) -> Position {
+    pub(in crate::log) fn released(&self) -> Position {
         self.barriers.front().map_or(self.written, |&(start, _)| start)
     }
 
-    pub(super) fn check(&self) -> Result<(), LogError> {
+    pub(in crate::log) fn check(&self) -> Result<(), LogError> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
@@ -171,7 +172,7 @@ impl Writer {
     }
 
     /// When `flush` has something to do although nothing was appended.
-    pub(super) fn next_deadline(&self, head: Position) -> Option<u64> {
+    pub(in crate::log) fn next_deadline(&self, head: Position) -> Option<u64> {
         if self.failure.is_some() || self.is_writing() || self.sync.is_some() {
             return None;
         }
@@ -186,7 +187,7 @@ impl Writer {
     }
 
     /// One turn's worth: write what has been appended, sync what is due.
-    pub(super) fn flush(
+    pub(in crate::log) fn flush(
         &mut self,
         tail: &mut Tail,
         disk: &mut impl Disk,
@@ -233,7 +234,7 @@ impl Writer {
 
     /// Like `flush`, towards the end: true once the closing block has been written and nothing is
     /// in flight.
-    pub(super) fn close(
+    pub(in crate::log) fn close(
         &mut self,
         tail: &mut Tail,
         disk: &mut impl Disk,
@@ -277,7 +278,7 @@ impl Writer {
     }
 
     /// Whether the end has begun: nothing is started that need not be.
-    pub(super) fn is_closing(&self) -> bool {
+    pub(in crate::log) fn is_closing(&self) -> bool {
         self.closing != Closing::No
     }
 
@@ -329,7 +330,7 @@ impl Writer {
     }
 
     /// An operation is over.
-    pub(super) fn complete(
+    pub(in crate::log) fn complete(
         &mut self,
         tag: u64,
         result: i32,
@@ -347,7 +348,7 @@ impl Writer {
                 self.note_unsaid_end();
                 written
             }
-            (preparation::TAG, Some(next)) => next.complete(result, disk, self.sync.is_some()),
+            (preallocate::TAG, Some(next)) => next.complete(result, disk, self.sync.is_some()),
             _ => panic!("a completion with tag {tag} that nobody waits for"),
         };
         self.settle_held();
