@@ -4,7 +4,7 @@ use super::format::address::Position;
 use super::format::block::BlockHeader;
 use super::format::salt::Salt;
 use super::format::segment::file_name;
-use super::reading::Mark;
+use super::read::block_reader::Mark;
 use std::fmt;
 
 /// What is wrong at one place.

@@ -12,7 +12,7 @@ use super::format::segment::{FileName, SegmentHeader, file_name, parse_file_name
 use super::format::successor_mark::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
 use super::format::synced_slots;
 use super::inspect::{InspectError, Inspection, Subject};
-use super::reading::{BLOCK_ALIGN_BYTES, Source};
+use super::read::block_reader::{BLOCK_ALIGN_BYTES, Source};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;

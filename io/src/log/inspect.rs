@@ -13,8 +13,8 @@ use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records
 use super::format::salt::Salt;
 use super::format::segment::file_name;
 use super::format::successor_mark::{Found, Missed, missed};
-use super::reading::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
-use super::recovery::Dropped;
+use super::read::block_reader::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
+use super::read::recovery::Dropped;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::{error, fmt, io};

@@ -17,7 +17,7 @@ use super::format::segment::{SegmentHeader, file_name};
 use super::format::synced_slots;
 use super::inspect::{Inspection, Subject};
 use super::lock::new_id;
-use super::reading::{BLOCK_ALIGN_BYTES, Mark};
+use super::read::block_reader::{BLOCK_ALIGN_BYTES, Mark};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -39,7 +39,6 @@
 mod bearing;
 mod brand;
 mod claim;
-mod cold;
 mod damage;
 mod disk;
 mod draft;
@@ -56,15 +55,13 @@ mod lock;
 mod manifest;
 mod mend;
 mod owner;
-mod reading;
-mod recovery;
+mod read;
 mod refusal;
 mod succession;
 mod watch;
 mod write;
 
 pub use brand::give_id;
-pub use cold::{ReadDone, ReadError};
 pub use damage::Damage;
 pub use disk::blocking::BlockingDisk;
 pub use disk::faulty::{Faults, FaultyDisk};
@@ -87,18 +84,19 @@ pub use inspect::{InspectError, Inspection, Seen, Segment, Subject, inspect};
 pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
 pub use mend::{Mended, mend};
 pub use owner::{Owner, give_copy};
-pub use recovery::{Dropped, Recovery};
+pub use read::cold_read::{ReadDone, ReadError};
+pub use read::recovery::{Dropped, Recovery};
 pub use succession::{Moving, Next};
 pub use watch::{Change, Presence, Watch};
 pub use write::segment_pool::Lack;
 
-use cold::ColdReads;
 use forget::Scanner;
 use format::address::Geometry;
 use format::salt::Salts;
 use format::segment::{FileName, SegmentHeader, parse_file_name};
-use reading::BLOCK_ALIGN_BYTES;
-use recovery::Recoverer;
+use read::block_reader::BLOCK_ALIGN_BYTES;
+use read::cold_read::ColdReads;
+use read::recovery::Recoverer;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
@@ -441,7 +439,7 @@ impl<D: Disk> Log<D> {
         let Self { tail, writer, cold, scanner, disk, counters, .. } = self;
         disk.ended(tag);
         match tag & 0xff {
-            cold::TAG => cold.complete(tag, result, disk),
+            read::cold_read::TAG => cold.complete(tag, result, disk),
             forget::TAG => scanner.complete(result, disk),
             _ => return writer.complete(tag, result, tail, disk, counters),
         }

@@ -11,7 +11,7 @@ use super::block::{BLOCK_HEADER_BYTES, BlockHeader, HeaderFault, Put, checked_he
 use super::block::{u16_at, u64_at};
 use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
-use crate::log::reading::{Mark, Stretch};
+use crate::log::read::block_reader::{Mark, Stretch};
 
 pub(in crate::log) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
 /// Bytes of a mark: the last ones of its segment.

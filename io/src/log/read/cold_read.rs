@@ -3,19 +3,19 @@
 //! Knows positions and lengths of single records, a bounded number of them at a time; checks each
 //! before anybody sees it.
 
-use super::Log;
-use super::disk::{Disk, Started};
-use super::format::address::{Geometry, Position};
-use super::format::block::{RECORD_HEADER_BYTES, record_is_intact};
-use super::format::salt::Salts;
-use super::write::preallocate::{RETRIES_MAX, is_passing};
-use super::write::segment_pool::is_lacking;
+use crate::log::Log;
+use crate::log::disk::{Disk, Started};
+use crate::log::format::address::{Geometry, Position};
+use crate::log::format::block::{RECORD_HEADER_BYTES, record_is_intact};
+use crate::log::format::salt::Salts;
+use crate::log::write::preallocate::{RETRIES_MAX, is_passing};
+use crate::log::write::segment_pool::is_lacking;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::{error, fmt, io};
 
 /// The low byte of a read's tag; the slot is above it.
-pub(super) const TAG: u64 = 4;
+pub(in crate::log) const TAG: u64 = 4;
 /// Until a read is tried again for which the system lacked something.
 const STALL_MS: u64 = 50;
 /// A slot's buffer above this is given back when its next record is smaller.
@@ -78,7 +78,7 @@ struct Slot {
 }
 
 #[derive(Debug)]
-pub(super) struct ColdReads {
+pub(in crate::log) struct ColdReads {
     geometry: Geometry,
     salts: Arc<Salts>,
     slots_max: usize,
@@ -91,7 +91,7 @@ pub(super) struct ColdReads {
 }
 
 impl ColdReads {
-    pub(super) fn new(geometry: Geometry, salts: Arc<Salts>, slots_max: usize) -> Self {
+    pub(in crate::log) fn new(geometry: Geometry, salts: Arc<Salts>, slots_max: usize) -> Self {
         Self {
             geometry,
             salts,
@@ -104,33 +104,33 @@ impl ColdReads {
         }
     }
 
-    pub(super) fn request(&mut self, position: Position, body_bytes: usize, token: u64) {
+    pub(in crate::log) fn request(&mut self, position: Position, body_bytes: usize, token: u64) {
         self.waiting.push_back(Request { position, body_bytes, token });
     }
 
     /// Requests that no result has been taken for.
-    pub(super) fn pending(&self) -> usize {
+    pub(in crate::log) fn pending(&self) -> usize {
         self.waiting.len() + self.slots.len() - self.free.len()
     }
 
     /// Whether a read from a segment has been asked for and is not over.
-    pub(super) fn reads_from(&self, segment: u64) -> bool {
+    pub(in crate::log) fn reads_from(&self, segment: u64) -> bool {
         let there = |request: &Request| self.geometry.segment_of(request.position) == segment;
         self.waiting.iter().any(there)
             || self.slots.iter().any(|it| (it.in_flight || it.stalled) && there(&it.request))
     }
 
-    pub(super) fn is_in_flight(&self) -> bool {
+    pub(in crate::log) fn is_in_flight(&self) -> bool {
         self.slots.iter().any(|slot| slot.in_flight)
     }
 
     /// Whether some are to be tried again, though nothing will say when.
-    pub(super) fn is_stalled(&self) -> bool {
+    pub(in crate::log) fn is_stalled(&self) -> bool {
         self.stalled > 0
     }
 
     /// Starts waiting requests while slots are free, and those again that lacked something.
-    pub(super) fn start(&mut self, disk: &mut impl Disk) {
+    pub(in crate::log) fn start(&mut self, disk: &mut impl Disk) {
         if self.stalled > 0 {
             for index in 0..self.slots.len() {
                 if std::mem::take(&mut self.slots[index].stalled) {
@@ -148,7 +148,7 @@ impl ColdReads {
     }
 
     /// The operation with this tag is over.
-    pub(super) fn complete(&mut self, tag: u64, result: i32, disk: &mut impl Disk) {
+    pub(in crate::log) fn complete(&mut self, tag: u64, result: i32, disk: &mut impl Disk) {
         let index = (tag >> 8) as usize;
         let in_flight = self.slots.get_mut(index).filter(|slot| slot.in_flight);
         let Some(slot) = in_flight else { panic!("a read ended that was not in flight") };
@@ -159,7 +159,7 @@ impl ColdReads {
     }
 
     /// The next result. Its slot is free again: the borrow keeps the bytes until it ends.
-    pub(super) fn take(&mut self) -> Option<ReadDone<'_>> {
+    pub(in crate::log) fn take(&mut self) -> Option<ReadDone<'_>> {
         let index = self.finished.pop_front()?;
         self.free.push(index);
         let slot = &self.slots[index];

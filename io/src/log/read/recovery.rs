@@ -3,19 +3,21 @@
 //!
 //! Knows the format and the blocking half of the disk. No content of any file makes it panic.
 
-use super::LogConfig;
-use super::disk::Disk;
-use super::error::OpenError;
-use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
-use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records};
-use super::format::salt::Salt;
-use super::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
-use super::format::successor_mark::{
+use super::block_reader::{BlockReader, Fault, Mark};
+use crate::log::LogConfig;
+use crate::log::disk::Disk;
+use crate::log::error::OpenError;
+use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use crate::log::format::block::{
+    BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, HeaderFault, records,
+};
+use crate::log::format::salt::Salt;
+use crate::log::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use crate::log::format::successor_mark::{
     Found, Missed, ONWARD_BYTES, Onward, Own, learn_salts, missed,
 };
-use super::format::synced_slots;
-use super::reading::{BlockReader, Fault, Mark};
-use super::write::segment_pool::InUse;
+use crate::log::format::synced_slots;
+use crate::log::write::segment_pool::InUse;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::io;
@@ -54,25 +56,25 @@ pub struct Dropped {
 
 /// What the log continues from.
 #[derive(Clone, Debug)]
-pub(super) struct Continuation {
-    pub(super) end: Position,
-    pub(super) sequence: u64,
-    pub(super) prev: u32,
-    pub(super) oldest: Option<u64>,
-    pub(super) last: Option<u64>,
+pub(in crate::log) struct Continuation {
+    pub(in crate::log) end: Position,
+    pub(in crate::log) sequence: u64,
+    pub(in crate::log) prev: u32,
+    pub(in crate::log) oldest: Option<u64>,
+    pub(in crate::log) last: Option<u64>,
     /// A number that no file has ever had here.
-    pub(super) fresh: u64,
+    pub(in crate::log) fresh: u64,
     /// The segments that are kept.
-    pub(super) segments: VecDeque<InUse>,
+    pub(in crate::log) segments: VecDeque<InUse>,
     /// Their salts.
-    pub(super) salts: BTreeMap<u64, Salt>,
+    pub(in crate::log) salts: BTreeMap<u64, Salt>,
     /// What is left to be done once the fresh segment is on the disk.
-    pub(super) rest: Rest,
+    pub(in crate::log) rest: Rest,
 }
 
 /// Until the log can go on elsewhere, the last file stays as one that may be the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(in crate::log) enum Rest {
     Nothing,
     /// The last segment of the log ends behind so many bytes.
     Cut(u64, u64),
@@ -81,7 +83,7 @@ pub(super) enum Rest {
 }
 
 impl Rest {
-    pub(super) fn end(self, disk: &mut impl Disk) -> io::Result<()> {
+    pub(in crate::log) fn end(self, disk: &mut impl Disk) -> io::Result<()> {
         match self {
             Self::Nothing => Ok(()),
             Self::Cut(segment, bytes) => disk.truncate(segment, bytes),
@@ -107,23 +109,23 @@ impl Walked {
     }
 }
 
-pub(super) struct Recoverer<'a, D, F> {
-    pub(super) geometry: Geometry,
-    pub(super) shard: u16,
-    pub(super) log_id: u64,
+pub(in crate::log) struct Recoverer<'a, D, F> {
+    pub(in crate::log) geometry: Geometry,
+    pub(in crate::log) shard: u16,
+    pub(in crate::log) log_id: u64,
     is_begun: bool,
-    pub(super) disk: &'a mut D,
-    pub(super) replay: F,
-    pub(super) reader: BlockReader,
-    pub(super) summary: Recovery,
+    pub(in crate::log) disk: &'a mut D,
+    pub(in crate::log) replay: F,
+    pub(in crate::log) reader: BlockReader,
+    pub(in crate::log) summary: Recovery,
     /// The oldest position that the log still needs, as its newest header says.
-    pub(super) oldest: Position,
+    pub(in crate::log) oldest: Position,
     /// The highest position that an intact header says is synced.
-    pub(super) claim: Position,
+    pub(in crate::log) claim: Position,
 }
 
 impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'a, D, F> {
-    pub(super) fn new(config: &LogConfig, disk: &'a mut D, replay: F) -> Self {
+    pub(in crate::log) fn new(config: &LogConfig, disk: &'a mut D, replay: F) -> Self {
         let geometry = config.geometry();
         Self {
             geometry,
@@ -141,14 +143,17 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
 
     /// Replays the log, decides where it ends, and removes what lies behind but for what must stay until
     /// the next segment is made. That one is `first_segment` if there is none yet.
-    pub(super) fn run(mut self, first_segment: u64) -> Result<(Continuation, Recovery), OpenError> {
+    pub(in crate::log) fn run(
+        mut self,
+        first_segment: u64,
+    ) -> Result<(Continuation, Recovery), OpenError> {
         let (found, walked) = self.read()?;
         let continuation = self.cut(&found, &walked, first_segment)?;
         Ok((continuation, self.summary))
     }
 
     /// Replays the log and decides where it ends. Changes nothing.
-    pub(super) fn look(mut self) -> Result<Recovery, OpenError> {
+    pub(in crate::log) fn look(mut self) -> Result<Recovery, OpenError> {
         let (_, walked) = self.read()?;
         let kept = kept(&walked);
         self.summary.segments = kept as u64;

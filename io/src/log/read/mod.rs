@@ -1,0 +1,11 @@
+//! The log, read back.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `block_reader` | blocks one after the other |
+//! | `cold_read` | records that have left memory |
+//! | `recovery` | the start: replay, torn tail or damage |
+
+pub(super) mod block_reader;
+pub(super) mod cold_read;
+pub(super) mod recovery;
