@@ -45,17 +45,16 @@ mod draft;
 mod error;
 mod exchange;
 mod finding;
-mod forget;
 mod format;
 mod identity;
 mod inspect;
 mod judge;
-mod leaving;
 mod lock;
 mod manifest;
 mod mend;
 mod owner;
 mod read;
+mod reclaim;
 mod refusal;
 mod succession;
 mod watch;
@@ -74,7 +73,6 @@ pub use draft::{
 };
 pub use error::{LogError, OpenError};
 pub use exchange::exchange;
-pub use forget::{Scan, ScanError};
 pub use format::address::{Position, SEGMENT_HEADER_BYTES};
 pub use format::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
 pub use format::segment::file_name as segment_file;
@@ -86,17 +84,18 @@ pub use mend::{Mended, mend};
 pub use owner::{Owner, give_copy};
 pub use read::cold_read::{ReadDone, ReadError};
 pub use read::recovery::{Dropped, Recovery};
+pub use reclaim::scan_oldest::{Scan, ScanError};
 pub use succession::{Moving, Next};
 pub use watch::{Change, Presence, Watch};
 pub use write::segment_pool::Lack;
 
-use forget::Scanner;
 use format::address::Geometry;
 use format::salt::Salts;
 use format::segment::{FileName, SegmentHeader, parse_file_name};
 use read::block_reader::BLOCK_ALIGN_BYTES;
 use read::cold_read::ColdReads;
 use read::recovery::Recoverer;
+use reclaim::scan_oldest::Scanner;
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
@@ -440,7 +439,7 @@ impl<D: Disk> Log<D> {
         disk.ended(tag);
         match tag & 0xff {
             read::cold_read::TAG => cold.complete(tag, result, disk),
-            forget::TAG => scanner.complete(result, disk),
+            reclaim::scan_oldest::TAG => scanner.complete(result, disk),
             _ => return writer.complete(tag, result, tail, disk, counters),
         }
         writer.check()

@@ -16,7 +16,7 @@ use crate::log::format::salt::Salts;
 use crate::log::format::segment::{SegmentHeader, file_name};
 use crate::log::format::synced_slots;
 use crate::log::format::synced_slots::Slots;
-use crate::log::leaving::Leaving;
+use crate::log::reclaim::drop_oldest::Leaving;
 use crate::log::{Counters, Mode};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,26 +4,26 @@
 //! Knows blocks and positions; not which records are needed. Reading and letting go each go on in the
 //! background, one segment at a time.
 
-use super::disk::{Disk, Started};
-use super::format::address::{Geometry, Position};
-use super::format::block::{
+use crate::log::disk::{Disk, Started};
+use crate::log::format::address::{Geometry, Position};
+use crate::log::format::block::{
     BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, check_records, u32_at,
 };
-use super::format::salt::Salts;
-use super::format::segment::file_name;
-use super::write::preallocate::{RETRIES_MAX, is_passing};
-use super::write::segment_pool::{InUse, is_lacking};
+use crate::log::format::salt::Salts;
+use crate::log::format::segment::file_name;
+use crate::log::write::preallocate::{RETRIES_MAX, is_passing};
+use crate::log::write::segment_pool::{InUse, is_lacking};
 use std::sync::Arc;
 use std::{error, fmt};
 
-pub(super) const TAG: u64 = 5;
+pub(in crate::log) const TAG: u64 = 5;
 
 /// Read at once, unless a block is larger.
 const READ_BYTES: usize = 256 << 10;
 /// A buffer above this is given back once it is no longer needed.
 const BUFFER_KEPT_BYTES: usize = 2 << 20;
 
-/// What [`Log::scan`](super::Log::scan) found.
+/// What [`Log::scan`](crate::log::Log::scan) found.
 #[derive(Debug)]
 pub enum Scan<'a> {
     /// The next record of the oldest segment.
@@ -58,7 +58,7 @@ impl error::Error for ScanError {}
 
 /// Reads one segment from its first block to its last.
 #[derive(Debug)]
-pub(super) struct Scanner {
+pub(in crate::log) struct Scanner {
     geometry: Geometry,
     salts: Arc<Salts>,
     shard: u16,
@@ -82,7 +82,7 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    pub(super) fn new(geometry: Geometry, salts: Arc<Salts>, shard: u16) -> Self {
+    pub(in crate::log) fn new(geometry: Geometry, salts: Arc<Salts>, shard: u16) -> Self {
         let nowhere = Position(0);
         Self {
             geometry,
@@ -104,12 +104,12 @@ impl Scanner {
         }
     }
 
-    pub(super) fn is_in_flight(&self) -> bool {
+    pub(in crate::log) fn is_in_flight(&self) -> bool {
         self.in_flight
     }
 
     /// Whether it is to be tried again, though nothing will say when.
-    pub(super) fn is_stalled(&self) -> bool {
+    pub(in crate::log) fn is_stalled(&self) -> bool {
         self.stalled
     }
 
@@ -119,7 +119,7 @@ impl Scanner {
     }
 
     /// Begins with a segment, unless it has already.
-    pub(super) fn begin(&mut self, segment: InUse) {
+    pub(in crate::log) fn begin(&mut self, segment: InUse) {
         if self.is_at(segment.number) || self.in_flight {
             return;
         }
@@ -229,7 +229,7 @@ impl Scanner {
         }
     }
 
-    pub(super) fn complete(&mut self, result: i32, disk: &mut impl Disk) {
+    pub(in crate::log) fn complete(&mut self, result: i32, disk: &mut impl Disk) {
         assert!(self.in_flight, "a read ended that was not in flight");
         self.in_flight = false;
         if self.progress(result) {
@@ -265,7 +265,7 @@ impl Scanner {
     }
 
     /// The next record.
-    pub(super) fn next(&mut self, disk: &mut impl Disk) -> Scan<'_> {
+    pub(in crate::log) fn next(&mut self, disk: &mut impl Disk) -> Scan<'_> {
         match self.advance(disk) {
             Step::End => Scan::End,
             Step::Reading => Scan::Reading,
