@@ -6,8 +6,8 @@
 
 use super::format::address::SEGMENT_HEADER_BYTES;
 use super::format::segment::{EXTENSION, SegmentHeader};
-use super::inspect::{InspectError, Seen, Subject, inspect};
 use super::lock::{About, DataDir, LockError, io_error};
+use super::offline::verify::{InspectError, Seen, Subject, inspect};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::ControlFlow;

@@ -3,10 +3,11 @@
 //! Knows the manifest and which shards lie there; what is in their logs is judged when those are read.
 
 use super::bearing;
-use super::draft;
 use super::lock::{BACKUP_MARKER, DataDir, LockError, io_error};
 use super::manifest::{MANIFEST, Manifest};
-use super::succession::{self, Moving};
+use super::offline::draft;
+use super::offline::replace_shards;
+use super::offline::replace_shards::Moving;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -23,7 +24,7 @@ pub(super) fn is_no_copy(path: &Path) -> Result<(), LockError> {
 /// What a start finds: the manifest, with which all that lies there agrees; none in a directory without shards. A move of
 /// shards can be gone on with.
 pub(super) fn found(path: &Path) -> Result<Option<Manifest>, LockError> {
-    match succession::manifest(path)? {
+    match replace_shards::manifest(path)? {
         None if !bearing::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })
         }
@@ -34,7 +35,7 @@ pub(super) fn found(path: &Path) -> Result<Option<Manifest>, LockError> {
         }
         Some(manifest) => {
             // Before anything goes: a manifest of another time may know nothing of what is under way.
-            succession::check_discard(path, manifest)?;
+            replace_shards::check_discard(path, manifest)?;
             check_shards(path, manifest)?;
             Ok(Some(manifest))
         }
@@ -73,14 +74,14 @@ fn takes_files(directory: &Path) -> Result<(), LockError> {
 
 /// The manifest of a directory whose shards are in their places.
 pub(super) fn settled(path: &Path) -> Result<Manifest, LockError> {
-    match succession::manifest(path)? {
+    match replace_shards::manifest(path)? {
         None if path.is_dir() && !bearing::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })
         }
         None => Err(LockError::Missing { path: path.into() }),
         Some(Manifest { moving: true, .. }) => Err(LockError::Unfinished { path: path.into() }),
         Some(manifest) => {
-            succession::check_discard(path, manifest)?;
+            replace_shards::check_discard(path, manifest)?;
             no_surplus(path, manifest.shards)?;
             no_deficit(path, manifest)?;
             Ok(manifest)

@@ -4,13 +4,15 @@
 
 use super::bearing;
 use super::claim::{self, Claim};
-use super::draft::{self, Left, Standing};
 use super::identity::Identity;
 use super::judge;
 use super::manifest::Manifest;
+use super::offline::draft;
+use super::offline::draft::{Left, Standing};
+use super::offline::replace_shards;
+use super::offline::replace_shards::Moving;
 pub use super::refusal::LockError;
 pub(super) use super::refusal::io_error;
-use super::succession::{self, Moving};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -73,7 +75,9 @@ impl DataDir {
                 judge::check_shards(path, manifest)?;
                 (manifest, Some(Leftover::Moved))
             }
-            Some(manifest) => (manifest, succession::discard(path)?.then_some(Leftover::Discarded)),
+            Some(manifest) => {
+                (manifest, replace_shards::discard(path)?.then_some(Leftover::Discarded))
+            }
         };
         Ok(Self { path: path.into(), manifest, leftover, claim })
     }
@@ -117,7 +121,9 @@ impl DataDir {
     pub fn found(path: &Path) -> Result<Option<About>, LockError> {
         match Manifest::read(path) {
             // What waits to take its place is of the directory as well, and nobody can tell how much of it.
-            Ok(None) | Err(LockError::Manifest { .. }) if succession::is_begun(path)? => Ok(None),
+            Ok(None) | Err(LockError::Manifest { .. }) if replace_shards::is_begun(path)? => {
+                Ok(None)
+            }
             Ok(None) | Err(LockError::Manifest { .. }) if path.is_dir() => bearing::about(path),
             Ok(_) => Ok(None),
             Err(error) => Err(error),
@@ -128,7 +134,7 @@ impl DataDir {
     pub fn describe(path: &Path, about: About) -> Result<(), LockError> {
         draft::must_not_be(path)?;
         let _claim = Claim::take(path)?;
-        if succession::is_begun(path)? {
+        if replace_shards::is_begun(path)? {
             return Err(LockError::BrokenOff { path: path.into() });
         }
         let About { shards, id, is_begun } = about;
@@ -253,8 +259,8 @@ fn discard_drafts(directory: &Path) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::draft::{DRAFT_MARKER, Draft, Label};
     use super::*;
+    use crate::log::offline::draft::{DRAFT_MARKER, Draft, Label};
     use std::process;
 
     #[test]

@@ -37,55 +37,48 @@
 //! ```
 
 mod bearing;
-mod brand;
 mod claim;
-mod damage;
 mod disk;
-mod draft;
 mod error;
-mod exchange;
-mod finding;
 mod format;
 mod identity;
-mod inspect;
 mod judge;
 mod lock;
 mod manifest;
-mod mend;
+mod offline;
 mod owner;
 mod read;
 mod reclaim;
 mod refusal;
-mod succession;
 mod watch;
 mod write;
 
-pub use brand::give_id;
-pub use damage::Damage;
 pub use disk::blocking::BlockingDisk;
 pub use disk::faulty::{Faults, FaultyDisk};
 pub use disk::file::FileDisk;
 pub use disk::memory::MemoryDisk;
 pub use disk::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
-pub use draft::{
-    DRAFT_MARKER, Draft, Label, Left, Said, Standing, discard, draft_of_pins, drafts_in,
-    is_draft_name, standing,
-};
 pub use error::{LogError, OpenError};
-pub use exchange::exchange;
 pub use format::address::{Position, SEGMENT_HEADER_BYTES};
 pub use format::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
 pub use format::segment::file_name as segment_file;
 pub use format::synced_slots::forget_claims;
 pub use identity::Identity;
-pub use inspect::{InspectError, Inspection, Seen, Segment, Subject, inspect};
 pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
-pub use mend::{Mended, mend};
+pub use offline::damage::Damage;
+pub use offline::draft::{
+    DRAFT_MARKER, Draft, Label, Left, Said, Standing, discard, draft_of_pins, drafts_in,
+    is_draft_name, standing,
+};
+pub use offline::exchange::exchange;
+pub use offline::new_id::give_id;
+pub use offline::repair::{Mended, mend};
+pub use offline::replace_shards::{Moving, Next};
+pub use offline::verify::{InspectError, Inspection, Seen, Segment, Subject, inspect};
 pub use owner::{Owner, give_copy};
 pub use read::cold_read::{ReadDone, ReadError};
 pub use read::recovery::{Dropped, Recovery};
 pub use reclaim::scan_oldest::{Scan, ScanError};
-pub use succession::{Moving, Next};
 pub use watch::{Change, Presence, Watch};
 pub use write::segment_pool::Lack;
 

@@ -7,10 +7,10 @@
 //!
 //! Knows directories and the manifest; not what is in a log.
 
-use super::bearing;
-use super::lock::{DataDir, LockError, io_error, new_id};
-use super::manifest::Manifest;
-use super::owner::{as_far_as_allowed, as_shard};
+use crate::log::bearing;
+use crate::log::lock::{DataDir, LockError, io_error, new_id};
+use crate::log::manifest::Manifest;
+use crate::log::owner::{as_far_as_allowed, as_shard};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,14 +37,14 @@ impl Next {
 }
 
 /// Whether shards lie there, which may be all there is of what they hold.
-pub(super) fn is_begun(directory: &Path) -> Result<bool, LockError> {
+pub(in crate::log) fn is_begun(directory: &Path) -> Result<bool, LockError> {
     let next = directory.join(NEXT);
     Ok(next.is_dir() && !bearing::shards(&next)?.is_empty())
 }
 
 /// Whether what lies there is an attempt that came to nothing. While a log is copied, all shards are there, with what
 /// the manifest is of; where that is not so, the new ones may be on their way.
-pub(super) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
+pub(in crate::log) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
     if !is_begun(directory)? {
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub(super) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), 
 }
 
 /// The manifest of a directory. Without one nobody can tell whether new shards have begun to take their places.
-pub(super) fn manifest(directory: &Path) -> Result<Option<Manifest>, LockError> {
+pub(in crate::log) fn manifest(directory: &Path) -> Result<Option<Manifest>, LockError> {
     match Manifest::read(directory) {
         Ok(None) | Err(LockError::Manifest { .. }) if is_begun(directory)? => {
             Err(LockError::BrokenOff { path: directory.into() })
@@ -68,7 +68,7 @@ pub(super) fn manifest(directory: &Path) -> Result<Option<Manifest>, LockError> 
 }
 
 /// Removes what an attempt that came to nothing has left. True if there was any.
-pub(super) fn discard(directory: &Path) -> Result<bool, LockError> {
+pub(in crate::log) fn discard(directory: &Path) -> Result<bool, LockError> {
     let path = directory.join(NEXT);
     match fs::remove_dir_all(&path) {
         Ok(()) => {}
@@ -143,14 +143,14 @@ pub struct Moving {
 }
 
 impl Moving {
-    pub(super) fn new(directory: &Path, manifest: Manifest) -> Self {
+    pub(in crate::log) fn new(directory: &Path, manifest: Manifest) -> Self {
         let next = directory.join(NEXT);
         Self { directory: directory.into(), next, manifest, at: 0 }
     }
 
     /// Goes on with a move that was broken off. Nothing is touched unless all of the new shards are there: what the
     /// manifest says may not be what lies here.
-    pub(super) fn resume(directory: &Path, manifest: Manifest) -> Result<Self, LockError> {
+    pub(in crate::log) fn resume(directory: &Path, manifest: Manifest) -> Result<Self, LockError> {
         let moving = Self::new(directory, manifest);
         for shard in 0..manifest.shards {
             let from = DataDir::shard_path(&moving.next, shard);
@@ -233,11 +233,11 @@ fn remove(path: &Path) -> Result<(), LockError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::lock::Leftover;
     use super::*;
     use crate::log::format::address::Position;
     use crate::log::format::salt::Salt;
     use crate::log::format::segment::SegmentHeader;
+    use crate::log::lock::Leftover;
 
     fn header(shard: u16, log_id: u64) -> Vec<u8> {
         let header = SegmentHeader {

@@ -2,10 +2,10 @@
 //!
 //! Knows the two places of a segment that bear the number, its header and its mark; its blocks do not.
 
-use super::format::address::SEGMENT_HEADER_BYTES;
-use super::format::salt::Salt;
-use super::format::segment::{HEADER_BYTES, LONG_HEADER_BYTES, SegmentHeader};
-use super::format::successor_mark::{ONWARD_BYTES, Onward, Own};
+use crate::log::format::address::SEGMENT_HEADER_BYTES;
+use crate::log::format::salt::Salt;
+use crate::log::format::segment::{HEADER_BYTES, LONG_HEADER_BYTES, SegmentHeader};
+use crate::log::format::successor_mark::{ONWARD_BYTES, Onward, Own};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;

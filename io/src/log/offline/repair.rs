@@ -10,14 +10,14 @@
 //! bytes of its own first. What lost records told is lost.
 
 use super::damage::{Damage, Gap, Kind};
-use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
-use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader};
-use super::format::salt::Salt;
-use super::format::segment::{SegmentHeader, file_name};
-use super::format::synced_slots;
-use super::inspect::{Inspection, Subject};
-use super::lock::new_id;
-use super::read::block_reader::{BLOCK_ALIGN_BYTES, Mark};
+use super::verify::{Inspection, Subject};
+use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use crate::log::format::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use crate::log::format::salt::Salt;
+use crate::log::format::segment::{SegmentHeader, file_name};
+use crate::log::format::synced_slots;
+use crate::log::lock::new_id;
+use crate::log::read::block_reader::{BLOCK_ALIGN_BYTES, Mark};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};

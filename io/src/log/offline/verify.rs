@@ -6,15 +6,15 @@
 //! judge by the same rule: what had been synced may not be missing, what had not is a torn tail.
 
 use super::damage::{Damage, Gap, Kind, misnamed, missing};
-use super::error::OpenError;
-use super::finding::{Files, find, geometry};
-use super::format::address::{Position, SEGMENT_HEADER_BYTES};
-use super::format::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
-use super::format::salt::Salt;
-use super::format::segment::file_name;
-use super::format::successor_mark::{Found, Missed, missed};
-use super::read::block_reader::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
-use super::read::recovery::Dropped;
+use super::find_segments::{Files, find, geometry};
+use crate::log::error::OpenError;
+use crate::log::format::address::{Position, SEGMENT_HEADER_BYTES};
+use crate::log::format::block::{BLOCK_HEADER_BYTES, BlockHeader, FLAG_CLOSED, records};
+use crate::log::format::salt::Salt;
+use crate::log::format::segment::file_name;
+use crate::log::format::successor_mark::{Found, Missed, missed};
+use crate::log::read::block_reader::{BLOCK_ALIGN_BYTES, BlockReader, Fault, Mark};
+use crate::log::read::recovery::Dropped;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::{error, fmt, io};
@@ -26,9 +26,9 @@ pub struct Subject<'a> {
     pub directory: &'a Path,
     /// The shard.
     pub shard: u16,
-    /// Of the data directory, see [`DataDir::id`](super::DataDir::id).
+    /// Of the data directory, see [`DataDir::id`](crate::log::DataDir::id).
     pub log_id: u64,
-    /// It is known to have been begun, see [`DataDir::is_begun`](super::DataDir::is_begun).
+    /// It is known to have been begun, see [`DataDir::is_begun`](crate::log::DataDir::is_begun).
     pub is_begun: bool,
     /// Where to end, though the log may go on: the end of a block.
     pub until: Option<Position>,
@@ -103,7 +103,7 @@ pub struct Inspection {
     /// what was on its way.
     pub tail: Option<Dropped>,
     /// Files that bear another number than their names, and those numbers.
-    pub(super) misnamed: Vec<(u64, u64)>,
+    pub(in crate::log) misnamed: Vec<(u64, u64)>,
 }
 
 impl Inspection {

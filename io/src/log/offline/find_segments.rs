@@ -4,22 +4,22 @@
 //! Knows names and headers of segments; the blocks in them are for `inspect` to judge.
 
 use super::damage::{Damage, Kind};
-use super::disk::file::SPARE;
-use super::error::OpenError;
-use super::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
-use super::format::block::{BLOCK_HEADER_BYTES, HeaderFault};
-use super::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
-use super::format::successor_mark::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
-use super::format::synced_slots;
-use super::inspect::{InspectError, Inspection, Subject};
-use super::read::block_reader::{BLOCK_ALIGN_BYTES, Source};
+use super::verify::{InspectError, Inspection, Subject};
+use crate::log::disk::file::SPARE;
+use crate::log::error::OpenError;
+use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
+use crate::log::format::block::{BLOCK_HEADER_BYTES, HeaderFault};
+use crate::log::format::segment::{FileName, SegmentHeader, file_name, parse_file_name};
+use crate::log::format::successor_mark::{Found, ONWARD_BYTES, Onward, Own, learn_salts};
+use crate::log::format::synced_slots;
+use crate::log::read::block_reader::{BLOCK_ALIGN_BYTES, Source};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The files of a directory, only ever read.
-pub(super) struct Files {
+pub(in crate::log) struct Files {
     directory: PathBuf,
     open: Option<(u64, File)>,
 }
@@ -47,13 +47,13 @@ impl Source for Files {
 }
 
 impl Files {
-    pub(super) fn of(directory: &Path) -> Self {
+    pub(in crate::log) fn of(directory: &Path) -> Self {
         Self { directory: directory.into(), open: None }
     }
 
     /// Whether what has been read of a segment was its own: its name goes before its bytes do, and no
     /// other gets it.
-    pub(super) fn has(&self, segment: u64) -> bool {
+    pub(in crate::log) fn has(&self, segment: u64) -> bool {
         self.directory.join(file_name(segment)).exists()
     }
 }
@@ -63,7 +63,7 @@ fn failed(what: &Path, source: io::Error) -> InspectError {
 }
 
 /// All segments in order. What is not of this log is noted as damage and left out.
-pub(super) fn find(
+pub(in crate::log) fn find(
     subject: Subject<'_>,
     files: &mut Files,
     out: &mut Inspection,
@@ -181,7 +181,7 @@ fn settle_misnamed(segments: &[Found], out: &mut Inspection) {
 }
 
 /// How the segments cut the address space, once one of them has said it.
-pub(super) fn geometry(out: &Inspection) -> Geometry {
+pub(in crate::log) fn geometry(out: &Inspection) -> Geometry {
     let segment_bytes = out.segment_bytes.max(SEGMENT_HEADER_BYTES);
     Geometry { segment_bytes, align_bytes: BLOCK_ALIGN_BYTES }
 }

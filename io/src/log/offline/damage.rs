@@ -1,10 +1,10 @@
 //! What can be wrong with a log, and what it takes to mend it.
 
-use super::format::address::Position;
-use super::format::block::BlockHeader;
-use super::format::salt::Salt;
-use super::format::segment::file_name;
-use super::read::block_reader::Mark;
+use crate::log::format::address::Position;
+use crate::log::format::block::BlockHeader;
+use crate::log::format::salt::Salt;
+use crate::log::format::segment::file_name;
+use crate::log::read::block_reader::Mark;
 use std::fmt;
 
 /// What is wrong at one place.
@@ -18,7 +18,7 @@ pub struct Damage {
     pub reason: String,
     /// Blocks that are lost there, if that can be told.
     pub blocks: Option<u64>,
-    pub(super) kind: Kind,
+    pub(in crate::log) kind: Kind,
 }
 
 impl fmt::Display for Damage {
@@ -61,7 +61,7 @@ impl Damage {
 
 /// What it takes to mend it.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(in crate::log) enum Kind {
     /// Blocks are missing between two that are there.
     Gap(Gap),
     /// The end of the log is missing.
@@ -80,19 +80,19 @@ pub(super) enum Kind {
 
 /// Blocks that are missing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
+pub(in crate::log) struct Gap {
     /// What the first of them must continue; none if nobody knows.
-    pub(super) before: Option<Mark>,
+    pub(in crate::log) before: Option<Mark>,
     /// The segment in which they begin, and where.
-    pub(super) segment: u64,
-    pub(super) from: Position,
+    pub(in crate::log) segment: u64,
+    pub(in crate::log) from: Position,
     /// The segment of the next block there is, and that block.
-    pub(super) next_segment: u64,
-    pub(super) next: BlockHeader,
+    pub(in crate::log) next_segment: u64,
+    pub(in crate::log) next: BlockHeader,
 }
 
 /// A file that has the name of one segment and is another.
-pub(super) fn misnamed(&(number, belongs): &(u64, u64)) -> Damage {
+pub(in crate::log) fn misnamed(&(number, belongs): &(u64, u64)) -> Damage {
     Damage {
         file: file_name(number),
         offset: 0,
@@ -103,7 +103,7 @@ pub(super) fn misnamed(&(number, belongs): &(u64, u64)) -> Damage {
 }
 
 /// A file that another one speaks of.
-pub(super) fn missing(number: u64, predecessor: Option<u64>) -> Damage {
+pub(in crate::log) fn missing(number: u64, predecessor: Option<u64>) -> Damage {
     Damage {
         file: file_name(number),
         offset: 0,

@@ -6,8 +6,8 @@
 //!
 //! Knows names, one small file and directories; not what is put together.
 
-use super::claim;
-use super::lock::{LockError, new_id};
+use crate::log::claim;
+use crate::log::lock::{LockError, new_id};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -169,7 +169,7 @@ pub fn standing(path: &Path) -> Standing {
 }
 
 /// Nothing but what made it may use a draft, under whatever path: it is removed once that has gone.
-pub(super) fn must_not_be(path: &Path) -> Result<(), LockError> {
+pub(in crate::log) fn must_not_be(path: &Path) -> Result<(), LockError> {
     match fs::canonicalize(path).map(|real| marker(&real)) {
         Ok(Some(_)) => Err(LockError::Draft { path: path.into() }),
         // What is not there is none; what else is wrong with it is said by those who use it.
@@ -193,7 +193,7 @@ pub fn draft_of_pins(pins: &Path) -> Option<PathBuf> {
 }
 
 /// Removes what dead pins hold, and keeps what they say.
-pub(super) fn let_go(pins: &Path) -> io::Result<()> {
+pub(in crate::log) fn let_go(pins: &Path) -> io::Result<()> {
     match marker(pins) {
         Some((marker, _)) if marker.try_lock().is_ok() => clear(pins, &[DRAFT_MARKER, LINK]),
         _ => Ok(()),
@@ -277,8 +277,8 @@ fn sync(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::lock::{About, DataDir, LockError};
     use super::*;
+    use crate::log::lock::{About, DataDir, LockError};
     use std::os::unix::ffi::OsStrExt;
 
     fn label(target: &str) -> Label {

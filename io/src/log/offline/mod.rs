@@ -1,0 +1,21 @@
+//! A log that no server has open.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `damage` | what can be wrong |
+//! | `draft` | what is put together beside its place |
+//! | `exchange` | two directories change places at once |
+//! | `find_segments` | its files and their headers |
+//! | `new_id` | a copy made a directory of its own |
+//! | `repair` | putting it right |
+//! | `replace_shards` | other shards in place of these |
+//! | `verify` | all that is wrong with it |
+
+pub(super) mod damage;
+pub(super) mod draft;
+pub(super) mod exchange;
+pub(super) mod find_segments;
+pub(super) mod new_id;
+pub(super) mod repair;
+pub(super) mod replace_shards;
+pub(super) mod verify;
