@@ -36,23 +36,19 @@
 //!                let go all that waits for positions below log.released()
 //! ```
 
-mod bearing;
-mod claim;
+mod data_dir;
 mod disk;
 mod error;
 mod format;
-mod identity;
-mod judge;
-mod lock;
-mod manifest;
 mod offline;
-mod owner;
 mod read;
 mod reclaim;
-mod refusal;
-mod watch;
 mod write;
 
+pub use data_dir::identity::Identity;
+pub use data_dir::owner::{Owner, give_copy};
+pub use data_dir::watch::{Change, Presence, Watch};
+pub use data_dir::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
 pub use disk::blocking::BlockingDisk;
 pub use disk::faulty::{Faults, FaultyDisk};
 pub use disk::file::FileDisk;
@@ -63,8 +59,6 @@ pub use format::address::{Position, SEGMENT_HEADER_BYTES};
 pub use format::block::{BLOCK_HEADER_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES};
 pub use format::segment::file_name as segment_file;
 pub use format::synced_slots::forget_claims;
-pub use identity::Identity;
-pub use lock::{About, BACKUP_MARKER, DataDir, Leftover, LockError, PINS, make_directory};
 pub use offline::damage::Damage;
 pub use offline::draft::{
     DRAFT_MARKER, Draft, Label, Left, Said, Standing, discard, draft_of_pins, drafts_in,
@@ -75,11 +69,9 @@ pub use offline::new_id::give_id;
 pub use offline::repair::{Mended, mend};
 pub use offline::replace_shards::{Moving, Next};
 pub use offline::verify::{InspectError, Inspection, Seen, Segment, Subject, inspect};
-pub use owner::{Owner, give_copy};
 pub use read::cold_read::{ReadDone, ReadError};
 pub use read::recovery::{Dropped, Recovery};
 pub use reclaim::scan_oldest::{Scan, ScanError};
-pub use watch::{Change, Presence, Watch};
 pub use write::segment_pool::Lack;
 
 use format::address::Geometry;

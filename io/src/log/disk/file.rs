@@ -6,8 +6,8 @@
 use super::directory::{Directory, is_absent};
 use super::handles::{Handle, Handles, open_direct};
 use super::{Disk, DiskOp, DiskOpKind, Started, SyncTarget};
+use crate::log::data_dir::new_id;
 use crate::log::format::segment::file_name;
-use crate::log::lock::new_id;
 use crate::log::{DataDir, Mode};
 use std::collections::VecDeque;
 use std::fs::{self, File};

@@ -3,8 +3,8 @@
 //! Knows bytes only. The log above it is the same code as with files.
 
 use super::{Disk, Started, SyncTarget};
+use crate::log::data_dir::new_id;
 use crate::log::format::segment::file_name;
-use crate::log::lock::new_id;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 

@@ -6,8 +6,8 @@
 //!
 //! Knows names, one small file and directories; not what is put together.
 
-use crate::log::claim;
-use crate::log::lock::{LockError, new_id};
+use crate::log::data_dir::claim;
+use crate::log::data_dir::{LockError, new_id};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -278,7 +278,7 @@ fn sync(directory: &Path) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::log::lock::{About, DataDir, LockError};
+    use crate::log::data_dir::{About, DataDir, LockError};
     use std::os::unix::ffi::OsStrExt;
 
     fn label(target: &str) -> Label {

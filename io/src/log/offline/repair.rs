@@ -11,12 +11,12 @@
 
 use super::damage::{Damage, Gap, Kind};
 use super::verify::{Inspection, Subject};
+use crate::log::data_dir::new_id;
 use crate::log::format::address::{Geometry, Position, SEGMENT_HEADER_BYTES};
 use crate::log::format::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::log::format::salt::Salt;
 use crate::log::format::segment::{SegmentHeader, file_name};
 use crate::log::format::synced_slots;
-use crate::log::lock::new_id;
 use crate::log::read::block_reader::{BLOCK_ALIGN_BYTES, Mark};
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -7,10 +7,10 @@
 //!
 //! Knows directories and the manifest; not what is in a log.
 
-use crate::log::bearing;
-use crate::log::lock::{DataDir, LockError, io_error, new_id};
-use crate::log::manifest::Manifest;
-use crate::log::owner::{as_far_as_allowed, as_shard};
+use crate::log::data_dir::bearing;
+use crate::log::data_dir::manifest::Manifest;
+use crate::log::data_dir::owner::{as_far_as_allowed, as_shard};
+use crate::log::data_dir::{DataDir, LockError, io_error, new_id};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -234,10 +234,10 @@ fn remove(path: &Path) -> Result<(), LockError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::log::data_dir::Leftover;
     use crate::log::format::address::Position;
     use crate::log::format::salt::Salt;
     use crate::log::format::segment::SegmentHeader;
-    use crate::log::lock::Leftover;
 
     fn header(shard: u16, log_id: u64) -> Vec<u8> {
         let header = SegmentHeader {

@@ -3,43 +3,43 @@
 //! Lines of `name = value`, so that people can read it. Its version is the least that a build must
 //! know to use the directory: 1, or 2 for as long as its shards are on their way to their places.
 
-use super::lock::{LockError, io_error};
 use super::owner::{Owner, as_far_as_allowed};
+use super::{LockError, io_error};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The newest layout of a data directory that this build reads.
-pub(super) const DIRECTORY_VERSION: u32 = 2;
+pub(in crate::log) const DIRECTORY_VERSION: u32 = 2;
 /// The layout of a directory in which all is in its place.
 const SETTLED: u32 = 1;
-pub(super) const MANIFEST: &str = "MANIFEST";
+pub(in crate::log) const MANIFEST: &str = "MANIFEST";
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Manifest {
+pub(in crate::log) struct Manifest {
     /// How many shards share the directory.
-    pub(super) shards: u16,
+    pub(in crate::log) shards: u16,
     /// What tells it from all others: every segment bears it.
-    pub(super) id: u64,
+    pub(in crate::log) id: u64,
     /// Its shards replace others and are not all in their places yet.
-    pub(super) moving: bool,
+    pub(in crate::log) moving: bool,
     /// How many those others are, while shards move. Earlier builds did not say.
-    pub(super) before: Option<u16>,
+    pub(in crate::log) before: Option<u16>,
     /// All its shards have begun their logs: what is not there is missing. Earlier builds did not say.
-    pub(super) begun: bool,
+    pub(in crate::log) begun: bool,
     /// It has a checksum, so its number is the one that was written. Earlier builds gave it none.
-    pub(super) sealed: bool,
+    pub(in crate::log) sealed: bool,
 }
 
 impl Manifest {
     /// That of a directory in which all is in its place.
-    pub(super) const fn of(shards: u16, id: u64, begun: bool) -> Self {
+    pub(in crate::log) const fn of(shards: u16, id: u64, begun: bool) -> Self {
         Self { shards, id, moving: false, before: None, begun, sealed: true }
     }
 
     /// Reads that of a directory, if it has one.
-    pub(super) fn read(directory: &Path) -> Result<Option<Self>, LockError> {
+    pub(in crate::log) fn read(directory: &Path) -> Result<Option<Self>, LockError> {
         let path = directory.join(MANIFEST);
         match fs::read(&path) {
             Ok(bytes) => Self::parse(path, &bytes).map(Some),
@@ -81,7 +81,7 @@ impl Manifest {
     }
 
     /// Puts it in place of what there was: whole or not at all, whenever the power goes.
-    pub(super) fn write(&self, directory: &Path) -> Result<(), LockError> {
+    pub(in crate::log) fn write(&self, directory: &Path) -> Result<(), LockError> {
         let path = directory.join(MANIFEST);
         let draft = directory.join("MANIFEST.new");
         let text = self.text();

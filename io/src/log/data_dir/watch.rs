@@ -4,10 +4,10 @@
 //! One thread looks, now and then, by names: each must lead to what it led to before. The shards say which files
 //! they use ([`Presence`]), and each says that it uses one no more before it lets it go.
 
-use super::Log;
-use super::format::segment::file_name;
+use super::DataDir;
 use super::identity::Identity;
-use super::lock::DataDir;
+use crate::log::Log;
+use crate::log::format::segment::file_name;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

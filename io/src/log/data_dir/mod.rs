@@ -1,18 +1,37 @@
 //! The data directory: who may use it, and what it was made for.
 //!
 //! Knows two small files, `LOCK` and `MANIFEST`; nothing of the segments beside them.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `bearing` | what its files say of that |
+//! | `check` | what a start and the tools demand before they touch anything |
+//! | `claim` | who owns the directory |
+//! | `identity` | files and directories by device and inode |
+//! | `manifest` | how many shards it has |
+//! | `owner` | owner and group of what is replaced |
+//! | `refusal` | why it cannot be used, in words |
+//! | `watch` | whether the files are still where the next start looks |
 
-use super::bearing;
-use super::claim::{self, Claim};
-use super::identity::Identity;
-use super::judge;
-use super::manifest::Manifest;
+pub(super) mod bearing;
+pub(super) mod check;
+pub(super) mod claim;
+pub(super) mod identity;
+pub(super) mod manifest;
+pub(super) mod owner;
+pub(super) mod refusal;
+pub(super) mod watch;
+
+use super::data_dir::claim::Claim;
+use super::data_dir::identity::Identity;
+
+use super::data_dir::manifest::Manifest;
+pub use super::data_dir::refusal::LockError;
+pub(super) use super::data_dir::refusal::io_error;
 use super::offline::draft;
 use super::offline::draft::{Left, Standing};
 use super::offline::replace_shards;
 use super::offline::replace_shards::Moving;
-pub use super::refusal::LockError;
-pub(super) use super::refusal::io_error;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -57,10 +76,10 @@ impl DataDir {
     /// another number keeps that number: see [`DataDir::shards`] and [`DataDir::begin_next`].
     pub fn open(path: &Path, shards: u16) -> Result<Self, LockError> {
         make_directory(path).map_err(|source| io_error(path, source))?;
-        judge::is_no_copy(path)?;
+        check::is_no_copy(path)?;
         let claim = Claim::take(path)?;
         discard_drafts(path);
-        let (manifest, leftover) = match judge::found(path)? {
+        let (manifest, leftover) = match check::found(path)? {
             None => {
                 sync_name(path).map_err(|source| io_error(path, source))?;
                 let id = new_id().map_err(|source| io_error(path, source))?;
@@ -72,7 +91,7 @@ impl DataDir {
                 let mut moving = Moving::resume(path, manifest)?;
                 while moving.step()? {}
                 let manifest = Manifest { moving: false, before: None, ..manifest };
-                judge::check_shards(path, manifest)?;
+                check::check_shards(path, manifest)?;
                 (manifest, Some(Leftover::Moved))
             }
             Some(manifest) => {
@@ -85,15 +104,15 @@ impl DataDir {
     /// Takes a directory that is there, of however many shards.
     pub fn take(path: &Path) -> Result<Self, LockError> {
         draft::must_not_be(path)?;
-        judge::settled(path)?;
+        check::settled(path)?;
         let claim = Claim::take(path)?;
-        let manifest = judge::settled(path)?;
+        let manifest = check::settled(path)?;
         Ok(Self { path: path.into(), manifest, leftover: None, claim })
     }
 
     /// What the manifest of a directory says. Takes nothing.
     pub fn about(path: &Path) -> Result<About, LockError> {
-        let Manifest { shards, id, begun: is_begun, .. } = judge::settled(path)?;
+        let Manifest { shards, id, begun: is_begun, .. } = check::settled(path)?;
         Ok(About { shards, id, is_begun })
     }
 
@@ -102,10 +121,10 @@ impl DataDir {
         if !path.exists() {
             return Ok(());
         }
-        judge::is_no_copy(path)?;
+        check::is_no_copy(path)?;
         claim::can_be_taken(path)?;
-        match judge::found(path)? {
-            Some(manifest) if !manifest.moving => judge::can_be_written(path, manifest),
+        match check::found(path)? {
+            Some(manifest) if !manifest.moving => check::can_be_written(path, manifest),
             _ => Ok(()),
         }
     }

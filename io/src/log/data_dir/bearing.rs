@@ -4,23 +4,23 @@
 //!
 //! Knows names and headers of segments, and whether there is a record; not what is in it.
 
-use super::format::address::SEGMENT_HEADER_BYTES;
-use super::format::segment::{EXTENSION, SegmentHeader};
-use super::lock::{About, DataDir, LockError, io_error};
-use super::offline::verify::{InspectError, Seen, Subject, inspect};
+use super::{About, DataDir, LockError, io_error};
+use crate::log::format::address::SEGMENT_HEADER_BYTES;
+use crate::log::format::segment::{EXTENSION, SegmentHeader};
+use crate::log::offline::verify::{InspectError, Seen, Subject, inspect};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// The shard that a directory of this path is of, if it is named like one.
-pub(super) fn shard_of(path: &Path) -> Option<u16> {
+pub(in crate::log) fn shard_of(path: &Path) -> Option<u16> {
     let shard = path.file_name()?.to_str()?.strip_prefix("shard-")?.parse().ok()?;
     (path == DataDir::shard_path(path.parent()?, shard)).then_some(shard)
 }
 
 /// The files of segments in the directory of a shard, oldest first; none if there is no such directory.
-pub(super) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockError> {
+pub(in crate::log) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockError> {
     let here = |source| io_error(directory, source);
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -40,7 +40,7 @@ pub(super) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockError> {
 }
 
 /// The shards that lie in a directory with a segment each, in order.
-pub(super) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
+pub(in crate::log) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
     let here = |source| io_error(directory, source);
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(here)? {
@@ -56,7 +56,7 @@ pub(super) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
 }
 
 /// What the first intact header in the directory of a shard bears, and the file it is in.
-pub(super) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
+pub(in crate::log) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
     for path in segments(directory)? {
         let mut page = Vec::new();
         let file = File::open(&path).map_err(|source| io_error(&path, source))?;
@@ -71,7 +71,11 @@ pub(super) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockErro
 
 /// Whether the log of a shard holds a record, or may have held one: where something is wrong with it, nothing says that it
 /// did not.
-pub(super) fn holds_records(directory: &Path, shard: u16, log_id: u64) -> Result<bool, LockError> {
+pub(in crate::log) fn holds_records(
+    directory: &Path,
+    shard: u16,
+    log_id: u64,
+) -> Result<bool, LockError> {
     let path = DataDir::shard_path(directory, shard);
     let mut found = false;
     let subject = Subject { directory: &path, shard, log_id, is_begun: false, until: None };
@@ -88,7 +92,7 @@ pub(super) fn holds_records(directory: &Path, shard: u16, log_id: u64) -> Result
 }
 
 /// Whether no segment in the directory of a shard was made for another directory than that with this id.
-pub(super) fn must_bear(directory: &Path, id: u64) -> Result<(), LockError> {
+pub(in crate::log) fn must_bear(directory: &Path, id: u64) -> Result<(), LockError> {
     match bears(directory)? {
         Some((found, path)) if found != id => Err(LockError::Stranger { path }),
         _ => Ok(()),
@@ -96,7 +100,7 @@ pub(super) fn must_bear(directory: &Path, id: u64) -> Result<(), LockError> {
 }
 
 /// What all segments together say of a directory; none if they contradict each other, or there are none.
-pub(super) fn about(directory: &Path) -> Result<Option<About>, LockError> {
+pub(in crate::log) fn about(directory: &Path) -> Result<Option<About>, LockError> {
     let shards = shards(directory)?;
     let mut id = None;
     for &shard in &shards {
