@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::gather::Heard;
 use super::output::{Output, Pool, SEND_BYTES_MAX};
 use super::permits::Permit;
-use super::secure::Secure;
+use super::tls_session::Secure;
+use super::wakeup_batching::Heard;
 
 /// The multishot receive of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::connection::{Connection, Life};
-use super::greetings::Greetings;
+use super::handshake_memory::Greetings;
 use super::output::Pool;
 use super::permits::Permit;
-use super::secure::Secure;
 use super::shared::{Shared, Tally};
+use super::tls_session::Secure;
 use super::{Config, ConnId};
 
 /// In these a connection has so much time.

@@ -4,22 +4,32 @@
 //! submissions. It knows descriptors, bytes and order; it knows no protocol and no command. Its two
 //! tables are public fields so that the bytes of a chunk (`reactor.buffers`) can be read while a
 //! reply is appended to a connection's output (`reactor.conns`).
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `accept` | accepts connections |
+//! | `handshake_memory` | the memory of handshakes that are not over |
+//! | `op_token` | what a completion belongs to |
+//! | `tls_handshake` | handshakes, in turns |
+//! | `tls_session` | TLS over our buffers |
+//! | `unix_socket` | sockets in the file system |
+//! | `wakeup_batching` | several clients for one wake-up |
 
-mod accepting;
+mod accept;
 mod buffers;
 mod connection;
 mod connections;
-mod gather;
-mod greetings;
-mod handshake;
+mod handshake_memory;
 mod listener;
+mod op_token;
 mod output;
-mod path;
 mod permits;
 mod reactor;
-mod secure;
 mod shared;
-mod token;
+mod tls_handshake;
+mod tls_session;
+mod unix_socket;
+mod wakeup_batching;
 
 use std::io;
 
@@ -27,10 +37,10 @@ pub use crate::ring::Wait;
 pub use buffers::{Buffers, Chunk};
 pub use connections::{Connections, Socket};
 pub use listener::listen;
-pub use path::{SocketFile, listen_at};
 pub use permits::Permits;
 pub use reactor::Reactor;
 pub use shared::{Counted, Shared, Tally};
+pub use unix_socket::{SocketFile, listen_at};
 
 /// A connection of one shard. An id whose connection is gone is harmless everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,9 +12,9 @@ use super::Event;
 use super::connection::Life;
 use super::connections::Socket;
 use super::listener::Listener;
+use super::op_token::Token;
 use super::reactor::Reactor;
-use super::secure::Secure;
-use super::token::Token;
+use super::tls_session::Secure;
 use crate::tls::Acceptor;
 
 /// Pause of accepting after the process or the machine ran out of something.

@@ -4,6 +4,9 @@
 //! memory only for what has come of a record that is not whole, and for what is on its way out: an idle
 //! connection has its keys and nothing else.
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -415,6 +418,3 @@ impl fmt::Debug for Secure {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;
