@@ -1,6 +1,6 @@
 //! One post to one webhook: the client of HTTP, its limits, and what counts as success.
 
-use super::hook::{Hook, Notice};
+use super::event::{Hook, Notice};
 use super::resolve::{Guarded, Lookup};
 use std::io::{Read, sink};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! follows from each outcome. Posts nothing itself and waits for nobody.
 
 use super::client::{Client, Settings, system_roots};
-use super::hook::{Hook, Notice};
-use super::lane::{Lane, State};
+use super::event::{Hook, Notice};
 use super::pool::{Config, Input, Load, Report};
+use super::queue::{Lane, State};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

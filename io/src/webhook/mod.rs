@@ -8,17 +8,22 @@
 //! ```
 //!
 //! Which event is for which webhook, and what is posted about it, is known to whoever feeds it.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `event` | what is posted |
+//! | `queue` | the posts of one webhook, in order |
 
 mod address;
 mod client;
 mod dispatch;
-mod hook;
-mod lane;
+mod event;
 mod pool;
+mod queue;
 mod resolve;
 mod target;
 
-pub use hook::{Counts, Hook, Notice};
+pub use event::{Counts, Hook, Notice};
 pub use pool::{Config, Feed, Hooks, Load, Pool, Report};
 pub use resolve::Lookup;
 pub use target::{Refusal, Target};

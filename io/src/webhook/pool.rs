@@ -1,7 +1,7 @@
 //! What the rest of the server sees of deliveries: their settings, the way in, and how they stand.
 
 use super::dispatch::Dispatcher;
-use super::hook::{Hook, Notice};
+use super::event::{Hook, Notice};
 use super::resolve::Lookup;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::io;

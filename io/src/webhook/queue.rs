@@ -2,7 +2,7 @@
 //! a limit: the oldest event goes when there is no room. Knows no threads and no clock.
 
 use super::client::Client;
-use super::hook::{Health, Hook, Notice};
+use super::event::{Health, Hook, Notice};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -143,8 +143,8 @@ impl Lane {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::target::Target;
     use super::*;
+    use crate::webhook::target::Target;
 
     fn lane(events: u64) -> Lane {
         let target = Target::parse("https://example.com", false).unwrap();
