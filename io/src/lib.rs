@@ -2,10 +2,12 @@
 //! io-uring and libc; knows bytes and order, no protocol and no command.
 
 mod bell;
+pub mod client_connect;
 pub mod clock;
-pub mod dial;
 pub mod host;
 pub mod log;
+pub mod log_ring;
+pub mod machine_facts;
 pub mod memory;
 pub mod mesh;
 pub mod net;
@@ -13,8 +15,6 @@ pub mod privileges;
 mod ring;
 pub mod runtime;
 pub mod signal;
-pub mod store;
-pub mod survey;
 pub mod tls;
 pub mod umask;
 pub mod webhook;

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use corq_io::dial::Wire;
+use corq_io::client_connect::Wire;
 
 use super::failure::Failure;
 use super::request::Request;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use corq_io::host;
 use corq_io::log::{Left, Standing};
-use corq_io::survey;
+use corq_io::machine_facts;
 
 use self::data_place::Told;
 use super::client::{Client, Reply};
@@ -188,7 +188,11 @@ fn host_findings() -> Vec<Finding> {
                 bytes => words::bytes(bytes as f64),
             };
             findings.push(Finding::good("locked memory", memlock));
-            findings.push(cpus(host.cpus.len(), survey::cpus_online(), survey::cpu_quota()));
+            findings.push(cpus(
+                host.cpus.len(),
+                machine_facts::cpus_online(),
+                machine_facts::cpu_quota(),
+            ));
         }
     }
     findings.extend(huge_pages());
@@ -225,7 +229,7 @@ fn cpus(allowed: usize, online: Option<usize>, quota: Option<f64>) -> Finding {
 }
 
 fn huge_pages() -> Option<Finding> {
-    let mode = survey::huge_pages()?;
+    let mode = machine_facts::huge_pages()?;
     Some(if mode == "always" {
         Finding::warning(
             "huge pages",
@@ -239,7 +243,7 @@ fn huge_pages() -> Option<Finding> {
 }
 
 fn clock_finding() -> Option<Finding> {
-    Some(if survey::clock_is_synchronised()? {
+    Some(if machine_facts::clock_is_synchronised()? {
         Finding::good("clock", "kept in step")
     } else {
         let advice = "delays and schedules follow it: run chrony or systemd-timesyncd";
@@ -253,7 +257,7 @@ fn disk_findings(path: &Path) -> Vec<Finding> {
     let there = there.unwrap_or_else(|| Path::new("."));
     let mut findings = Vec::new();
     let shown = path.display();
-    match survey::file_system(there) {
+    match machine_facts::file_system(there) {
         Err(error) => findings.push(Finding::wrong("disk", format!("{shown}: {error}"), "")),
         Ok(found) => {
             findings.push(match found.kind.as_str() {
@@ -279,7 +283,7 @@ fn disk_findings(path: &Path) -> Vec<Finding> {
             });
         }
     }
-    findings.push(match survey::sync_times(there, SYNCS) {
+    findings.push(match machine_facts::sync_times(there, SYNCS) {
         Err(error) => Finding::wrong(
             "disk sync",
             format!("{shown} cannot be written: {error}"),

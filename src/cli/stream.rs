@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use corq_io::dial::{Place, Wire};
+use corq_io::client_connect::{Place, Wire};
 
 use super::failure::Failure;
 use super::input;

@@ -4,7 +4,7 @@
 use clap::builder::FalseyValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use corq_io::dial::{Place, Wire};
+use corq_io::client_connect::{Place, Wire};
 use corq_io::tls::{ClientFiles, client_config};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -88,7 +88,9 @@ impl Target {
         })
     }
 
-    fn client_config(&self) -> Result<std::sync::Arc<corq_io::dial::ClientConfig>, Failure> {
+    fn client_config(
+        &self,
+    ) -> Result<std::sync::Arc<corq_io::client_connect::ClientConfig>, Failure> {
         let identity = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
             (None, None) => None,

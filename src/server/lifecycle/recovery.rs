@@ -5,7 +5,7 @@ use crate::secret;
 use corq_io::log::{
     DataDir, FileDisk, Log, LogConfig, MemoryDisk, Mode, OpenError, Position, Recovery,
 };
-use corq_io::store::Store;
+use corq_io::log_ring::Store;
 use corq_shards::Shard;
 use corq_shards::log_record::codec::Malformed;
 use std::fmt;

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::server::shard_mail::slots::Slots;
 use crate::server::storage::journal::Book;
 use corq_io::log::{BlockingDisk, DataDir, Log, LogConfig, Mode, Next, Position};
-use corq_io::survey;
+use corq_io::machine_facts;
 use corq_shards::Shard;
 use corq_shards::compaction::reshard::{Contents, Reshard};
 use std::fmt;
@@ -315,7 +315,8 @@ impl Change<'_> {
 
     fn demand(&self, bytes: u64, what: &str) -> Result<(), Halt> {
         let path = self.data.path();
-        let found = survey::file_system(path).map_err(|error| failed(path.display(), error))?;
+        let found =
+            machine_facts::file_system(path).map_err(|error| failed(path.display(), error))?;
         if found.free_bytes >= bytes {
             return Ok(());
         }

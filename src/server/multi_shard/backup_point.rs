@@ -15,8 +15,8 @@ use crate::protocol::msgpack::writer::Writer;
 use crate::server::shard_mail::dispatch::Asked;
 use crate::server::shard_mail::message::{Message, Question, Step};
 use crate::server::shard_server::Core;
+use corq_io::log_ring::Store;
 use corq_io::net::Connections;
-use corq_io::store::Store;
 use corq_shards::stats::Census;
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@
 
 use super::journal::Book;
 use corq_io::log::{Log, LogConfig, Mode, Scan};
-use corq_io::store::Store;
+use corq_io::log_ring::Store;
 use corq_shards::collections::hash_key::HashKey;
 use corq_shards::command::{Ack, ClientId, Command, Fail, Pull, RequestId, Token};
 use corq_shards::effect::{Effects, Reply};

@@ -3,7 +3,7 @@
 use super::compaction::SLICE_BYTES;
 use super::space::Room;
 use corq_io::log::{Disk, Lack as Lacking, Log};
-use corq_io::store::Store;
+use corq_io::log_ring::Store;
 use corq_shards::Shard;
 use corq_shards::compaction::space_forecast::Upkeep;
 use corq_shards::job::Stored;
