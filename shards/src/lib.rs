@@ -5,11 +5,29 @@
 //! asked of it in [`query`].
 //!
 //! ```text
-//! Command --> shard (judges) --> Record --> mutate (changes the state) --> Effects
+//! Command --> shard (validates) --> Record --> apply (changes the state) --> Effects
 //!                                  |             ^
 //!                                  v             |
 //!                               Journal       replay
 //! ```
+//!
+//! | folder | responsibility |
+//! |---|---|
+//! | `shard`, `command`, `effect`, `query` | the state machine: its inputs and outputs |
+//! | `apply` | how the state changes: transitions, replay, due work |
+//! | `job` | one job: ids, options, changes, progress |
+//! | `queue` | the order of delivery, what has finished, limits |
+//! | `lease` | pull, ACK, FAIL, backoff |
+//! | `dead_letter` | the dead-letter queue and its rules |
+//! | `dedup`, `unique` | deduplication keys |
+//! | `dependency`, `family`, `flow` | jobs that wait for jobs, parents and children, two-phase commit |
+//! | `group`, `cron`, `repeat` | groups that take turns, schedules, repeated jobs |
+//! | `bulk` | commands on many jobs, in slices |
+//! | `compaction` | what is written again so that the oldest segment can go |
+//! | `log_record` | the records of the log |
+//! | `event`, `webhook`, `stats` | events, webhooks, counts and histograms |
+//! | `collections` | containers that clients can fill |
+//! | `invariants` | the audit of the state, for tests and the simulator |
 #![forbid(unsafe_code)]
 
 mod apply;

@@ -7,25 +7,16 @@
 //!
 //! The map, from the bytes up:
 //!
-//! | file | noun |
+//! | folder | responsibility |
 //! |---|---|
-//! | `position` | addresses, and how they fall into segments |
-//! | `block`, `segment` | the format: headers, records, checksums, file names |
-//! | `buffer`, `tail` | the newest part of the log in memory: open block, write queue, cache |
-//! | `disk`; `files`, `handles`, `directory`, `memory`, `faulty` | what the log needs of a disk; three disks |
-//! | `preparation`, `advance`, `writer` | the next segment made ready, and entered; writes, syncs, what is released |
-//! | `cold` | reading back what has left memory |
-//! | `stock` | the files there are, and how much room they leave |
-//! | `forget`, `leaving` | giving up the oldest segment: read once more, then let go |
-//! | `onward` | what a file says about those behind it: none goes missing unnoticed |
-//! | `salt`, `slots` | what tells blocks from all else that a file held; what had been synced, in a second place |
-//! | `reading` | blocks read back one after the other |
-//! | `recovery` | start-up: replay, torn tail or damage |
-//! | `inspect`, `finding`, `damage`, `mend` | a log that nobody has open: all that is wrong with it, and putting it right |
-//! | `watch`, `identity` | whether the files are still where the next start looks for them |
-//! | `lock`, `claim`, `manifest`, `bearing`, `judge`, `refusal` | who owns the data directory, how many shards it has, what its files say of that, and why it is refused |
-//! | `draft`, `brand`, `exchange`, `owner` | what is put together beside its place; a copy made a directory of its own; whose it is |
-//! | `succession`, `blocking` | other shards in place of these, and a disk to write them without a ring |
+//! | `format` | addresses, blocks, segments, checksums, salts: every byte |
+//! | `disk` | what the log needs of a disk, and the disks there are |
+//! | `write` | the write buffer, the writer, the next segment |
+//! | `read` | records that have left memory; recovery: replay, torn tail or damage |
+//! | `reclaim` | the oldest segment, read once more and dropped |
+//! | `data_dir` | who owns the data directory, its manifest, and why it is refused |
+//! | `offline` | a log that no server has open: verify, repair, replace |
+//! | `error` | what can go wrong with the log |
 //!
 //! One turn of the server's loop:
 //!
