@@ -72,3 +72,24 @@ fn every_page_that_is_named_anywhere_exists() {
     // It sees one that is not there.
     assert_eq!(unknown_pages("see `docs/absent.md`, and $place/x.md.", &known), ["docs/absent.md"]);
 }
+
+/// Where code names a path as the reach of an item.
+fn reaches_of_paths(text: &str) -> Vec<usize> {
+    let mark = concat!("pub", "(in ");
+    (1..).zip(text.lines()).filter(|(_, line)| line.contains(mark)).map(|(at, _)| at).collect()
+}
+
+#[test]
+fn what_only_its_folder_uses_says_super_and_all_else_that_is_not_public_says_crate() {
+    let mut wrong = Vec::new();
+    for path in all_files() {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let lines = reaches_of_paths(&text).into_iter();
+        wrong.extend(lines.map(|line| format!("{}:{line}", path.display())));
+    }
+    assert!(wrong.is_empty(), "say `pub(super)` or `pub(crate)`: {wrong:#?}");
+    assert_eq!(
+        reaches_of_paths(concat!("pub", "(crate) fn a\n", "pub", "(in crate::b) fn c")),
+        [2]
+    );
+}

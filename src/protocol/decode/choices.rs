@@ -7,7 +7,7 @@ use super::value::{Value, item, text};
 use crate::protocol::msgpack::Reader;
 
 /// Reads the words as a mask: a bit for each, by its place in `choices`.
-pub(in crate::protocol) fn read_choices<'a>(
+pub(crate) fn read_choices<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     choices: &[&str],

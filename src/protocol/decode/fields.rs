@@ -18,7 +18,7 @@ use super::value::{Value, read_value};
 use crate::protocol::msgpack::{Malformed, Reader};
 
 /// The text for a client. Only made when something is wrong.
-pub(in crate::protocol) type Complaint = Box<str>;
+pub(crate) type Complaint = Box<str>;
 
 impl From<Malformed> for Complaint {
     #[cold]
@@ -30,28 +30,28 @@ impl From<Malformed> for Complaint {
 /// Values that do not fit the array: batches, made while they are read, since a second walk would
 /// cost as much as the first, and what is large and rare.
 #[derive(Default)]
-pub(in crate::protocol) struct Aside<'a> {
-    pub(in crate::protocol) jobs: Vec<NewJob<'a>>,
-    pub(in crate::protocol) flow: Vec<FlowJob<'a>>,
-    pub(in crate::protocol) flow_job: Option<NewJob<'a>>,
-    pub(in crate::protocol) ids: Vec<JobRef<'a>>,
-    pub(in crate::protocol) tokens: Vec<Option<Token>>,
-    pub(in crate::protocol) results: Vec<&'a [u8]>,
-    pub(in crate::protocol) repeat: Option<Repeat>,
+pub(crate) struct Aside<'a> {
+    pub(crate) jobs: Vec<NewJob<'a>>,
+    pub(crate) flow: Vec<FlowJob<'a>>,
+    pub(crate) flow_job: Option<NewJob<'a>>,
+    pub(crate) ids: Vec<JobRef<'a>>,
+    pub(crate) tokens: Vec<Option<Token>>,
+    pub(crate) results: Vec<&'a [u8]>,
+    pub(crate) repeat: Option<Repeat>,
     /// The object form of `backoff`: growth and longest wait.
-    pub(in crate::protocol) backoff: Option<(Growth, Option<u32>)>,
-    pub(in crate::protocol) dedup: Option<Dedup>,
-    pub(in crate::protocol) group: Option<GroupPull<'a>>,
-    pub(in crate::protocol) rate: Option<GroupRate>,
-    pub(in crate::protocol) flags: Vec<bool>,
-    pub(in crate::protocol) integers: Vec<i64>,
-    pub(in crate::protocol) stack: Stack<'a>,
+    pub(crate) backoff: Option<(Growth, Option<u32>)>,
+    pub(crate) dedup: Option<Dedup>,
+    pub(crate) group: Option<GroupPull<'a>>,
+    pub(crate) rate: Option<GroupRate>,
+    pub(crate) flags: Vec<bool>,
+    pub(crate) integers: Vec<i64>,
+    pub(crate) stack: Stack<'a>,
     /// Bytes of fields that are not known.
-    pub(in crate::protocol) ignored_bytes: usize,
+    pub(crate) ignored_bytes: usize,
     /// The place of the first item of lists, where they are a piece of longer ones.
-    pub(in crate::protocol) base: usize,
+    pub(crate) base: usize,
     /// What few commands bring.
-    pub(in crate::protocol) rare: Option<Box<Rare<'a>>>,
+    pub(crate) rare: Option<Box<Rare<'a>>>,
 }
 
 impl Aside<'_> {
@@ -73,7 +73,7 @@ impl Aside<'_> {
 const USUAL: usize = 20;
 
 /// The fields of one map.
-pub(in crate::protocol) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     specs: &'static [FieldSpec],
     /// One bit per field that must be there.
     required: u64,
@@ -90,7 +90,7 @@ pub(in crate::protocol) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     #[inline]
-    pub(in crate::protocol) fn new(specs: &'static [FieldSpec], required: u64) -> Self {
+    pub(crate) fn new(specs: &'static [FieldSpec], required: u64) -> Self {
         debug_assert_eq!(required, required_of(specs));
         let (values, rare) = ([Value::Nothing; USUAL], Vec::new());
         Self { specs, required, values, rare, present: 0, next: 0, hint: 0 }
@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Makes ready for another map of the same fields.
-    pub(in crate::protocol) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.present = 0;
         self.next = 0;
         self.hint = 0;
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
     /// Reads the value of `key`, whichever field that is. Fields without a specification are
     /// checked for form and left out.
     #[inline]
-    pub(in crate::protocol) fn read(
+    pub(crate) fn read(
         &mut self,
         key: &[u8],
         reader: &mut Reader<'a>,
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
 
     /// Refuses what lacks a required field.
     #[inline]
-    pub(in crate::protocol) fn complete(&self) -> Result<(), Complaint> {
+    pub(crate) fn complete(&self) -> Result<(), Complaint> {
         let missing = self.required & !self.present;
         if missing == 0 {
             Ok(())
@@ -188,7 +188,7 @@ impl<'a> Fields<'a> {
 
     /// Whether no field is there beyond those that were taken.
     #[inline]
-    pub(in crate::protocol) fn rest_is_absent(&self) -> bool {
+    pub(crate) fn rest_is_absent(&self) -> bool {
         self.present >> self.next == 0
     }
 
@@ -207,7 +207,7 @@ impl<'a> Fields<'a> {
 
     /// A whole number with a default, or one that is required.
     #[inline]
-    pub(in crate::protocol) fn integer(&mut self, name: &str) -> i64 {
+    pub(crate) fn integer(&mut self, name: &str) -> i64 {
         match self.take(name) {
             (Value::Integer(value), _) | (_, Preset::Integer(value)) => value,
             _ => 0,
@@ -216,7 +216,7 @@ impl<'a> Fields<'a> {
 
     /// A whole number without a default.
     #[inline]
-    pub(in crate::protocol) fn integer_or_none(&mut self, name: &str) -> Option<u64> {
+    pub(crate) fn integer_or_none(&mut self, name: &str) -> Option<u64> {
         match self.take(name).0 {
             Value::Integer(value) => Some(value as u64),
             _ => None,
@@ -224,7 +224,7 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    pub(in crate::protocol) fn float(&mut self, name: &str) -> f64 {
+    pub(crate) fn float(&mut self, name: &str) -> f64 {
         match self.take(name).0 {
             Value::Float(value) => value,
             _ => 0.0,
@@ -232,12 +232,12 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    pub(in crate::protocol) fn flag(&mut self, name: &str) -> bool {
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
         matches!(self.take(name).0, Value::Flag(true))
     }
 
     #[inline]
-    pub(in crate::protocol) fn flag_or_none(&mut self, name: &str) -> Option<bool> {
+    pub(crate) fn flag_or_none(&mut self, name: &str) -> Option<bool> {
         match self.take(name).0 {
             Value::Flag(value) => Some(value),
             _ => None,
@@ -246,12 +246,12 @@ impl<'a> Fields<'a> {
 
     /// A text that is required, or counts as empty.
     #[inline]
-    pub(in crate::protocol) fn text(&mut self, name: &str) -> &'a str {
+    pub(crate) fn text(&mut self, name: &str) -> &'a str {
         self.text_or_none(name).unwrap_or_default()
     }
 
     #[inline]
-    pub(in crate::protocol) fn text_or_none(&mut self, name: &str) -> Option<&'a str> {
+    pub(crate) fn text_or_none(&mut self, name: &str) -> Option<&'a str> {
         match self.take(name).0 {
             Value::Text(value) => Some(value),
             _ => None,
@@ -260,7 +260,7 @@ impl<'a> Fields<'a> {
 
     /// A value as it came, empty for none.
     #[inline]
-    pub(in crate::protocol) fn raw(&mut self, name: &str) -> &'a [u8] {
+    pub(crate) fn raw(&mut self, name: &str) -> &'a [u8] {
         match self.take(name).0 {
             Value::Raw(value) => value,
             _ => &[],
@@ -269,7 +269,7 @@ impl<'a> Fields<'a> {
 
     /// The place of the chosen text among its choices, the default's if none was chosen.
     #[inline]
-    pub(in crate::protocol) fn choice(&mut self, name: &str) -> usize {
+    pub(crate) fn choice(&mut self, name: &str) -> usize {
         let kind = self.specs[self.next].kind;
         match (self.take(name), kind) {
             ((Value::Mask(mask), _), _) => mask.trailing_zeros() as usize,
@@ -282,7 +282,7 @@ impl<'a> Fields<'a> {
 
     /// The chosen texts, one bit each.
     #[inline]
-    pub(in crate::protocol) fn mask(&mut self, name: &str) -> Option<u32> {
+    pub(crate) fn mask(&mut self, name: &str) -> Option<u32> {
         match self.take(name).0 {
             Value::Mask(mask) => Some(mask),
             _ => None,
@@ -290,23 +290,23 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    pub(in crate::protocol) fn job(&mut self, name: &str) -> JobRef<'a> {
+    pub(crate) fn job(&mut self, name: &str) -> JobRef<'a> {
         JobRef::of(self.text(name))
     }
 
     #[inline]
-    pub(in crate::protocol) fn job_or_none(&mut self, name: &str) -> Option<JobRef<'a>> {
+    pub(crate) fn job_or_none(&mut self, name: &str) -> Option<JobRef<'a>> {
         self.text_or_none(name).map(JobRef::of)
     }
 
     #[inline]
-    pub(in crate::protocol) fn token(&mut self, name: &str) -> Option<Token> {
+    pub(crate) fn token(&mut self, name: &str) -> Option<Token> {
         self.text_or_none(name).and_then(token_of)
     }
 
     /// Steps over a field whose value is in [`Aside`], and says whether it was there.
     #[inline]
-    pub(in crate::protocol) fn aside(&mut self, name: &str) -> bool {
+    pub(crate) fn aside(&mut self, name: &str) -> bool {
         !matches!(self.take(name).0, Value::Nothing)
     }
 }

@@ -13,7 +13,7 @@ use crate::protocol::msgpack::Texts;
 /// Takes the fields of a job. `jobId` and `customId` are the same thing; where a client sends both,
 /// the name that belongs to its command counts.
 #[inline]
-pub(in crate::protocol) fn take_job<'a>(
+pub(crate) fn take_job<'a>(
     f: &mut Fields<'a>,
     aside: &mut Aside<'a>,
     in_batch: bool,

@@ -22,7 +22,7 @@ use crate::protocol::msgpack::Reader;
 
 /// Reads an object within a field into `fields`; `false` if another type stands here.
 #[inline]
-pub(in crate::protocol) fn object<'a>(
+pub(crate) fn object<'a>(
     fields: &mut Fields<'a>,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -38,14 +38,14 @@ pub(in crate::protocol) fn object<'a>(
 
 /// Puts the name of the field that holds an object in front of what is wrong inside it.
 #[cold]
-pub(in crate::protocol) fn inside(path: &str, complaint: &str) -> Complaint {
+pub(crate) fn inside(path: &str, complaint: &str) -> Complaint {
     if complaint.starts_with("Invalid frame") {
         return complaint.into();
     }
     format!("{path}{complaint}").into()
 }
 
-pub(in crate::protocol) fn read_backoff<'a>(
+pub(crate) fn read_backoff<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -62,7 +62,7 @@ pub(in crate::protocol) fn read_backoff<'a>(
     integer(spec, reader, min, max).map(Value::Integer)
 }
 
-pub(in crate::protocol) fn read_repeat<'a>(
+pub(crate) fn read_repeat<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -79,7 +79,7 @@ pub(in crate::protocol) fn read_repeat<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_dedup<'a>(
+pub(crate) fn read_dedup<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -97,7 +97,7 @@ pub(in crate::protocol) fn read_dedup<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_group_pull<'a>(
+pub(crate) fn read_group_pull<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -128,7 +128,7 @@ pub(in crate::protocol) fn read_group_pull<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_group_rate<'a>(
+pub(crate) fn read_group_rate<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -142,7 +142,7 @@ pub(in crate::protocol) fn read_group_rate<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_jobs<'a>(
+pub(crate) fn read_jobs<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -169,7 +169,7 @@ pub(in crate::protocol) fn read_jobs<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_flow_job<'a>(
+pub(crate) fn read_flow_job<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -184,7 +184,7 @@ pub(in crate::protocol) fn read_flow_job<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_flow<'a>(
+pub(crate) fn read_flow<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,

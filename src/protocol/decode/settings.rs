@@ -24,12 +24,12 @@ const NIL: u8 = 0xc0;
 
 /// What these fields hold.
 #[derive(Default)]
-pub(in crate::protocol) struct Rare<'a> {
-    pub(in crate::protocol) patch: Option<RulePatch>,
-    pub(in crate::protocol) filter: Option<DlqFilter>,
+pub(crate) struct Rare<'a> {
+    pub(crate) patch: Option<RulePatch>,
+    pub(crate) filter: Option<DlqFilter>,
     /// The filter is there, be it null or undefined: clients that want what it comes with name it always.
-    pub(in crate::protocol) filter_is_named: bool,
-    pub(in crate::protocol) job: Option<NewJob<'a>>,
+    pub(crate) filter_is_named: bool,
+    pub(crate) job: Option<NewJob<'a>>,
 }
 
 /// Reads an object within the field `spec`.
@@ -44,7 +44,7 @@ fn settings<'a>(
     if is_object { Ok(()) } else { Err(spec.wrong_type()) }
 }
 
-pub(in crate::protocol) fn read_cron_job<'a>(
+pub(crate) fn read_cron_job<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -78,7 +78,7 @@ pub(in crate::protocol) fn read_cron_job<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_dlq_config<'a>(
+pub(crate) fn read_dlq_config<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -118,7 +118,7 @@ fn nulls<const N: usize>(mut reader: Reader<'_>, names: &[&str; N]) -> [bool; N]
     nulls
 }
 
-pub(in crate::protocol) fn read_stall_config<'a>(
+pub(crate) fn read_stall_config<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -135,7 +135,7 @@ pub(in crate::protocol) fn read_stall_config<'a>(
     Ok(Value::Aside)
 }
 
-pub(in crate::protocol) fn read_dlq_filter<'a>(
+pub(crate) fn read_dlq_filter<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,

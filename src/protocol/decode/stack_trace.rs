@@ -7,7 +7,7 @@ use crate::protocol::msgpack::Reader;
 use corq_shards::command::Stack;
 
 /// Reads a list of texts and keeps the first of them, at most `bytes_max` as serialized.
-pub(in crate::protocol) fn read<'a>(
+pub(crate) fn read<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     bytes_max: usize,

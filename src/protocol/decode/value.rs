@@ -16,7 +16,7 @@ use crate::protocol::msgpack::{Malformed, Number, Reader};
 
 /// A field's value after its checks. What would make the array of them larger goes to [`Aside`].
 #[derive(Clone, Copy, Debug)]
-pub(in crate::protocol) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Nothing,
     Integer(i64),
     Float(f64),
@@ -30,7 +30,7 @@ pub(in crate::protocol) enum Value<'a> {
 /// Reads one value of the kind that `spec` asks for. [`Value::Nothing`] means that it counts as
 /// absent after all.
 #[inline]
-pub(in crate::protocol) fn read_value<'a>(
+pub(crate) fn read_value<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     aside: &mut Aside<'a>,
@@ -155,10 +155,7 @@ pub(in crate::protocol) fn read_value<'a>(
 }
 
 #[inline]
-pub(in crate::protocol) fn text<'a>(
-    spec: &FieldSpec,
-    reader: &mut Reader<'a>,
-) -> Result<&'a str, Complaint> {
+pub(crate) fn text<'a>(spec: &FieldSpec, reader: &mut Reader<'a>) -> Result<&'a str, Complaint> {
     match reader.text() {
         Ok(Some(text)) => Ok(text),
         Ok(None) => Err(spec.wrong_type()),
@@ -169,7 +166,7 @@ pub(in crate::protocol) fn text<'a>(
 
 /// The text of one item of a list.
 #[inline]
-pub(in crate::protocol) fn item<'a>(
+pub(crate) fn item<'a>(
     spec: &FieldSpec,
     reader: &mut Reader<'a>,
     index: usize,
@@ -220,7 +217,7 @@ fn within(text: &str, chars_min: u32, chars_max: u32) -> bool {
 
 /// The front of a text, cut at a character's edge.
 #[cold]
-pub(in crate::protocol) fn cut(text: &str, bytes_max: usize) -> &str {
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = bytes_max.min(text.len());
     // At most three steps: a character has four bytes, and 0 is an edge.
     while !text.is_char_boundary(end) {
@@ -248,7 +245,7 @@ pub(crate) fn is_queue_name(name: &str) -> bool {
 }
 
 #[inline]
-pub(in crate::protocol) fn integer(
+pub(crate) fn integer(
     spec: &FieldSpec,
     reader: &mut Reader<'_>,
     min: i64,
@@ -317,10 +314,7 @@ fn texts<'a>(
 
 /// Enters a batch and says how many items it has.
 #[inline]
-pub(in crate::protocol) fn batch(
-    spec: &FieldSpec,
-    reader: &mut Reader<'_>,
-) -> Result<usize, Complaint> {
+pub(crate) fn batch(spec: &FieldSpec, reader: &mut Reader<'_>) -> Result<usize, Complaint> {
     match reader.array()? {
         None => Err(spec.wrong_type()),
         Some(count) if count > BATCH_MAX as usize => Err(spec.out_of_bounds()),

@@ -24,12 +24,7 @@ const CLEANED: StateFilter = StateFilter(!StateFilter::ACTIVE);
 
 impl Core {
     /// Carries out a command on many jobs of a queue.
-    pub(in crate::server) fn do_chore(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        body: &Body<'_>,
-    ) {
+    pub(crate) fn do_chore(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
         if let Body::RetryDlq { job: Some(job), .. } | Body::RetryCompleted { job: Some(job), .. } =
             body
             && self.try_as_name(conns, asked, body, *job)
@@ -96,7 +91,7 @@ impl Core {
     }
 
     /// Writes what came of it.
-    pub(in crate::server) fn write_chore(
+    pub(crate) fn write_chore(
         &mut self,
         conns: &mut Connections,
         origin: Origin,

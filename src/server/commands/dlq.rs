@@ -17,7 +17,7 @@ use corq_shards::lease::UNLOCKED_TTL_MS;
 
 impl Core {
     /// `Dlq` without a filter: the oldest, and only the jobs.
-    pub(in crate::server) fn dead_letters(
+    pub(crate) fn dead_letters(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -31,12 +31,7 @@ impl Core {
     }
 
     /// Answers `GetDlqConfig`.
-    pub(in crate::server) fn dlq_config(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        queue: &str,
-    ) {
+    pub(crate) fn dlq_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
         let DlqRule { auto_retry, retry_interval_ms, retries_max, age_max_ms, entries_max } =
             self.rules_of(queue).dlq;
         self.write_config(conns, asked, |writer| {
@@ -55,12 +50,7 @@ impl Core {
     }
 
     /// Answers `GetStallConfig`.
-    pub(in crate::server) fn stall_config(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        queue: &str,
-    ) {
+    pub(crate) fn stall_config(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
         let StallRule { enabled, interval_ms, stalls_max, grace_ms } = self.rules_of(queue).stall;
         self.write_config(conns, asked, |writer| {
             writer.map(4);

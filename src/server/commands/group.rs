@@ -37,7 +37,7 @@ impl Told {
 
 impl Core {
     /// A command on one group.
-    pub(in crate::server) fn on_group(
+    pub(crate) fn on_group(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -103,7 +103,7 @@ impl Core {
     }
 
     /// `GetGroupsJobsCount`.
-    pub(in crate::server) fn jobs_in_groups(
+    pub(crate) fn jobs_in_groups(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// `GetGroups`.
-    pub(in crate::server) fn list_groups(
+    pub(crate) fn list_groups(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -176,7 +176,7 @@ fn write_rate(writer: &mut Writer<'_>, rate: Option<GroupRate>) {
 }
 
 /// The refusal of a push for a group that is full; of one of many with its place.
-pub(in crate::server) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> String {
+pub(crate) fn group_full(job: Option<&NewJob<'_>>, place: Option<usize>) -> String {
     let (group, max) = job.map_or(("", 0), |job| (job.group_id.unwrap_or_default(), job.group_max));
     let path = place.map_or_else(String::new, |place| format!("jobs[{place}]: "));
     format!("{path}Group {group} has reached its maximum size of {max}")

@@ -42,7 +42,7 @@ fn change_of<'a>(body: &Body<'a>) -> Option<(JobRef<'a>, Change<'a>)> {
 
 impl Core {
     /// Changes a job in a way that the command alone tells.
-    pub(in crate::server) fn change_job(
+    pub(crate) fn change_job(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -56,7 +56,7 @@ impl Core {
 
     /// Gives a job another payload. What else its record holds goes into the new one, so the old one
     /// has to be at hand: `fetched` has it if it was read for that.
-    pub(in crate::server) fn update(
+    pub(crate) fn update(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// The answer to `AddLog`.
-    pub(in crate::server) fn write_added(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(crate) fn write_added(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         self.respond(conns, asked.origin, |_, pen| {
             write_data(pen, asked.req_id, "added", |writer| writer.bool(true));
         });

@@ -23,12 +23,7 @@ pub type Lookings = VecDeque<Looking>;
 
 impl Core {
     /// Begins a listing; most are complete with their first slice.
-    pub(in crate::server) fn get_jobs(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        listing: Listing,
-    ) {
+    pub(crate) fn get_jobs(&mut self, conns: &mut Connections, asked: Asked<'_>, listing: Listing) {
         let req_id = asked.req_id.map(Into::into);
         let looking = Looking { origin: asked.origin, req_id, listing };
         if let Some(looking) = self.look_on(conns, looking) {
@@ -38,7 +33,7 @@ impl Core {
     }
 
     /// One slice of the listing whose turn it is. True if there is more to do.
-    pub(in crate::server) fn look_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+    pub(crate) fn look_on_in_turn(&mut self, conns: &mut Connections) -> bool {
         // What is found is shown, for which there must be room; that it has come wakes the shard.
         if self.waits_for_answers_to_go() {
             return false;
@@ -64,7 +59,7 @@ impl Core {
 }
 
 /// The states that a filter names; all if there is none.
-pub(in crate::server) fn states_of(filter: Option<StateFilter>) -> States {
+pub(crate) fn states_of(filter: Option<StateFilter>) -> States {
     let Some(filter) = filter else { return States::all() };
     let named = |state: &State| {
         let at = STATES.iter().position(|name| *name == state.name());
@@ -74,7 +69,7 @@ pub(in crate::server) fn states_of(filter: Option<StateFilter>) -> States {
 }
 
 /// What a filter names that is no state.
-pub(in crate::server) fn views_of(filter: Option<StateFilter>) -> Views {
+pub(crate) fn views_of(filter: Option<StateFilter>) -> Views {
     let has = |bit| filter.is_some_and(|filter| filter.has(bit));
     Views { prioritized: has(StateFilter::PRIORITIZED), paused: has(StateFilter::PAUSED) }
 }

@@ -13,7 +13,7 @@ use corq_shards::job::Stored;
 use corq_shards::job::progress::{LogEntry, Notes};
 
 impl Core {
-    pub(in crate::server) fn get_progress(
+    pub(crate) fn get_progress(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -39,7 +39,7 @@ impl Core {
         });
     }
 
-    pub(in crate::server) fn get_logs(
+    pub(crate) fn get_logs(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,

@@ -22,7 +22,7 @@ use corq_shards::queue::listing::Listing;
 
 impl Core {
     /// Answers a question. `fetched` holds records that had to be read for it first.
-    pub(in crate::server) fn query(
+    pub(crate) fn query(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -94,7 +94,7 @@ impl Core {
     }
 
     /// Asks for records, after which the question is asked again.
-    pub(in crate::server) fn read_then_ask(
+    pub(crate) fn read_then_ask(
         &mut self,
         asked: Asked<'_>,
         records: &[Stored],
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Starts reads, after which `then` follows.
-    pub(in crate::server) fn read_first(
+    pub(crate) fn read_first(
         &mut self,
         origin: Origin,
         then: Then,
@@ -254,7 +254,7 @@ impl Core {
     }
 }
 
-pub(in crate::server) fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
+pub(crate) fn write_ref(writer: &mut Writer<'_>, job: JobRef<'_>) {
     match job {
         JobRef::Id(id) => writer.uuid(id.0),
         JobRef::Custom(name) => writer.str(name),

@@ -91,7 +91,7 @@ impl Wanted {
 
 impl Core {
     /// Shows jobs. `fetched` holds records that had to be read for it first.
-    pub(in crate::server) fn show(
+    pub(crate) fn show(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -248,14 +248,14 @@ impl Core {
     }
 
     /// Goes on with the list whose turn it is.
-    pub(in crate::server) fn show_on_in_turn(&mut self, conns: &mut Connections) {
+    pub(crate) fn show_on_in_turn(&mut self, conns: &mut Connections) {
         let Some((origin, show)) = self.showings.pop_front() else { return };
         self.answered(origin);
         self.show_slice(conns, origin, show, Vec::new());
     }
 
     /// Ends the lists of a client that is gone.
-    pub(in crate::server) fn stop_showing(&mut self, client: ClientId) {
+    pub(crate) fn stop_showing(&mut self, client: ClientId) {
         self.showings.retain(|(origin, show)| {
             let stays = origin.client != client;
             if let Some(begun) = show.begun.as_ref().filter(|_| !stays) {

@@ -46,7 +46,7 @@ pub enum Shape {
 
 impl Core {
     /// Answers those whose answer has come about.
-    pub(in crate::server) fn answer_parked(&mut self, conns: &mut Connections) {
+    pub(crate) fn answer_parked(&mut self, conns: &mut Connections) {
         if self.effects.replies.iter().all(|(request, _)| *request == CURRENT) {
             return;
         }
@@ -77,7 +77,7 @@ impl Core {
     }
 
     /// Parks a command that the engine may answer later, or at once.
-    pub(in crate::server) fn park(
+    pub(crate) fn park(
         &mut self,
         origin: Origin,
         req_id: Option<&[u8]>,

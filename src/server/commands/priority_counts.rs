@@ -41,7 +41,7 @@ pub type Countings = VecDeque<Counting>;
 
 impl Core {
     /// Begins an answer; most are complete with their first slice.
-    pub(in crate::server) fn priority_counts(
+    pub(crate) fn priority_counts(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// One slice of the answer whose turn it is. True if there is more to do.
-    pub(in crate::server) fn count_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+    pub(crate) fn count_on_in_turn(&mut self, conns: &mut Connections) -> bool {
         let Some(counting) = self.countings.pop_front() else { return false };
         let origin = counting.origin;
         match self.count_on(conns, counting) {
@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// Ends the answers to a client that is gone.
-    pub(in crate::server) fn stop_counting(&mut self, client: ClientId) {
+    pub(crate) fn stop_counting(&mut self, client: ClientId) {
         self.countings.retain(|counting| {
             let stays = counting.origin.client != client;
             if !stays {

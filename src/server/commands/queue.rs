@@ -12,7 +12,7 @@ const NO_RATE: i64 = -2;
 
 impl Core {
     /// Answers `GetQueueLimits`.
-    pub(in crate::server) fn queue_limits(
+    pub(crate) fn queue_limits(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// `Metrics` of one queue.
-    pub(in crate::server) fn queue_metrics(
+    pub(crate) fn queue_metrics(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,

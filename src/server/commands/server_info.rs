@@ -10,7 +10,7 @@ use corq_io::net::Connections;
 
 impl Core {
     /// Answers at once.
-    pub(in crate::server) fn answer_here(
+    pub(crate) fn answer_here(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,

@@ -18,7 +18,7 @@ use corq_shards::job::{State, Stored};
 
 impl Core {
     /// Begins to wait; a job that has ended is answered for at once.
-    pub(in crate::server) fn wait_job(
+    pub(crate) fn wait_job(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -37,7 +37,7 @@ impl Core {
     }
 
     /// Answers a wait: with the job's end, or with `None` if it has not come in time.
-    pub(in crate::server) fn write_ending(
+    pub(crate) fn write_ending(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -77,11 +77,7 @@ fn write_ending(pen: &mut Pen<'_>, engine: &Engine, req_id: Option<&[u8]>, endin
 }
 
 /// What such an answer says before its last value, if it has one.
-pub(in crate::server) fn write_ending_head(
-    out: &mut Vec<u8>,
-    req_id: Option<&[u8]>,
-    ending: Option<Ending>,
-) {
+pub(crate) fn write_ending_head(out: &mut Vec<u8>, req_id: Option<&[u8]>, ending: Option<Ending>) {
     let fields = match ending {
         None => 1,
         Some(Ending::Completed(_)) => 2,

@@ -320,7 +320,7 @@ fn write_worker(writer: &mut Writer<'_>, id: &str, worker: &Worker, done: Activi
 
 impl Core {
     /// Tells the owners of queues of workers that have come or gone.
-    pub(in crate::server) fn tell_attendance(&mut self) {
+    pub(crate) fn tell_attendance(&mut self) {
         for (queues, came) in std::mem::take(&mut self.workers.moves) {
             for queue in Texts::new(&queues).iter() {
                 let batch = self.post.tell(self.slots.of_queue(queue));
@@ -331,26 +331,26 @@ impl Core {
     }
 
     /// Tells the shards that may keep workers of a connection that it lives.
-    pub(in crate::server) fn tell_seen(&mut self, client: ClientId) {
+    pub(crate) fn tell_seen(&mut self, client: ClientId) {
         for shard in 0..self.slots.shards() {
             self.post.ask(shard).messages.push(Message::Seen { client });
         }
     }
 
-    pub(in crate::server) fn saw_client(&mut self, client: ClientId) {
+    pub(crate) fn saw_client(&mut self, client: ClientId) {
         self.workers.saw(client, self.now_ms);
         self.tell_attendance();
     }
 
     /// Returns when workers may have been silent for too long.
-    pub(in crate::server) fn note_silent_workers(&mut self) -> u64 {
+    pub(crate) fn note_silent_workers(&mut self) -> u64 {
         let next_ms = self.workers.end_silent(self.now_ms);
         self.tell_attendance();
         next_ms
     }
 
     /// Registers a worker that brings no id, under one that belongs to this shard.
-    pub(in crate::server) fn register_anonymous(
+    pub(crate) fn register_anonymous(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -367,12 +367,7 @@ impl Core {
     }
 
     /// Carries out a command on a worker whose id belongs to this shard.
-    pub(in crate::server) fn on_worker(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        body: &Body<'_>,
-    ) {
+    pub(crate) fn on_worker(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
         let known = match body {
             Body::RegisterWorker(worker) => {
                 let id = worker.worker_id.unwrap_or_default();

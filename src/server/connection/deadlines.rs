@@ -25,7 +25,7 @@ pub struct Deadlines {
 impl Core {
     /// Notes whether a connection may give commands. One that has just lost that, or never had it, has so long to
     /// show a token; asking again brings no more time.
-    pub(in crate::server) fn note_trust(&mut self, conn: ConnId, trusted: bool) {
+    pub(crate) fn note_trust(&mut self, conn: ConnId, trusted: bool) {
         let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
         let Some(session) = self.sessions.get(conn) else { return };
         session.trusted = trusted;
@@ -37,7 +37,7 @@ impl Core {
 
     /// Notes what a connection has begun to send and not ended, after all that is there has been looked at. `heard` if
     /// something of it has been handled since the last time.
-    pub(in crate::server) fn note_rest(&mut self, conn: ConnId, heard: bool) {
+    pub(crate) fn note_rest(&mut self, conn: ConnId, heard: bool) {
         let Some(session) = self.sessions.get(conn) else { return };
         let since_ms = match (session.speech, session.stream) {
             (Speech::Frames, _) => None,
@@ -61,7 +61,7 @@ impl Core {
 
     /// The server reads on. A stranger whose token it may have had in hand all along has the whole time from here:
     /// what it said has its turn only after all that others have said.
-    pub(in crate::server) fn forgive_strangers(&mut self) {
+    pub(crate) fn forgive_strangers(&mut self) {
         let known_by_ms = self.now_ms + self.http.settings.auth_timeout_ms;
         for session in self.sessions.iter_mut().filter(|session| session.says_what_is_not_read()) {
             // The alarm that is set rings before, and is set again then.
@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// A connection of frames or messages has been waited for long enough.
-    pub(in crate::server) fn give_up_frames(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn give_up_frames(&mut self, conns: &mut Connections, conn: ConnId) {
         let (now_ms, busy) = (self.now_ms, self.is_busy());
         let Some(session) = self.sessions.get(conn) else { return };
         let (_, due_ms) = session.dialogue.patience.what();

@@ -24,7 +24,7 @@ pub enum Judged {
 impl Core {
     /// Drops what comes of a frame that was refused; how many bytes of `bytes` that is.
     #[inline]
-    pub(in crate::server) fn drop_refused(&mut self, conn: ConnId, bytes: usize) -> usize {
+    pub(crate) fn drop_refused(&mut self, conn: ConnId, bytes: usize) -> usize {
         let Some(session) = self.sessions.get(conn) else { return 0 };
         let dropped = session.refused_bytes.min(bytes);
         session.refused_bytes -= dropped;
@@ -33,7 +33,7 @@ impl Core {
 
     /// Whether a frame of which this has come is refused for its length. Then it has been answered.
     #[inline]
-    pub(in crate::server) fn refuses_long_frame(
+    pub(crate) fn refuses_long_frame(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -71,7 +71,7 @@ impl Core {
 
     /// Judges a message whose frame at the front of `bytes` is not there yet: `open` is what has come of it before. The
     /// connection of one that is refused is closed.
-    pub(in crate::server) fn judge_message(
+    pub(crate) fn judge_message(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,

@@ -112,7 +112,7 @@ impl Leaving {
 
 impl Session {
     /// Whether its commands are better carried out elsewhere, and nothing speaks against it.
-    pub(in crate::server) fn begins_to_leave(&mut self) -> bool {
+    pub(crate) fn begins_to_leave(&mut self) -> bool {
         // A stream of events stays where it listens.
         let free = !self.habit.leaving && !self.half_closed && self.stream.is_none();
         let leaves = self.habit.wants_to_move() && free;
@@ -123,7 +123,7 @@ impl Session {
 
 impl Core {
     /// A connection is to move as soon as its commands are answered.
-    pub(in crate::server) fn note_leaving(&mut self, conn: ConnId) {
+    pub(crate) fn note_leaving(&mut self, conn: ConnId) {
         self.leaving.conns.push((conn, self.now_ms + PATIENCE_MS));
     }
 
@@ -197,7 +197,7 @@ impl Core {
     }
 
     /// A connection of another shard comes here.
-    pub(in crate::server) fn adopt(&mut self, conns: &mut Connections, moved: Moved) {
+    pub(crate) fn adopt(&mut self, conns: &mut Connections, moved: Moved) {
         let Moved { socket, mut session } = moved;
         let conn = if session.habit.seating {
             // Nothing of it is anywhere yet.

@@ -12,7 +12,7 @@ use corq_io::net::{ConnId, Connections};
 
 impl Core {
     /// Writes a reply to where it belongs. With holes it waits for the disk.
-    pub(in crate::server) fn respond(
+    pub(crate) fn respond(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -77,29 +77,19 @@ impl Core {
     }
 
     /// Notes that a connection has new output. It may be noted twice.
-    pub(in crate::server) fn touch(&mut self, conn: ConnId) {
+    pub(crate) fn touch(&mut self, conn: ConnId) {
         if self.touched.last() != Some(&conn) {
             self.touched.push(conn);
         }
     }
 
     /// Copies a finished frame to where it belongs.
-    pub(in crate::server) fn send_frame(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        frame: &[u8],
-    ) {
+    pub(crate) fn send_frame(&mut self, conns: &mut Connections, origin: Origin, frame: &[u8]) {
         self.respond(conns, origin, |_, pen| pen.out.extend_from_slice(frame));
     }
 
     /// Sends a long frame as what it becomes for a connection of this shard that gets no frames.
-    pub(in crate::server) fn send_as_text(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        frame: Vec<u8>,
-    ) {
+    pub(crate) fn send_as_text(&mut self, conns: &mut Connections, origin: Origin, frame: Vec<u8>) {
         if conns.unsent(origin.conn) > UNSENT_BYTES_MAX {
             self.deaf.push(origin.conn);
             return;
@@ -112,7 +102,7 @@ impl Core {
     }
 
     /// Answers with an error.
-    pub(in crate::server) fn refuse(
+    pub(crate) fn refuse(
         &mut self,
         conns: &mut Connections,
         origin: Origin,

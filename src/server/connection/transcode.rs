@@ -43,7 +43,7 @@ pub struct Translating {
     /// Tells it from others; 0 is none.
     serial: u64,
     /// Memory that it takes.
-    pub(in crate::server) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Translating {
@@ -181,7 +181,7 @@ impl Translations {
 
 impl Core {
     /// Begins to read a request. `frame` is what it becomes.
-    pub(in crate::server) fn read_in_slices(
+    pub(crate) fn read_in_slices(
         &mut self,
         conn: ConnId,
         text: Vec<u8>,
@@ -201,7 +201,7 @@ impl Core {
     }
 
     /// Gives up the request of a connection that is being read.
-    pub(in crate::server) fn read_no_further(&mut self, conn: ConnId) -> bool {
+    pub(crate) fn read_no_further(&mut self, conn: ConnId) -> bool {
         let Some(session) = self.sessions.get(conn) else { return false };
         let was = std::mem::take(&mut session.translating).goes_on();
         if was {
@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// Begins to write the frame of a reply as a message.
-    pub(in crate::server) fn write_in_slices(
+    pub(crate) fn write_in_slices(
         &mut self,
         conns: &Connections,
         origin: Origin,
@@ -225,7 +225,7 @@ impl Core {
     }
 
     /// The same as the answer to a request over HTTP.
-    pub(in crate::server) fn answer_in_slices(
+    pub(crate) fn answer_in_slices(
         &mut self,
         conns: &Connections,
         origin: Origin,
@@ -238,7 +238,7 @@ impl Core {
     }
 
     /// Begins to write a value that many are owed, or has one more wait for it.
-    pub(in crate::server) fn write_value_in_slices(
+    pub(crate) fn write_value_in_slices(
         &mut self,
         conns: &Connections,
         conn: ConnId,
@@ -260,7 +260,7 @@ impl Core {
     }
 
     /// Whether something can be gone on with that nothing else would begin a turn for.
-    pub(in crate::server) fn has_translations(&self) -> bool {
+    pub(crate) fn has_translations(&self) -> bool {
         let reads = !self.translations.readings.is_empty();
         let waits = self.saturated || self.engine.book.1.strained;
         !self.translations.writings.is_empty()
@@ -405,7 +405,7 @@ impl Core {
 
     /// A shard has sent a large answer. Its acknowledgement, which lets it send another, waits while too much is being
     /// written.
-    pub(in crate::server) fn carried(&mut self, from: u16, bytes: usize) {
+    pub(crate) fn carried(&mut self, from: u16, bytes: usize) {
         self.translations.withheld.push((from, bytes));
         self.tell_carriers();
     }

@@ -26,28 +26,28 @@ const LIST_BYTES_MIN: usize = PAYLOAD_BYTES_MAX as usize + (1 << 20);
 
 /// A message of which pieces have come.
 #[derive(Debug)]
-pub(in crate::server) struct Incoming {
+pub(crate) struct Incoming {
     text: bool,
     /// When the first of them came.
-    pub(in crate::server) since_ms: u64,
-    pub(in crate::server) bytes: Vec<u8>,
+    pub(crate) since_ms: u64,
+    pub(crate) bytes: Vec<u8>,
     /// A long frame of it whose end has not come.
     begun: Option<Begun>,
 }
 
 /// Where messages are turned from one form to the other.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Scratch {
+pub(crate) struct Scratch {
     text: Vec<u8>,
     value: Vec<u8>,
     reply: Vec<u8>,
     /// Replies, before they are turned into messages.
-    pub(in crate::server) replies: Vec<u8>,
+    pub(crate) replies: Vec<u8>,
 }
 
 impl Core {
     /// Handles whole frames at the front of `bytes`; returns how many bytes they took.
-    pub(in crate::server) fn handle_websocket(
+    pub(crate) fn handle_websocket(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -240,7 +240,7 @@ impl Core {
     }
 
     /// A message has been read as the frame `value`, or is none. Returns its memory if that is free again.
-    pub(in crate::server) fn begin_text(
+    pub(crate) fn begin_text(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -291,7 +291,7 @@ impl Core {
     }
 
     /// Writes the frames of replies as messages, or begins to.
-    pub(in crate::server) fn send_as_messages(
+    pub(crate) fn send_as_messages(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -334,7 +334,7 @@ impl Core {
     }
 
     /// Sends what a reply has become as a message.
-    pub(in crate::server) fn send_as_message(
+    pub(crate) fn send_as_message(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -372,7 +372,7 @@ impl Core {
     }
 
     /// Tells the peer why, and closes once that is sent.
-    pub(in crate::server) fn close_websocket(
+    pub(crate) fn close_websocket(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -385,11 +385,7 @@ impl Core {
     }
 
     /// Tells the peer that the server ends, which waits until that is sent, if it has its answers.
-    pub(in crate::server) fn say_goodbye_if_answered(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-    ) {
+    pub(crate) fn say_goodbye_if_answered(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         if session.speech != Speech::WebSocket || session.in_flight > 0 || session.stream.is_none()
         {
@@ -409,7 +405,7 @@ impl Core {
 
 /// Says that a reply takes more as JSON than a message may, to the same `reqId`. That stands first in a reply, so it
 /// is short enough unless it is what takes so much.
-pub(in crate::server) fn write_too_large(reply: &[u8], text: &mut Vec<u8>) {
+pub(crate) fn write_too_large(reply: &[u8], text: &mut Vec<u8>) {
     for req_id in [reply::req_id_of(reply), None] {
         let mut frame = Vec::new();
         reply::error(&mut frame, req_id, TOO_LARGE);

@@ -136,7 +136,7 @@ impl Meter {
 impl Core {
     /// A command begins, or goes on, that came in so many bytes. Returns what was being done.
     #[inline]
-    pub(in crate::server) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {
+    pub(crate) fn meter_command(&mut self, op: Op, bytes: usize) -> Work {
         let before = self.meter_work(Work::of(op));
         self.meter.note(1 + bytes / BYTES_PER_STEP);
         before
@@ -144,13 +144,13 @@ impl Core {
 
     /// Other work begins. Returns what was being done.
     #[inline]
-    pub(in crate::server) fn meter_work(&mut self, work: Work) -> Work {
+    pub(crate) fn meter_work(&mut self, work: Work) -> Work {
         self.meter.begin(work, self.engine.shard.steps())
     }
 
     /// All steps so far.
     #[inline]
-    pub(in crate::server) fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         self.meter.steps + self.engine.shard.steps()
     }
 

@@ -14,12 +14,7 @@ const NOT_FRAMES: &str = "Subscriptions are for connections over TCP";
 impl Core {
     /// `SubscribeEvents`: the answer comes once all that happens from then on is told. One queue per
     /// connection: another subscription ends the one before.
-    pub(in crate::server) fn subscribe(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        queue: &str,
-    ) {
+    pub(crate) fn subscribe(&mut self, conns: &mut Connections, asked: Asked<'_>, queue: &str) {
         let conn = asked.origin.conn;
         if self.sessions.speech(conn) != Some(Speech::Frames) {
             self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
@@ -33,7 +28,7 @@ impl Core {
     }
 
     /// Answers `UnsubscribeEvents`.
-    pub(in crate::server) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(crate) fn unsubscribe(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         if self.sessions.speech(asked.origin.conn) != Some(Speech::Frames) {
             self.refuse(conns, asked.origin, asked.req_id, NOT_FRAMES);
             return;

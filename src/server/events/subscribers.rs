@@ -92,7 +92,7 @@ struct Round {
 
 /// One client.
 #[derive(Debug)]
-pub(in crate::server) struct Listener {
+pub(crate) struct Listener {
     conn: ConnId,
     form: Form,
     scope: u32,
@@ -107,7 +107,7 @@ pub(in crate::server) struct Listener {
     missed: u8,
     pinged_at_ms: u64,
     /// A message that comes in pieces.
-    pub(in crate::server) incoming: Option<Box<Incoming>>,
+    pub(crate) incoming: Option<Box<Incoming>>,
 }
 
 #[derive(Debug)]
@@ -203,30 +203,30 @@ impl Streams {
         self.tally.as_ref().map_or(0, Tally::bytes) + own.sum::<usize>()
     }
 
-    pub(in crate::server) fn listener(&mut self, key: u32) -> Option<&mut Listener> {
+    pub(crate) fn listener(&mut self, key: u32) -> Option<&mut Listener> {
         self.listeners.get_mut(key)
     }
 
     /// What has come of a message whose last part is missing.
-    pub(in crate::server) fn incoming_bytes(&self, key: u32) -> usize {
+    pub(crate) fn incoming_bytes(&self, key: u32) -> usize {
         let listener = self.listeners.get(key);
         let incoming = listener.and_then(|listener| listener.incoming.as_ref());
         incoming.map_or(0, |incoming| incoming.bytes.capacity())
     }
 
     /// When such a message was begun, if there is one.
-    pub(in crate::server) fn incoming_since_ms(&self, key: u32) -> Option<u64> {
+    pub(crate) fn incoming_since_ms(&self, key: u32) -> Option<u64> {
         let incoming = self.listeners.get(key)?.incoming.as_ref()?;
         Some(incoming.since_ms)
     }
 
     /// Whether a client is still to be told that it is connected.
-    pub(in crate::server) fn is_opening(&self, key: u32) -> bool {
+    pub(crate) fn is_opening(&self, key: u32) -> bool {
         self.listeners.get(key).is_some_and(|listener| listener.opening.is_some())
     }
 
     /// Does not wait for the shards any more: what was to be said once they had all heard, if they had not.
-    pub(in crate::server) fn end_opening(&mut self, key: u32) -> Option<Vec<u8>> {
+    pub(crate) fn end_opening(&mut self, key: u32) -> Option<Vec<u8>> {
         self.listener(key)?.opening.take().map(|opening| opening.hello)
     }
 
@@ -238,7 +238,7 @@ impl Streams {
     }
 
     /// An event of a queue, for all who listen to it.
-    pub(in crate::server) fn take_news(&mut self, conns: &Connections, queue: &str, text: &[u8]) {
+    pub(crate) fn take_news(&mut self, conns: &Connections, queue: &str, text: &[u8]) {
         let scopes = [self.all, self.queues.get(queue).copied()];
         self.counts.events += u64::from(scopes.iter().any(Option::is_some));
         let tally = self.tally.get_or_insert_with(|| conns.tally().part()).clone();
@@ -399,7 +399,7 @@ impl Core {
     /// Makes a connection a stream of events, of one queue or of all. Who asked has shown that he may,
     /// and that the queue's name is one. `headers` are the header lines that every answer carries, each
     /// with its CRLF.
-    pub(in crate::server) fn begin_events(
+    pub(crate) fn begin_events(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -416,7 +416,7 @@ impl Core {
 
     /// Makes a connection a WebSocket that gets the events of one queue or of all. Who asked has shown
     /// that he may, and that the queue's name is one; `accept` is what [`websocket::accept_key`] gave.
-    pub(in crate::server) fn begin_websocket(
+    pub(crate) fn begin_websocket(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -431,7 +431,7 @@ impl Core {
 
     /// Tells the shards where the events happen, and the client once all of them know: what happens
     /// after it is told, it gets.
-    pub(in crate::server) fn open_stream(
+    pub(crate) fn open_stream(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -482,7 +482,7 @@ impl Core {
     }
 
     /// Another shard knows of a client.
-    pub(in crate::server) fn heard(&mut self, conns: &mut Connections, conn: ConnId, time: u64) {
+    pub(crate) fn heard(&mut self, conns: &mut Connections, conn: ConnId, time: u64) {
         let Some(key) = self.sessions.get(conn).and_then(|session| session.stream) else { return };
         if let Some(Listener { opening: Some(opening), .. }) = self.streams.listener(key)
             && opening.time == time
@@ -515,7 +515,7 @@ impl Core {
     }
 
     /// A connection that was a stream is gone, or is to be closed.
-    pub(in crate::server) fn close_stream(&mut self, key: u32) {
+    pub(crate) fn close_stream(&mut self, key: u32) {
         let Some(Scope { queue, .. }) = self.streams.remove(key) else { return };
         let (me, shard) = (self.me, self.me as u16);
         for dest in self.shards_of(queue.as_deref()) {
@@ -530,7 +530,7 @@ impl Core {
     }
 
     /// Hands out new events, to some in a turn. Returns when to come again, in milliseconds since the epoch.
-    pub(in crate::server) fn feed_streams(&mut self, conns: &mut Connections) -> u64 {
+    pub(crate) fn feed_streams(&mut self, conns: &mut Connections) -> u64 {
         let streams = &mut self.streams;
         if streams.rounds.is_empty() {
             if streams.dirty.is_empty() {
@@ -600,7 +600,7 @@ impl Core {
     }
 
     /// A connection has taken all its output.
-    pub(in crate::server) fn feed_drained(&mut self, conns: &mut Connections, key: u32) {
+    pub(crate) fn feed_drained(&mut self, conns: &mut Connections, key: u32) {
         let Some(listener) = self.streams.listener(key) else { return };
         if !listener.behind {
             return;
@@ -616,7 +616,7 @@ impl Core {
 
     /// Sends the signs of life that are due. Returns when to come again, in milliseconds since the
     /// epoch.
-    pub(in crate::server) fn beat_streams(&mut self, conns: &mut Connections) -> u64 {
+    pub(crate) fn beat_streams(&mut self, conns: &mut Connections) -> u64 {
         if self.streams.listeners.is_empty() {
             self.streams.beats.iter_mut().for_each(Vec::clear);
             return u64::MAX;
@@ -677,7 +677,7 @@ impl Core {
 
     /// Ends the streams: nothing happens any more. WebSocket clients are told once their commands are
     /// answered.
-    pub(in crate::server) fn end_streams(&mut self, conns: &mut Connections) {
+    pub(crate) fn end_streams(&mut self, conns: &mut Connections) {
         let keys: Vec<(ConnId, Form, bool)> = self
             .streams
             .listeners

@@ -35,7 +35,7 @@ impl Core {
     }
 
     /// What has come of a head makes room for others.
-    pub(in super::super) fn crowd_out_head(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn crowd_out_head(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         if session.dialogue.exchange.is_some() {
             // An answer is due first that is still to come.
@@ -49,7 +49,7 @@ impl Core {
     }
 
     /// Forgets what has come of a body.
-    pub(in super::super) fn drop_body(&mut self, conn: ConnId) -> Option<Box<Reading>> {
+    pub(crate) fn drop_body(&mut self, conn: ConnId) -> Option<Box<Reading>> {
         let reading = self.sessions.get(conn)?.dialogue.reading.take()?;
         self.http.bodies.note(conn, reading.body.held_bytes(), 0);
         Some(reading)

@@ -105,7 +105,7 @@ pub struct OfServer<'a> {
 
 impl Core {
     /// This shard's figures.
-    pub(in crate::server) fn share_of_figures(&self) -> Share {
+    pub(crate) fn share_of_figures(&self) -> Share {
         let held = self.engine.shard.holdings();
         let log = &self.engine.book.0;
         let log_memory_bytes = log.memory_bytes() as u64;

@@ -60,7 +60,7 @@ impl Core {
 
     /// The keeper's part. That somebody came tells nothing of the log, so the answer does not wait
     /// for it.
-    pub(in crate::server) fn toll(&mut self, batch: &Batch, origin: Origin, client: &Span) {
+    pub(crate) fn toll(&mut self, batch: &Batch, origin: Origin, client: &Span) {
         let now_ms = self.now_ms;
         let limiter = self.http.limiter.as_mut();
         let verdict =
@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// The keeper has answered.
-    pub(in crate::server) fn tolled(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
+    pub(crate) fn tolled(&mut self, conn: ConnId, verdict: Result<(), TooMany>) {
         let Some(session) = self.sessions.get(conn) else { return };
         session.dialogue.toll = Toll::Answered(verdict);
         self.unblocked.push(conn);

@@ -149,7 +149,7 @@ impl Core {
     }
 
     /// The body of a request has been read into the command `frame`, or cannot be.
-    pub(in crate::server) fn begin_fields(
+    pub(crate) fn begin_fields(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,

@@ -43,12 +43,7 @@ const LOST: &str = "Internal server error";
 
 impl Core {
     /// Makes an answer of the reply frame to the request under way.
-    pub(in crate::server) fn answer_http(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-        frame: &[u8],
-    ) {
+    pub(crate) fn answer_http(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
         let Some(session) = self.sessions.get(conn) else { return };
         let Some(exchange) = &mut session.dialogue.exchange else { return };
         let payload = &frame[PREFIX_BYTES..];
@@ -88,7 +83,7 @@ impl Core {
     }
 
     /// The same of a frame that is no longer needed; a long one becomes an answer over several turns.
-    pub(in crate::server) fn answer_http_or_begin(
+    pub(crate) fn answer_http_or_begin(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -109,7 +104,7 @@ impl Core {
     }
 
     /// Answers the request under way with what a reply has become.
-    pub(in crate::server) fn conclude_text(
+    pub(crate) fn conclude_text(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -131,7 +126,7 @@ impl Core {
 
     /// A request whose answer will not come any more, as what it asked for was given up with its
     /// client's half of the connection.
-    pub(in crate::server) fn answer_dropped(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn answer_dropped(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let Some(exchange) = &session.dialogue.exchange else { return };
         if session.in_flight > 0 {
@@ -158,11 +153,7 @@ impl Core {
     }
 
     /// Answers the request under way whose body gives way to those of others.
-    pub(in crate::server) fn conclude_crowded_out(
-        &mut self,
-        conns: &mut Connections,
-        conn: ConnId,
-    ) {
+    pub(crate) fn conclude_crowded_out(&mut self, conns: &mut Connections, conn: ConnId) {
         self.http.counters.crowded_out += 1;
         if let Some(session) = self.sessions.get(conn)
             && let Some(exchange) = &mut session.dialogue.exchange
@@ -249,7 +240,7 @@ impl Core {
     }
 
     /// Ends a connection whose last answer is written.
-    pub(in crate::server) fn finish_if_over(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn finish_if_over(&mut self, conns: &mut Connections, conn: ConnId) {
         if self.sessions.get(conn).is_some_and(|session| session.dialogue.over) {
             self.finish_connection(conns, conn);
         }

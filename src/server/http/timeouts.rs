@@ -36,7 +36,7 @@ pub struct Patience {
     /// When it ends.
     due_ms: u64,
     /// When a connection of frames must have shown a token, if it must.
-    pub(in crate::server) known_by_ms: u64,
+    pub(crate) known_by_ms: u64,
     /// The alarm that counts; others that ring are stale.
     alarm_ms: u64,
     /// What was unsent when its time was over the last time.
@@ -57,7 +57,7 @@ impl Default for Patience {
 
 impl Patience {
     /// What is waited for, and until when.
-    pub(in crate::server) fn what(&self) -> (Phase, u64) {
+    pub(crate) fn what(&self) -> (Phase, u64) {
         (self.phase, self.due_ms)
     }
 
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// Begins to wait. A request that comes in pieces gets no more time with each.
-    pub(in crate::server) fn await_conn(&mut self, conn: ConnId, phase: Phase) {
+    pub(crate) fn await_conn(&mut self, conn: ConnId, phase: Phase) {
         let Some(session) = self.sessions.get(conn) else { return };
         if session.dialogue.patience.phase == Phase::Reading && phase == Phase::Reading {
             return;
@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// Begins to wait until then.
-    pub(in crate::server) fn await_until(&mut self, conn: ConnId, phase: Phase, due_ms: u64) {
+    pub(crate) fn await_until(&mut self, conn: ConnId, phase: Phase, due_ms: u64) {
         let Some(session) = self.sessions.get(conn) else { return };
         let patience = &mut session.dialogue.patience;
         (patience.phase, patience.due_ms) = (phase, due_ms);
@@ -118,7 +118,7 @@ impl Core {
     }
 
     /// Sees to it that an alarm rings no later than what is waited for is late.
-    pub(in crate::server) fn set_alarm(&mut self, conn: ConnId) {
+    pub(crate) fn set_alarm(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let patience = &mut session.dialogue.patience;
         if patience.ends_ms() < patience.alarm_ms {
@@ -128,14 +128,14 @@ impl Core {
     }
 
     /// A connection has come from another shard, where its alarms were left behind.
-    pub(in crate::server) fn set_alarm_again(&mut self, conn: ConnId) {
+    pub(crate) fn set_alarm_again(&mut self, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         session.dialogue.patience.alarm_ms = u64::MAX;
         self.set_alarm(conn);
     }
 
     /// Ends what has lasted too long. Returns when to come again.
-    pub(in crate::server) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
+    pub(crate) fn end_patience(&mut self, conns: &mut Connections) -> u64 {
         while let Some(&Reverse((at_ms, conn))) = self.http.alarms.peek() {
             if at_ms > self.now_ms {
                 return at_ms;

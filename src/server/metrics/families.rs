@@ -5,17 +5,17 @@ use crate::server::event_loop::turn_meter::Longest;
 use corq_shards::job::State;
 
 /// When the certificate ends.
-pub(in crate::server) const CERTIFICATE_EXPIRES: &str = "tls_certificate_expires_timestamp_seconds";
+pub(crate) const CERTIFICATE_EXPIRES: &str = "tls_certificate_expires_timestamp_seconds";
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::server) enum Kind {
+pub(crate) enum Kind {
     Counter,
     Gauge,
 }
 
 /// The families that are one number: name, kind, help. The numbers come in the same order.
-pub(in crate::server) const FAMILIES: &[(&str, Kind, &str)] = &[
+pub(crate) const FAMILIES: &[(&str, Kind, &str)] = &[
     ("jobs_pushed_total", Kind::Counter, "Jobs pushed since the start"),
     ("jobs_pulled_total", Kind::Counter, "Jobs delivered since the start"),
     ("jobs_completed_total", Kind::Counter, "Jobs completed since the start"),
@@ -264,20 +264,20 @@ pub(in crate::server) const FAMILIES: &[(&str, Kind, &str)] = &[
 ];
 
 /// How far the clock is ahead.
-pub(in crate::server) const CLOCK_AHEAD: &str = "clock_ahead_seconds";
+pub(crate) const CLOCK_AHEAD: &str = "clock_ahead_seconds";
 
 /// A kind of duration: a histogram and a summary of quantiles for Prometheus, and a field of `Metrics`.
-pub(in crate::server) struct Timed {
+pub(crate) struct Timed {
     /// The histogram.
-    pub(in crate::server) family: &'static str,
+    pub(crate) family: &'static str,
     /// Its entry in `durations`.
-    pub(in crate::server) field: &'static str,
-    pub(in crate::server) help: &'static str,
+    pub(crate) field: &'static str,
+    pub(crate) help: &'static str,
 }
 
 impl Timed {
     /// The family of its quantiles.
-    pub(in crate::server) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         self.family.replace("_ms", "_quantiles_ms")
     }
 }
@@ -287,7 +287,7 @@ const fn timed(family: &'static str, field: &'static str, help: &'static str) ->
 }
 
 /// All that is timed.
-pub(in crate::server) const HISTOGRAMS: &[Timed] = &[
+pub(crate) const HISTOGRAMS: &[Timed] = &[
     timed("push_duration_ms", "push", "Time that the answer to a pushed job waited for the log"),
     timed("pull_duration_ms", "pull", "Time that the delivery of a job waited for the log"),
     timed("ack_duration_ms", "ack", "Time that the answer to a completed job waited for the log"),
@@ -301,11 +301,11 @@ pub(in crate::server) const HISTOGRAMS: &[Timed] = &[
 ];
 
 /// The quantiles that are shown: label, share, field of `Metrics`.
-pub(in crate::server) const QUANTILES: [(&str, f64, &str); 3] =
+pub(crate) const QUANTILES: [(&str, f64, &str); 3] =
     [("0.5", 0.5, "p50Ms"), ("0.99", 0.99, "p99Ms"), ("0.999", 0.999, "p999Ms")];
 
 /// The labelled families of each queue: name, help, state.
-pub(in crate::server) const QUEUE_FAMILIES: &[(&str, &str, State)] = &[
+pub(crate) const QUEUE_FAMILIES: &[(&str, &str, State)] = &[
     ("queue_jobs_waiting", "Jobs of the queue that can be pulled", State::Waiting),
     ("queue_jobs_active", "Jobs of the queue that a worker has", State::Active),
     ("queue_jobs_delayed", "Jobs of the queue whose time has not come", State::Delayed),
@@ -319,8 +319,8 @@ pub(in crate::server) const QUEUE_FAMILIES: &[(&str, &str, State)] = &[
 ];
 
 /// The families of the longest turns of one kind of work on one shard: name, help, value.
-pub(in crate::server) type TurnFamily = (&'static str, &'static str, fn(&Longest) -> String);
-pub(in crate::server) const TURN_FAMILIES: &[TurnFamily] = &[
+pub(crate) type TurnFamily = (&'static str, &'static str, fn(&Longest) -> String);
+pub(crate) const TURN_FAMILIES: &[TurnFamily] = &[
     (
         "longest_turn_seconds",
         "Longest turn since the start of those that this work took most of",

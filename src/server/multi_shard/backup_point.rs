@@ -36,11 +36,7 @@ pub struct Cuts(BTreeMap<(u16, u32, u32), Cut>);
 
 impl Core {
     /// Asks all shards where they cut.
-    pub(in crate::server) fn ask_backup_point(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-    ) {
+    pub(crate) fn ask_backup_point(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         if matches!(self.engine.book.0.disk_mut(), Store::Memory(_)) {
             self.refuse(conns, asked.origin, asked.req_id, NOT_ON_DISK);
             return;
@@ -50,7 +46,7 @@ impl Core {
 
     /// A backup begins: somebody asks, or another shard has cut. The first time, this one cuts as
     /// well; the last time, nothing of this backup is on its way any more, and it answers.
-    pub(in crate::server) fn cut(&mut self, step: Step) {
+    pub(crate) fn cut(&mut self, step: Step) {
         let shards = self.slots.shards();
         let key = (step.shard, step.task, step.round);
         if !self.cuts.0.contains_key(&key) {

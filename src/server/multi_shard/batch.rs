@@ -27,7 +27,7 @@ fn lookups(jobs: &[JobRef<'_>]) -> Vec<Lookup> {
 }
 
 /// A command on many jobs, or a piece of a longer one, that has just been begun.
-pub(in crate::server) fn jobs_task(
+pub(crate) fn jobs_task(
     origin: Origin,
     frame: Box<[u8]>,
     jobs: &[JobRef<'_>],
@@ -49,7 +49,7 @@ pub(in crate::server) fn jobs_task(
 }
 
 /// The answer that tells of completions which came too late, by place and id.
-pub(in crate::server) fn write_ignored<'a>(
+pub(crate) fn write_ignored<'a>(
     pen: &mut Pen<'_>,
     req_id: Option<&[u8]>,
     places: &[usize],
@@ -72,7 +72,7 @@ pub(in crate::server) fn write_ignored<'a>(
 
 impl Core {
     /// Finds the shards that a command on many jobs concerns.
-    pub(in crate::server) fn dispatch_jobs(
+    pub(crate) fn dispatch_jobs(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -215,7 +215,7 @@ impl Core {
         self.begin_on_jobs(conns, step, jobs);
     }
 
-    pub(in crate::server) fn begin_on_jobs(
+    pub(crate) fn begin_on_jobs(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -252,12 +252,7 @@ impl Core {
     }
 
     /// The directory's part.
-    pub(in crate::server) fn resolve(
-        &mut self,
-        batch: &Batch,
-        step: Step,
-        names: &[(usize, Span)],
-    ) {
+    pub(crate) fn resolve(&mut self, batch: &Batch, step: Step, names: &[(usize, Span)]) {
         // A name whose job is gone still leads to it: its shard knows what became of it.
         let jobs =
             names.iter().map(|(place, name)| (*place, self.directory.find_past(batch.text(name))));
@@ -265,7 +260,7 @@ impl Core {
         self.post.tell(usize::from(step.shard)).messages.push(Message::Resolved { step, jobs });
     }
 
-    pub(in crate::server) fn resolved(
+    pub(crate) fn resolved(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -287,12 +282,7 @@ impl Core {
         self.advance_jobs(conns, step);
     }
 
-    pub(in crate::server) fn parted(
-        &mut self,
-        conns: &mut Connections,
-        step: Step,
-        outcome: &Reply,
-    ) {
+    pub(crate) fn parted(&mut self, conns: &mut Connections, step: Step, outcome: &Reply) {
         if let Some(Task::Long(_)) = self.tasks.get(step) {
             self.long_parted(step, outcome);
             return;
@@ -508,7 +498,7 @@ impl Core {
     }
 
     /// The owner's part.
-    pub(in crate::server) fn part(
+    pub(crate) fn part(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,

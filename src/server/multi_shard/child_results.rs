@@ -14,7 +14,7 @@ use corq_shards::family::{Report, Reported};
 impl Core {
     /// Passes on how children here ended.
     #[inline]
-    pub(in crate::server) fn tell_reports(&mut self) {
+    pub(crate) fn tell_reports(&mut self) {
         if !self.effects.reports.is_empty() {
             for report in std::mem::take(&mut self.effects.reports) {
                 self.tell_report(Box::new(report), &[]);
@@ -53,21 +53,12 @@ impl Core {
     }
 
     /// The value of a child has been read, or could not be.
-    pub(in crate::server) fn report_record_arrived(
-        &mut self,
-        report: Box<Report>,
-        fetched: &[Fetched],
-    ) {
+    pub(crate) fn report_record_arrived(&mut self, report: Box<Report>, fetched: &[Fetched]) {
         self.tell_report(report, fetched);
     }
 
     /// A child of a job here ended.
-    pub(in crate::server) fn take_report(
-        &mut self,
-        conns: &mut Connections,
-        report: &Report,
-        value: &[u8],
-    ) {
+    pub(crate) fn take_report(&mut self, conns: &mut Connections, report: &Report, value: &[u8]) {
         let Report { parent, child, end, is_last, .. } = *report;
         let known_as = report.known_as.to_string();
         let (known_as, queue) = (&*known_as, &*report.queue);

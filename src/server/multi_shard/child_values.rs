@@ -50,7 +50,7 @@ pub type Valuings = VecDeque<Valuing>;
 
 impl Core {
     /// Begins an answer; most are complete with their first slice.
-    pub(in crate::server) fn children_values(
+    pub(crate) fn children_values(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -78,7 +78,7 @@ impl Core {
     }
 
     /// One slice of the answer whose turn it is. True if there is more to do.
-    pub(in crate::server) fn value_on_in_turn(&mut self, conns: &mut Connections) -> bool {
+    pub(crate) fn value_on_in_turn(&mut self, conns: &mut Connections) -> bool {
         let Some(valuing) = self.valuings.pop_front() else { return false };
         self.answered(valuing.origin);
         self.value_on(conns, valuing, &[]);
@@ -86,7 +86,7 @@ impl Core {
     }
 
     /// Writes the next slice. `fetched` holds records that had to be read for it first.
-    pub(in crate::server) fn value_on(
+    pub(crate) fn value_on(
         &mut self,
         conns: &mut Connections,
         mut valuing: Valuing,
@@ -173,7 +173,7 @@ impl Core {
     }
 
     /// Ends the answers to a client that is gone.
-    pub(in crate::server) fn stop_valuing(&mut self, client: ClientId) {
+    pub(crate) fn stop_valuing(&mut self, client: ClientId) {
         let aside = &mut self.aside;
         self.valuings.retain(|valuing| {
             let stays = valuing.origin.client != client;

@@ -214,7 +214,7 @@ fn plan_of(cron: &Cron<'_>, now_ms: u64) -> Result<Plan, BadPlan> {
 /// The keeper's part.
 impl Core {
     /// Starts `Cron` or `CronDelete`.
-    pub(in crate::server) fn begin_cron(
+    pub(crate) fn begin_cron(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -377,7 +377,7 @@ impl Core {
     }
 
     /// All shards have told what they have.
-    pub(in crate::server) fn all_crons_are_known(&mut self) {
+    pub(crate) fn all_crons_are_known(&mut self) {
         if self.me != KEEPER {
             return;
         }
@@ -395,7 +395,7 @@ impl Core {
 /// The owner's part.
 impl Core {
     /// Reads mail about schedules.
-    pub(in crate::server) fn read_cron_mail(
+    pub(crate) fn read_cron_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -546,7 +546,7 @@ impl Core {
     }
 
     /// Tells the keeper of schedules that have ended by themselves.
-    pub(in crate::server) fn tell_cron_ends(&mut self) {
+    pub(crate) fn tell_cron_ends(&mut self) {
         if self.effects.cron_ends.is_empty() {
             return;
         }
@@ -559,7 +559,7 @@ impl Core {
     }
 
     /// Tells the keeper of all schedules, after recovery.
-    pub(in crate::server) fn tell_all_crons(&mut self) {
+    pub(crate) fn tell_all_crons(&mut self) {
         let owner = self.me as u16;
         for cron in self.engine.shard.crons() {
             let batch = self.post.tell(KEEPER);

@@ -10,7 +10,7 @@ use corq_shards::job::new_job::NewJob;
 impl Core {
     /// Refuses a command for a schedule or repeated jobs that would run more often than they may.
     #[inline]
-    pub(in crate::server) fn runs_too_often(
+    pub(crate) fn runs_too_often(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -39,7 +39,7 @@ impl Core {
     }
 
     /// Which of these jobs of a push, the first of which has the place `base` in it, would run too often, if one would.
-    pub(in crate::server) fn too_often(&self, jobs: &[NewJob<'_>], base: usize) -> Option<String> {
+    pub(crate) fn too_often(&self, jobs: &[NewJob<'_>], base: usize) -> Option<String> {
         let least_ms = self.engine.shard.interval_min_ms();
         let is_below = |job: &NewJob<'_>| job.repeat.is_some_and(|it| it.every_ms < least_ms);
         let place = base + jobs.iter().position(is_below)?;

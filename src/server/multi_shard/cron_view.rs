@@ -7,7 +7,7 @@ use corq_shards::job::new_job::NewJob;
 use corq_shards::job::overrides::Extras;
 
 /// A schedule as clients see it; in a list with its runs.
-pub(in crate::server) fn write_cron(writer: &mut Writer<'_>, cron: &Cron, listed: bool) {
+pub(crate) fn write_cron(writer: &mut Writer<'_>, cron: &Cron, listed: bool) {
     let limited = listed && cron.runs_max.is_some();
     let job = cron.job();
     let given = [listed, limited, cron.timezone.is_some(), job.name.is_some()];

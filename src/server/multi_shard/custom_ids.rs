@@ -59,7 +59,7 @@ impl WaitingClaims {
     }
 }
 
-pub(in crate::server) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
+pub(crate) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>] {
     match body {
         Body::Push { job, .. } => std::slice::from_ref(job),
         Body::PushBatch { jobs, .. } => jobs,
@@ -68,7 +68,7 @@ pub(in crate::server) fn jobs_of<'b, 'a>(body: &'b Body<'a>) -> &'b [NewJob<'a>]
 }
 
 /// Writes the ids of a push: of the jobs that were made, and of those whose names were taken.
-pub(in crate::server) fn write_ids(
+pub(crate) fn write_ids(
     writer: &mut Writer<'_>,
     all: &[NewJob<'_>],
     taken: &[bool],
@@ -101,7 +101,7 @@ pub(in crate::server) fn write_ids(
 
 impl Core {
     /// Claims the custom ids of a push, if it has any, before it goes to the owner of the queue.
-    pub(in crate::server) fn claim_names(
+    pub(crate) fn claim_names(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// The directory's part: grants all names or lets the push wait.
-    pub(in crate::server) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span]) {
+    pub(crate) fn claim(&mut self, batch: &Batch, step: Step, names: &[Span]) {
         let names = names.iter().map(|name| batch.text(name).into()).collect();
         self.grant_or_wait(WaitingClaim { step, names, sounded: false });
     }
@@ -194,13 +194,13 @@ impl Core {
     }
 
     /// A shard wants to have read what this one has said before.
-    pub(in crate::server) fn answer_sounding(&mut self, from: u16, number: u64) {
+    pub(crate) fn answer_sounding(&mut self, from: u16, number: u64) {
         // With the news, which wait for the log as well.
         self.post.tell(usize::from(from)).messages.push(Message::Sounded { number });
     }
 
     /// The answer.
-    pub(in crate::server) fn sounded(&mut self, number: u64) {
+    pub(crate) fn sounded(&mut self, number: u64) {
         let Some((missing, _)) = self.soundings.waiting.get_mut(&number) else { return };
         *missing -= 1;
         if *missing == 0
@@ -225,12 +225,7 @@ impl Core {
     }
 
     /// A keeper has answered.
-    pub(in crate::server) fn claimed(
-        &mut self,
-        conns: &mut Connections,
-        step: Step,
-        taken: &[bool],
-    ) {
+    pub(crate) fn claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
         if let Some(Task::Flow(_)) = self.tasks.get(step) {
             self.flow_claimed(conns, step, taken);
             return;
@@ -288,7 +283,7 @@ impl Core {
         }
     }
 
-    pub(in crate::server) fn release_name(&mut self, name: &str) {
+    pub(crate) fn release_name(&mut self, name: &str) {
         let batch = self.post.tell(self.slots.of_name(name));
         let name = batch.keep(name.as_bytes());
         batch.messages.push(Message::Unclaim { name });
@@ -296,7 +291,7 @@ impl Core {
 
     /// The owner's part: pushes the jobs whose names were granted. `waits` gives what the job at a
     /// place waits for: other jobs, and children.
-    pub(in crate::server) fn push_prepared<'a>(
+    pub(crate) fn push_prepared<'a>(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -361,11 +356,7 @@ impl Core {
     }
 
     /// Names that were granted to jobs which another job stood in the way of (its unique key).
-    pub(in crate::server) fn release_unused(
-        &mut self,
-        granted: &[NewJob<'_>],
-        pushed: &[PushedJob],
-    ) {
+    pub(crate) fn release_unused(&mut self, granted: &[NewJob<'_>], pushed: &[PushedJob]) {
         for (job, made) in granted.iter().zip(pushed) {
             let Some(name) = job.custom_id else { continue };
             if made.custom_id.as_deref() != Some(name) {
@@ -375,7 +366,7 @@ impl Core {
     }
 
     /// Tells the directory of custom ids that came or went with the last command.
-    pub(in crate::server) fn tell_names(&mut self) {
+    pub(crate) fn tell_names(&mut self) {
         if self.effects.names.is_empty() {
             return;
         }
@@ -388,7 +379,7 @@ impl Core {
     }
 
     /// Tells the directory of all custom ids, after recovery.
-    pub(in crate::server) fn tell_all_names(&mut self) {
+    pub(crate) fn tell_all_names(&mut self) {
         // The gone ones first: a name may have been given again.
         for (name, id) in self.engine.shard.take_past_names() {
             let batch = self.post.tell(self.slots.of_name(&name));
@@ -408,21 +399,16 @@ impl Core {
     }
 
     /// Settled when its job comes, released when that is dropped.
-    pub(in crate::server) fn reserve(&mut self, name: &str) {
+    pub(crate) fn reserve(&mut self, name: &str) {
         self.directory.claim(name);
     }
 
-    pub(in crate::server) fn unclaimed(&mut self, name: &str) {
+    pub(crate) fn unclaimed(&mut self, name: &str) {
         self.directory.release(name);
         self.retry_claims(name);
     }
 
-    pub(in crate::server) fn named(
-        &mut self,
-        name: &str,
-        id: corq_shards::job::id::JobId,
-        known: bool,
-    ) {
+    pub(crate) fn named(&mut self, name: &str, id: corq_shards::job::id::JobId, known: bool) {
         if known {
             self.directory.settle(name, id);
         } else {

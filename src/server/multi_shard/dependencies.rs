@@ -117,7 +117,7 @@ fn texts<'b, 'a: 'b>(jobs: &'b [NewJob<'a>]) -> impl Iterator<Item = (usize, &'a
 
 impl Core {
     /// Starts a push that has custom ids, dependencies or both.
-    pub(in crate::server) fn begin_push(
+    pub(crate) fn begin_push(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -143,7 +143,7 @@ impl Core {
     }
 
     /// Finds out what the jobs of a piece of a long push depend on. False if they depend on nothing.
-    pub(in crate::server) fn begin_needs_of_piece(
+    pub(crate) fn begin_needs_of_piece(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -195,7 +195,7 @@ impl Core {
     }
 
     /// A directory has answered.
-    pub(in crate::server) fn dependencies_named(
+    pub(crate) fn dependencies_named(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -224,14 +224,14 @@ impl Core {
     }
 
     /// The part of the shard that owns the dependencies.
-    pub(in crate::server) fn stand(&mut self, step: Step, jobs: &[(usize, JobId)]) {
+    pub(crate) fn stand(&mut self, step: Step, jobs: &[(usize, JobId)]) {
         let shard = &mut self.engine.shard;
         let jobs = jobs.iter().map(|&(place, id)| (place, shard.standing(id))).collect();
         self.post.tell(usize::from(step.shard)).messages.push(Message::Stood { step, jobs });
     }
 
     /// The owner of dependencies has answered.
-    pub(in crate::server) fn stood(
+    pub(crate) fn stood(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -299,7 +299,7 @@ impl Core {
     }
 
     /// Passes on what the last command means for jobs of other shards, and of this one.
-    pub(in crate::server) fn tell_notices(&mut self) {
+    pub(crate) fn tell_notices(&mut self) {
         for place in 0..self.effects.notices.len() {
             let notice = self.effects.notices[place];
             let dest = self.slots.of_job(notice.addressee());
@@ -308,7 +308,7 @@ impl Core {
     }
 
     /// Asks anew for the end of all that jobs here wait for, after recovery.
-    pub(in crate::server) fn renew_watches(&mut self) {
+    pub(crate) fn renew_watches(&mut self) {
         for notice in self.engine.shard.watches_to_renew() {
             let dest = self.slots.of_job(notice.addressee());
             self.post.tell(dest).messages.push(Message::Notice(notice));

@@ -110,7 +110,7 @@ impl OpenFlows {
 
 impl Core {
     /// Goes to the shard that has all of a flow, if one has; else it begins here.
-    pub(in crate::server) fn dispatch_flow(
+    pub(crate) fn dispatch_flow(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -126,7 +126,7 @@ impl Core {
     }
 
     /// Starts a flow.
-    pub(in crate::server) fn begin_flow(
+    pub(crate) fn begin_flow(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -191,12 +191,7 @@ impl Core {
     }
 
     /// A keeper has answered.
-    pub(in crate::server) fn flow_claimed(
-        &mut self,
-        conns: &mut Connections,
-        step: Step,
-        taken: &[bool],
-    ) {
+    pub(crate) fn flow_claimed(&mut self, conns: &mut Connections, step: Step, taken: &[bool]) {
         let Some(task) = self.flow_task(step) else { return };
         for (&place, &taken) in task.keepers[task.answered].1.iter().zip(taken) {
             if taken {
@@ -257,7 +252,7 @@ impl Core {
     }
 
     /// Mail about flows.
-    pub(in crate::server) fn read_flow_mail(
+    pub(crate) fn read_flow_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -362,7 +357,7 @@ impl Core {
     }
 
     /// After recovery: passes on again what others may not have heard.
-    pub(in crate::server) fn resume_flows(&mut self) {
+    pub(crate) fn resume_flows(&mut self) {
         let others: Vec<usize> = (0..self.slots.shards()).filter(|&it| it != self.me).collect();
         for flow in self.engine.shard.open_flows() {
             self.open_flows.0.insert(flow, (others.len(), None));
@@ -376,7 +371,7 @@ impl Core {
 
     /// After recovery, when all shards have passed on what they had: what is still staged was not
     /// committed.
-    pub(in crate::server) fn drop_uncommitted_flows(&mut self, conns: &mut Connections) {
+    pub(crate) fn drop_uncommitted_flows(&mut self, conns: &mut Connections) {
         for name in self.engine.shard.staged_names() {
             self.release_name(&name);
         }

@@ -40,7 +40,7 @@ pub struct JobsWork {
 }
 
 impl JobsWork {
-    pub(in crate::server) fn new(op: Op, completes: usize) -> Self {
+    pub(crate) fn new(op: Op, completes: usize) -> Self {
         Self {
             op,
             ids: vec![JobId::default(); completes],
@@ -58,7 +58,7 @@ impl JobsWork {
 
 impl Core {
     /// The next step of one.
-    pub(in crate::server) fn jobs_on(
+    pub(crate) fn jobs_on(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -95,7 +95,7 @@ impl Core {
     }
 
     /// A piece has been renewed, or checked.
-    pub(in crate::server) fn piece_done(
+    pub(crate) fn piece_done(
         &mut self,
         (step, from): (Step, usize),
         body: &Body<'_>,
@@ -167,7 +167,7 @@ impl Core {
     }
 
     /// A shard has completed its part of a piece.
-    pub(in crate::server) fn long_parted(&mut self, step: Step, outcome: &Reply) {
+    pub(crate) fn long_parted(&mut self, step: Step, outcome: &Reply) {
         let Some(command) = self.long_task(step) else { return };
         command.left -= 1;
         if let (Doing::Jobs(work), Reply::Late(places)) = (&mut command.doing, outcome) {

@@ -38,16 +38,16 @@ const VALUES_PER_SLICE: usize = 16 << 10;
 const VALUES_PER_STEP: usize = 32;
 
 /// Items of a frame that are read in about the time of a step.
-pub(in crate::server) const ITEMS_PER_STEP: usize = 2;
+pub(crate) const ITEMS_PER_STEP: usize = 2;
 
 /// Bytes of a frame that are looked at in about the time of a step, if they are many small values.
-pub(in crate::server) const BYTES_PER_STEP: usize = 256;
+pub(crate) const BYTES_PER_STEP: usize = 256;
 
 /// Pieces that may be on their way to the shards of their jobs.
-pub(in crate::server) const WINDOW: usize = 8;
+pub(crate) const WINDOW: usize = 8;
 
 /// Names and places given back at a time.
-pub(in crate::server) const UNDONE_PER_STEP: usize = 500;
+pub(crate) const UNDONE_PER_STEP: usize = 500;
 
 /// How far a long command has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,25 +78,25 @@ pub enum Doing {
 /// One of them.
 #[derive(Debug)]
 pub struct LongCommand {
-    pub(in crate::server) origin: Origin,
+    pub(crate) origin: Origin,
     bytes: Vec<u8>,
     start: usize,
-    pub(in crate::server) walk: Walk,
-    pub(in crate::server) req_id: Option<Box<[u8]>>,
-    pub(in crate::server) phase: Phase,
+    pub(crate) walk: Walk,
+    pub(crate) req_id: Option<Box<[u8]>>,
+    pub(crate) phase: Phase,
     progress: Progress,
     /// The next item of the phase.
-    pub(in crate::server) place: usize,
+    pub(crate) place: usize,
     /// Answers that are to come.
-    pub(in crate::server) left: usize,
+    pub(crate) left: usize,
     /// Why it is refused, and for the sake of which item: the first.
-    pub(in crate::server) refused: Option<(usize, String)>,
-    pub(in crate::server) doing: Doing,
+    pub(crate) refused: Option<(usize, String)>,
+    pub(crate) doing: Doing,
 }
 
 impl LongCommand {
     /// The frame.
-    pub(in crate::server) fn frame(&self) -> &[u8] {
+    pub(crate) fn frame(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
@@ -112,27 +112,27 @@ impl LongCommand {
     }
 
     /// How many jobs it is about.
-    pub(in crate::server) fn items(&self) -> usize {
+    pub(crate) fn items(&self) -> usize {
         self.walk.items()
     }
 
     /// Whether all items of the phase have been taken.
-    pub(in crate::server) fn is_through(&self) -> bool {
+    pub(crate) fn is_through(&self) -> bool {
         self.place >= self.items()
     }
 
-    pub(in crate::server) fn begin(&mut self, phase: Phase) {
+    pub(crate) fn begin(&mut self, phase: Phase) {
         (self.phase, self.place) = (phase, 0);
     }
 
-    pub(in crate::server) fn refuse(&mut self, place: usize, text: String) {
+    pub(crate) fn refuse(&mut self, place: usize, text: String) {
         if self.refused.as_ref().is_none_or(|(first, _)| place < *first) {
             self.refused = Some((place, text));
         }
     }
 
     /// Writes the next piece as a frame of its own, and steps over it.
-    pub(in crate::server) fn take_piece(&mut self, queue: Option<&str>) -> (usize, Vec<u8>) {
+    pub(crate) fn take_piece(&mut self, queue: Option<&str>) -> (usize, Vec<u8>) {
         let from = self.place;
         let to = self.walk.piece_end(from);
         let mut piece = Vec::new();
@@ -142,7 +142,7 @@ impl LongCommand {
     }
 
     /// One item as a frame of its own.
-    pub(in crate::server) fn write_one(&self, queue: Option<&str>, place: usize) -> Vec<u8> {
+    pub(crate) fn write_one(&self, queue: Option<&str>, place: usize) -> Vec<u8> {
         let mut piece = Vec::new();
         self.walk.write_piece(self.frame(), queue, (place, place + 1), &mut piece);
         piece
@@ -151,7 +151,7 @@ impl LongCommand {
 
 /// Whether there is more to do at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::server) enum Next {
+pub(crate) enum Next {
     /// There is.
     More,
     /// Others have to answer first.
@@ -162,11 +162,11 @@ pub(in crate::server) enum Next {
 
 /// What a shard has kept for a long command.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Promise {
+pub(crate) struct Promise {
     /// Room in the log.
-    pub(in crate::server) bytes: u64,
+    pub(crate) bytes: u64,
     /// Room in groups of a queue.
-    pub(in crate::server) places: Option<Box<(Box<str>, Foresight)>>,
+    pub(crate) places: Option<Box<(Box<str>, Foresight)>>,
 }
 
 /// Who has been promised something: the shard that asked, its number for it, and which one of that number.
@@ -246,7 +246,7 @@ impl Lengthy {
         needs
     }
 
-    pub(in crate::server) fn promise(&mut self, step: Step) -> &mut Promise {
+    pub(crate) fn promise(&mut self, step: Step) -> &mut Promise {
         self.promises.entry(key_of(step)).or_default()
     }
 }
@@ -264,7 +264,7 @@ pub enum LongMail {
 }
 
 /// Whether a command that was read at once is better done in slices.
-pub(in crate::server) fn is_long(body: &Body<'_>) -> bool {
+pub(crate) fn is_long(body: &Body<'_>) -> bool {
     match body {
         Body::PushBatch { jobs, .. } => jobs.len() > LONG_ITEMS,
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
@@ -285,7 +285,7 @@ fn cut_of(frame: &[u8]) -> Option<&'static CommandSpec> {
 impl Core {
     /// Whether a frame is a long command, to be taken with the memory it lies in once it is back with its connection.
     #[inline]
-    pub(in crate::server) fn is_taken_whole(&mut self, conn: ConnId, frame: &[u8]) -> bool {
+    pub(crate) fn is_taken_whole(&mut self, conn: ConnId, frame: &[u8]) -> bool {
         frame.len() > LONG_BYTES && self.wants_whole(conn, frame)
     }
 
@@ -302,7 +302,7 @@ impl Core {
 
     /// Takes the frame that [`Core::is_taken_whole`] has found at the front of what a connection has sent.
     #[inline]
-    pub(in crate::server) fn take_whole(&mut self, conns: &mut Connections) {
+    pub(crate) fn take_whole(&mut self, conns: &mut Connections) {
         if let Some((conn, bytes)) = self.lengthy.wanted.take() {
             let Some(session) = self.sessions.get(conn) else { return };
             session.habit.note_command();
@@ -315,14 +315,14 @@ impl Core {
     }
 
     /// Which long command a frame is that is no connection's own input, if it is one.
-    pub(in crate::server) fn long_op(&mut self, conn: ConnId, frame: &[u8]) -> Option<Op> {
+    pub(crate) fn long_op(&mut self, conn: ConnId, frame: &[u8]) -> Option<Op> {
         let trusted = self.sessions.get(conn).is_some_and(|session| session.trusted);
         let is_long = trusted && frame.len() > LONG_BYTES;
         if is_long { cut_of(frame).map(|spec| spec.op) } else { None }
     }
 
     /// Begins a long command, whose frame is the end of `bytes`.
-    pub(in crate::server) fn begin_long(
+    pub(crate) fn begin_long(
         &mut self,
         conns: &mut Connections,
         conn: ConnId,
@@ -357,7 +357,7 @@ impl Core {
         self.note_partial(conns, conn);
     }
 
-    pub(in crate::server) fn long_task(&mut self, step: Step) -> Option<&mut LongCommand> {
+    pub(crate) fn long_task(&mut self, step: Step) -> Option<&mut LongCommand> {
         match self.tasks.get(step) {
             Some(Task::Long(command)) => command.as_deref_mut(),
             _ => None,
@@ -365,7 +365,7 @@ impl Core {
     }
 
     /// An answer has come that one has waited for.
-    pub(in crate::server) fn wake_long(&mut self, step: Step) {
+    pub(crate) fn wake_long(&mut self, step: Step) {
         if !self.lengthy.active.contains(&step) {
             self.lengthy.active.push_back(step);
         }
@@ -414,7 +414,7 @@ impl Core {
     }
 
     /// A connection goes. One that is not being done needs its frame no more; what others take is counted to their end.
-    pub(in crate::server) fn leave_running(&mut self, conn: ConnId) {
+    pub(crate) fn leave_running(&mut self, conn: ConnId) {
         let Some(&Running { step, bytes, acts, .. }) = self.lengthy.running.get(&conn) else {
             return;
         };
@@ -454,11 +454,7 @@ impl Core {
     }
 
     /// Answers one that was refused.
-    pub(in crate::server) fn refuse_long(
-        &mut self,
-        conns: &mut Connections,
-        command: &LongCommand,
-    ) {
+    pub(crate) fn refuse_long(&mut self, conns: &mut Connections, command: &LongCommand) {
         if let Some((_, text)) = &command.refused {
             self.refuse(conns, command.origin, command.req_id.as_deref(), text);
         }
@@ -564,7 +560,7 @@ impl Core {
     }
 
     /// Mail about long commands.
-    pub(in crate::server) fn read_long_mail(
+    pub(crate) fn read_long_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -581,7 +577,7 @@ impl Core {
     }
 
     /// Uses room that was promised to a long command.
-    pub(in crate::server) fn use_promise(&mut self, step: Step, bytes: u64) {
+    pub(crate) fn use_promise(&mut self, step: Step, bytes: u64) {
         let promise = self.lengthy.promise(step);
         let used = promise.bytes.min(bytes);
         promise.bytes -= used;
@@ -589,7 +585,7 @@ impl Core {
     }
 
     /// Keeps room for a long command, which there is.
-    pub(in crate::server) fn add_promise(&mut self, step: Step, bytes: u64) {
+    pub(crate) fn add_promise(&mut self, step: Step, bytes: u64) {
         self.lengthy.promise(step).bytes += bytes;
         self.engine.book.1.promised_bytes += bytes;
     }
@@ -604,7 +600,7 @@ impl Core {
 }
 
 /// What a job was called in a frame that brings only it.
-pub(in crate::server) fn only_id<'a>(body: &Body<'a>) -> JobRef<'a> {
+pub(crate) fn only_id<'a>(body: &Body<'a>) -> JobRef<'a> {
     match body {
         Body::AckBatch(batch) | Body::JobHeartbeatBatch(batch) | Body::ExtendLocks(batch) => {
             batch.ids.first().copied().unwrap_or(JobRef::Custom(""))

@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// What is known of a long push.
 #[derive(Debug)]
 pub struct PushWork {
-    pub(in crate::server) queue: Box<str>,
+    pub(crate) queue: Box<str>,
     owner: usize,
     stage: Stage,
     /// What its jobs may take in the log.
@@ -120,7 +120,7 @@ pub struct Piece {
 }
 
 impl PushWork {
-    pub(in crate::server) fn new(queue: &str, owner: usize) -> Self {
+    pub(crate) fn new(queue: &str, owner: usize) -> Self {
         Self {
             queue: queue.into(),
             owner,
@@ -162,7 +162,7 @@ impl PushWork {
 
 impl Core {
     /// A piece of a long command has been read.
-    pub(in crate::server) fn note_read(
+    pub(crate) fn note_read(
         &mut self,
         command: &mut LongCommand,
         from: usize,
@@ -200,7 +200,7 @@ impl Core {
     }
 
     /// The next step of a long push.
-    pub(in crate::server) fn push_on(
+    pub(crate) fn push_on(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -260,7 +260,7 @@ impl Core {
     }
 
     /// What the dependencies of a piece have come to.
-    pub(in crate::server) fn needs_of_piece(
+    pub(crate) fn needs_of_piece(
         &mut self,
         (step, from): (Step, usize),
         outcome: Result<Needed, (usize, String)>,
@@ -298,7 +298,7 @@ impl Core {
     }
 
     /// A keeper has answered.
-    pub(in crate::server) fn long_claimed(&mut self, step: Step, taken: &[bool]) {
+    pub(crate) fn long_claimed(&mut self, step: Step, taken: &[bool]) {
         let Some(command) = self.long_task(step) else { return };
         command.left -= 1;
         if let Doing::Push(push) = &mut command.doing {
@@ -384,7 +384,7 @@ impl Core {
     }
 
     /// Mail about long pushes.
-    pub(in crate::server) fn read_long_push(
+    pub(crate) fn read_long_push(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,

@@ -160,7 +160,7 @@ fn text_of(job: JobRef<'_>) -> Box<str> {
 
 impl Core {
     /// Starts a command on a parent and a child.
-    pub(in crate::server) fn begin_kin(
+    pub(crate) fn begin_kin(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -217,7 +217,7 @@ impl Core {
     }
 
     /// A directory has answered.
-    pub(in crate::server) fn kin_named(
+    pub(crate) fn kin_named(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -367,7 +367,7 @@ impl Core {
     }
 
     /// Lets go of all children of a job here that no worker has.
-    pub(in crate::server) fn abandon_children(
+    pub(crate) fn abandon_children(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -423,12 +423,7 @@ impl Core {
     }
 
     /// Mail about parents and children.
-    pub(in crate::server) fn read_kin_mail(
-        &mut self,
-        conns: &mut Connections,
-        batch: &Batch,
-        mail: &KinMail,
-    ) {
+    pub(crate) fn read_kin_mail(&mut self, conns: &mut Connections, batch: &Batch, mail: &KinMail) {
         match mail {
             KinMail::AskChild { step, child } => {
                 let found = self.engine.shard.find(*child);
@@ -508,7 +503,7 @@ impl Core {
 
     /// Writes a parent into a child, or takes it out: into its data, too, where clients look for it.
     /// `fetched` has the child's record if it was read for that.
-    pub(in crate::server) fn patch_child(
+    pub(crate) fn patch_child(
         &mut self,
         conns: &mut Connections,
         step: Step,

@@ -175,12 +175,7 @@ impl List {
 /// The coordinator's part.
 impl Core {
     /// Begins a list of what all shards have.
-    pub(in crate::server) fn list_rows(
-        &mut self,
-        origin: Origin,
-        req_id: Option<&[u8]>,
-        kind: Kind,
-    ) {
+    pub(crate) fn list_rows(&mut self, origin: Origin, req_id: Option<&[u8]>, kind: Kind) {
         self.deferred(origin);
         let shards = self.slots.shards();
         let step = self.start_rows(origin, req_id.map(Into::into), List::of(kind), shards);
@@ -190,7 +185,7 @@ impl Core {
     }
 
     /// Goes on with the queues once all numbers are known. As many as are shown are taken from one shard after the other.
-    pub(in crate::server) fn list_queues_in_metrics(
+    pub(crate) fn list_queues_in_metrics(
         &mut self,
         origin: Origin,
         req_id: Option<Box<[u8]>>,
@@ -218,7 +213,7 @@ impl Core {
     }
 
     /// Mail about lists.
-    pub(in crate::server) fn read_rows_mail(
+    pub(crate) fn read_rows_mail(
         &mut self,
         conns: &mut Connections,
         batch: &Batch,
@@ -355,7 +350,7 @@ impl Core {
 /// Long answers.
 impl Core {
     /// Sends an answer in pieces, which are not copied where that is possible.
-    pub(in crate::server) fn send_pieces(
+    pub(crate) fn send_pieces(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -376,12 +371,7 @@ impl Core {
     }
 
     /// Sends a finished frame, which is not copied if it is long.
-    pub(in crate::server) fn send_whole(
-        &mut self,
-        conns: &mut Connections,
-        origin: Origin,
-        frame: Vec<u8>,
-    ) {
+    pub(crate) fn send_whole(&mut self, conns: &mut Connections, origin: Origin, frame: Vec<u8>) {
         let dest = usize::from(origin.shard);
         if frame.len() < LARGE_BYTES {
             self.send_frame(conns, origin, &frame);

@@ -16,7 +16,7 @@ use corq_shards::stats::Census;
 
 impl Core {
     /// Asks all shards.
-    pub(in crate::server) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
+    pub(crate) fn ask_all(&mut self, asked: Asked<'_>, body: &Body<'_>) {
         let (origin, req_id) = (asked.origin, asked.req_id);
         let question = match body {
             Body::ListQueues => return self.list_rows(origin, req_id, Kind::Queues),
@@ -30,7 +30,7 @@ impl Core {
     }
 
     /// Asks all shards a question that may be no command.
-    pub(in crate::server) fn ask_question(
+    pub(crate) fn ask_question(
         &mut self,
         origin: Origin,
         req_id: Option<&[u8]>,
@@ -56,12 +56,7 @@ impl Core {
     }
 
     /// This shard's share.
-    pub(in crate::server) fn answer_share(
-        &mut self,
-        conns: &Connections,
-        step: Step,
-        question: Question,
-    ) {
+    pub(crate) fn answer_share(&mut self, conns: &Connections, step: Step, question: Question) {
         let share = match question {
             Question::Metrics | Question::Prometheus => Some(self.share_of_metrics(conns)),
             Question::Health | Question::Ready | Question::ServerStats | Question::Heap => {
@@ -85,7 +80,7 @@ impl Core {
     }
 
     /// A share has come.
-    pub(in crate::server) fn answer_came(
+    pub(crate) fn answer_came(
         &mut self,
         conns: &mut Connections,
         step: Step,
@@ -157,7 +152,7 @@ impl Core {
     }
 }
 
-pub(in crate::server) fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
+pub(crate) fn write_stats(writer: &mut Writer<'_>, census: &Census, uptime_ms: u64) {
     let counts = [
         ("queued", census.waiting),
         ("processing", census.active),

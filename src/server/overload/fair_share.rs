@@ -183,7 +183,7 @@ impl Shares {
 
 impl Core {
     /// As [`Shares::admit`].
-    pub(in crate::server) fn admit(&mut self, conn: ConnId, bytes: usize, at_hand: usize) -> bool {
+    pub(crate) fn admit(&mut self, conn: ConnId, bytes: usize, at_hand: usize) -> bool {
         let Self { sessions, shares, .. } = self;
         sessions.get(conn).is_some_and(|session| shares.admit(session, bytes, at_hand))
     }

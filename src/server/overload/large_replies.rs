@@ -229,12 +229,12 @@ impl Aside {
 
 impl Core {
     /// Whether enough of large answers is under way.
-    pub(in crate::server) fn has_its_fill(&self) -> bool {
+    pub(crate) fn has_its_fill(&self) -> bool {
         self.aside.written_bytes >= TURN_BYTES_MAX || self.waits_for_answers_to_go()
     }
 
     /// The same but for what the next turn brings.
-    pub(in crate::server) fn waits_for_answers_to_go(&self) -> bool {
+    pub(crate) fn waits_for_answers_to_go(&self) -> bool {
         self.aside.abroad_bytes >= ABROAD_BYTES_MAX
             || self.aside.begun_bytes >= BEGUN_BYTES_MAX
             || self.reads_enough()
@@ -249,7 +249,7 @@ impl Core {
     /// here go into its output at once, and it has no other while that is too long; but all connections together
     /// may ask for many in one turn, and what has to be read for them first is not in any output yet.
     #[inline]
-    pub(in crate::server) fn has_to_wait(&self, origin: Origin, body: &Body<'_>) -> bool {
+    pub(crate) fn has_to_wait(&self, origin: Origin, body: &Body<'_>) -> bool {
         let answer = answer_of(body);
         let is_pull = matches!(body, Body::Pull(_));
         let may_wait = match answer {
@@ -277,7 +277,7 @@ impl Core {
 
     /// Whether a frame has to wait that comes while a list is under way, because it asks for another: what the
     /// connection has not read then tells how much more it may be sent.
-    pub(in crate::server) fn waits_for_list(&mut self, conn: ConnId, frame: &[u8]) -> bool {
+    pub(crate) fn waits_for_list(&mut self, conn: ConnId, frame: &[u8]) -> bool {
         let Some(session) = self.sessions.get(conn) else { return false };
         // No request for a list is so long, and others are not read before they are admitted.
         session.blocked = frame.len() <= LONG_BYTES
@@ -286,12 +286,7 @@ impl Core {
     }
 
     /// Sets a request aside.
-    pub(in crate::server) fn set_aside(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        body: &Body<'_>,
-    ) {
+    pub(crate) fn set_aside(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
         let Asked { origin, req_id, frame, lookup } = asked;
         let pulls = matches!(body, Body::Pull(_) | Body::PullBatch(_));
         let waiting = Waiting { origin, lookup, pulls, frame: frame.into() };
@@ -325,7 +320,7 @@ impl Core {
     }
 
     /// Whether something can be taken up in the next turn that nothing else would begin.
-    pub(in crate::server) fn has_aside(&self) -> bool {
+    pub(crate) fn has_aside(&self) -> bool {
         let texts = !self.aside.texts.is_empty() && !self.translations.writes_enough();
         (texts || !self.aside.has_no_line())
             && !self.waits_for_answers_to_go()
@@ -333,7 +328,7 @@ impl Core {
     }
 
     /// A client is gone, or at least sends no more: then its pulls get no job, and are answered for.
-    pub(in crate::server) fn forget_aside(&mut self, client: ClientId, gone: bool) {
+    pub(crate) fn forget_aside(&mut self, client: ClientId, gone: bool) {
         if gone && !self.showings.is_empty() {
             self.stop_showing(client);
         }
@@ -356,7 +351,7 @@ impl Core {
     }
 
     /// Counts an answer that has just been written, and has the shard that gets it say when it has it.
-    pub(in crate::server) fn note_large_answer(&mut self, dest: usize, bytes: usize) {
+    pub(crate) fn note_large_answer(&mut self, dest: usize, bytes: usize) {
         self.aside.note_written(bytes);
         if dest != self.me {
             self.aside.note_sent(bytes);

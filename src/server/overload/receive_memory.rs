@@ -104,7 +104,7 @@ impl Partials {
 
 impl Core {
     /// Notes what a connection holds of a frame or a message that is not there yet, and makes room if need be.
-    pub(in crate::server) fn note_partial(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn note_partial(&mut self, conns: &mut Connections, conn: ConnId) {
         let Some(session) = self.sessions.get(conn) else { return };
         let incoming = match (session.speech, session.stream) {
             (Speech::WebSocket, Some(key)) => self.streams.incoming_bytes(key),
@@ -167,7 +167,7 @@ impl Core {
     }
 
     /// Forgets what a connection that goes has sent of a frame.
-    pub(in crate::server) fn drop_partial(&mut self, conn: ConnId) {
+    pub(crate) fn drop_partial(&mut self, conn: ConnId) {
         if let Some(session) = self.sessions.get(conn) {
             let held = std::mem::take(&mut session.held);
             self.uncount(conn, held);

@@ -74,7 +74,7 @@ impl Core {
     }
 
     /// Gives back what much output has left, once it has been gone for a while. Returns when to come again.
-    pub(in crate::server) fn give_back_output(&mut self, conns: &Connections) -> u64 {
+    pub(crate) fn give_back_output(&mut self, conns: &Connections) -> u64 {
         let now_ms = self.now_ms;
         if conns.output_bytes() > LARGE_BYTES {
             self.outputs.large_at_ms = Some(now_ms);

@@ -78,7 +78,7 @@ impl Debts {
 
 impl Core {
     /// Answers with an ending whose value others get as well, as soon as the connection has room.
-    pub(in crate::server) fn owe(
+    pub(crate) fn owe(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// Answers a connection of this shard with `head` and a value that others get as well.
-    pub(in crate::server) fn owe_here(
+    pub(crate) fn owe_here(
         &mut self,
         conns: &mut Connections,
         origin: Origin,
@@ -117,7 +117,7 @@ impl Core {
     }
 
     /// A connection has taken its output: what it is owed comes next.
-    pub(in crate::server) fn pay_next(&mut self, conns: &mut Connections, conn: ConnId) {
+    pub(crate) fn pay_next(&mut self, conns: &mut Connections, conn: ConnId) {
         loop {
             let unsent = conns.unsent(conn);
             let Some(session) = self.sessions.get(conn) else { return };

@@ -236,7 +236,7 @@ impl Values {
 
 impl Core {
     /// Answers a wait if its job has ended with a long value. False if it has not.
-    pub(in crate::server) fn owe_ending(
+    pub(crate) fn owe_ending(
         &mut self,
         conns: &mut Connections,
         (origin, req_id): (Origin, Option<&[u8]>),
@@ -286,7 +286,7 @@ impl Core {
     }
 
     /// A value has been read, or could not be.
-    pub(in crate::server) fn value_arrived(&mut self, stored: Stored, fetched: &[Fetched]) {
+    pub(crate) fn value_arrived(&mut self, stored: Stored, fetched: &[Fetched]) {
         let Some(waiting) = self.values.reading.remove(&stored.position) else { return };
         let payload = Records::new(&self.engine.book, fetched).payload(&stored).ok();
         let ending = waiting.first().map(|first| first.ending);
@@ -298,7 +298,7 @@ impl Core {
     }
 
     /// Answers some of those who have waited for what has been read.
-    pub(in crate::server) fn tell_readers(&mut self, conns: &mut Connections) {
+    pub(crate) fn tell_readers(&mut self, conns: &mut Connections) {
         let Some(Arrived { bytes, mut waiting }) = self.values.read.pop_front() else { return };
         let told: Vec<Waiting> = waiting.drain(..waiting.len().min(TOLD_PER_TURN)).collect();
         self.meter.note(told.len());

@@ -49,7 +49,7 @@ impl Fullness {
 }
 
 /// What stands in the way of another file, for people.
-pub(in crate::server) fn lacking(lack: Option<Lack>) -> &'static str {
+pub(crate) fn lacking(lack: Option<Lack>) -> &'static str {
     match lack {
         Some(Lack::Space) | None => "the disk is full",
         Some(Lack::Descriptors) => "the system opens no more files (ulimit -n)",
@@ -61,7 +61,7 @@ pub(in crate::server) fn lacking(lack: Option<Lack>) -> &'static str {
 impl Core {
     /// Whether the next command has to wait: a look at a flag and a number, unless the disk is full.
     #[inline]
-    pub(in crate::server) fn is_busy(&mut self) -> bool {
+    pub(crate) fn is_busy(&mut self) -> bool {
         if !self.saturated && self.must_pause() {
             self.saturated = true;
         }
@@ -71,7 +71,7 @@ impl Core {
     /// Whether commands and mail have to wait for room in the log, for the notices of those before them to be given, or
     /// for their large answers to become text or to arrive at other shards.
     #[inline]
-    pub(in crate::server) fn must_pause(&mut self) -> bool {
+    pub(crate) fn must_pause(&mut self) -> bool {
         self.engine.shard.notices_waiting() > NOTICES_WAITING_MAX
             || self.translations.writes_too_much()
             || self.aside.is_far_ahead()
@@ -79,7 +79,7 @@ impl Core {
     }
 
     #[inline]
-    pub(in crate::server) fn is_strained(&mut self) -> bool {
+    pub(crate) fn is_strained(&mut self) -> bool {
         let Engine { shard, book } = &mut self.engine;
         // At the end no more commands come, and those under way have their room.
         !self.stopping && book.is_strained(shard)
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Whether a message has to wait behind others or for room.
-    pub(in crate::server) fn puts_off(&mut self, message: &Message, others_wait: bool) -> bool {
+    pub(crate) fn puts_off(&mut self, message: &Message, others_wait: bool) -> bool {
         let writes = matches!(
             message,
             Message::Request { .. }

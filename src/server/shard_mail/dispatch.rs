@@ -51,7 +51,7 @@ impl Asked<'_> {
 
 impl Core {
     /// A frame of a connection here.
-    pub(in crate::server) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
+    pub(crate) fn begin(&mut self, conns: &mut Connections, conn: ConnId, frame: &[u8]) {
         let origin = self.origin(conn);
         let trusted = self.sessions.get(conn).is_some_and(|session| {
             session.habit.note_command();
@@ -99,12 +99,7 @@ impl Core {
     }
 
     /// Finds the shard a command belongs to, and carries it out if it is this one.
-    pub(in crate::server) fn dispatch(
-        &mut self,
-        conns: &mut Connections,
-        asked: Asked<'_>,
-        body: &Body<'_>,
-    ) {
+    pub(crate) fn dispatch(&mut self, conns: &mut Connections, asked: Asked<'_>, body: &Body<'_>) {
         match route(body) {
             Route::Here => self.answer_here(conns, asked, body),
             Route::Queue(queue) => {
@@ -181,7 +176,7 @@ impl Core {
     }
 
     /// Passes a command on as it came.
-    pub(in crate::server) fn forward(&mut self, asked: Asked<'_>, dest: usize) {
+    pub(crate) fn forward(&mut self, asked: Asked<'_>, dest: usize) {
         if usize::from(asked.origin.shard) == self.me {
             self.deferred(asked.origin);
             if let Some(session) = self.sessions.get(asked.origin.conn) {
@@ -197,7 +192,7 @@ impl Core {
 
     /// A client may have chosen a text of the server's own form as its custom id: an id that this
     /// shard does not know is looked up as a name before it counts as unknown. True if that is going on.
-    pub(in crate::server) fn try_as_name(
+    pub(crate) fn try_as_name(
         &mut self,
         conns: &mut Connections,
         asked: Asked<'_>,
@@ -214,7 +209,7 @@ impl Core {
     }
 
     /// A command from another shard.
-    pub(in crate::server) fn requested(&mut self, conns: &mut Connections, asked: Asked<'_>) {
+    pub(crate) fn requested(&mut self, conns: &mut Connections, asked: Asked<'_>) {
         // By way of its name's keeper a command can come back to where it was asked: there it counts
         // from the beginning, as it is answered without another message.
         self.answered(asked.origin);

@@ -13,7 +13,7 @@ use std::vec::IntoIter;
 
 /// Steps of mail in one turn, after which the rest waits for the next: a batch can hold any number of messages, and
 /// each of them can be work.
-pub(in crate::server) const MAIL_STEPS_MAX: u64 = 2000;
+pub(crate) const MAIL_STEPS_MAX: u64 = 2000;
 
 /// A batch that a turn has begun to read.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Core {
     }
 
     /// Reads a batch that was put off, up to so many steps in all; what of it has to wait is returned.
-    pub(in crate::server) fn read_again(
+    pub(crate) fn read_again(
         &mut self,
         conns: &mut Connections,
         mut batch: Batch,

@@ -10,7 +10,7 @@ use corq_shards::command::Command;
 use std::sync::Arc;
 
 /// Told to whoever asks for what would be written into files that nobody finds again.
-pub(in crate::server) const GONE: &str = "The data directory is gone";
+pub(crate) const GONE: &str = "The data directory is gone";
 
 /// A data directory as those on the same machine know it.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ fn is_question(body: &Body<'_>) -> bool {
 impl Core {
     /// Whether a command must be refused because what it writes would be lost.
     #[inline]
-    pub(in crate::server) fn has_no_ground(&self, body: &Body<'_>) -> bool {
+    pub(crate) fn has_no_ground(&self, body: &Body<'_>) -> bool {
         self.ground.is_gone() && !is_question(body)
     }
 

@@ -119,7 +119,7 @@ impl Outbox {
 impl Core {
     /// Takes up what the last command or the time has brought about.
     #[inline]
-    pub(in crate::server) fn trigger_webhooks(&mut self) {
+    pub(crate) fn trigger_webhooks(&mut self) {
         if !self.effects.events.is_empty() {
             self.trigger_all();
         }
@@ -169,14 +169,14 @@ impl Core {
     }
 
     /// The record that an event waited for has come, or cannot be read: then it goes without data.
-    pub(in crate::server) fn trigger_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
+    pub(crate) fn trigger_record_arrived(&mut self, place: u64, fetched: &[Fetched]) {
         let found = fetched.iter().find_map(|one| Some((one.bytes.as_deref()?, one.stored)));
         let payload = found.and_then(|(record, stored)| Some(stored.parted(record)?.1));
         self.webhooks.outbox.arrived(place, payload);
     }
 
     /// Hands over, in order, what the log has up to `released`.
-    pub(in crate::server) fn release_triggers(&mut self, released: Position) {
+    pub(crate) fn release_triggers(&mut self, released: Position) {
         let Webhooks { outbox, feed, .. } = &mut self.webhooks;
         outbox.release(released, |hooks, notice| feed.offer(hooks, notice));
     }

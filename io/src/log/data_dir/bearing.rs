@@ -14,13 +14,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// The shard that a directory of this path is of, if it is named like one.
-pub(in crate::log) fn shard_of(path: &Path) -> Option<u16> {
+pub(crate) fn shard_of(path: &Path) -> Option<u16> {
     let shard = path.file_name()?.to_str()?.strip_prefix("shard-")?.parse().ok()?;
     (path == DataDir::shard_path(path.parent()?, shard)).then_some(shard)
 }
 
 /// The files of segments in the directory of a shard, oldest first; none if there is no such directory.
-pub(in crate::log) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockError> {
+pub(crate) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockError> {
     let here = |source| io_error(directory, source);
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -40,7 +40,7 @@ pub(in crate::log) fn segments(directory: &Path) -> Result<Vec<PathBuf>, LockErr
 }
 
 /// The shards that lie in a directory with a segment each, in order.
-pub(in crate::log) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
+pub(crate) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
     let here = |source| io_error(directory, source);
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(here)? {
@@ -56,7 +56,7 @@ pub(in crate::log) fn shards(directory: &Path) -> Result<Vec<u16>, LockError> {
 }
 
 /// What the first intact header in the directory of a shard bears, and the file it is in.
-pub(in crate::log) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
+pub(crate) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, LockError> {
     for path in segments(directory)? {
         let mut page = Vec::new();
         let file = File::open(&path).map_err(|source| io_error(&path, source))?;
@@ -71,11 +71,7 @@ pub(in crate::log) fn bears(directory: &Path) -> Result<Option<(u64, PathBuf)>, 
 
 /// Whether the log of a shard holds a record, or may have held one: where something is wrong with it, nothing says that it
 /// did not.
-pub(in crate::log) fn holds_records(
-    directory: &Path,
-    shard: u16,
-    log_id: u64,
-) -> Result<bool, LockError> {
+pub(crate) fn holds_records(directory: &Path, shard: u16, log_id: u64) -> Result<bool, LockError> {
     let path = DataDir::shard_path(directory, shard);
     let mut found = false;
     let subject = Subject { directory: &path, shard, log_id, is_begun: false, until: None };
@@ -92,7 +88,7 @@ pub(in crate::log) fn holds_records(
 }
 
 /// Whether no segment in the directory of a shard was made for another directory than that with this id.
-pub(in crate::log) fn must_bear(directory: &Path, id: u64) -> Result<(), LockError> {
+pub(crate) fn must_bear(directory: &Path, id: u64) -> Result<(), LockError> {
     match bears(directory)? {
         Some((found, path)) if found != id => Err(LockError::Stranger { path }),
         _ => Ok(()),
@@ -100,7 +96,7 @@ pub(in crate::log) fn must_bear(directory: &Path, id: u64) -> Result<(), LockErr
 }
 
 /// What all segments together say of a directory; none if they contradict each other, or there are none.
-pub(in crate::log) fn about(directory: &Path) -> Result<Option<About>, LockError> {
+pub(crate) fn about(directory: &Path) -> Result<Option<About>, LockError> {
     let shards = shards(directory)?;
     let mut id = None;
     for &shard in &shards {

@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Whether it is meant to be served at all.
-pub(in crate::log) fn is_no_copy(path: &Path) -> Result<(), LockError> {
+pub(crate) fn is_no_copy(path: &Path) -> Result<(), LockError> {
     draft::must_not_be(path)?;
     if path.join(BACKUP_MARKER).exists() {
         return Err(LockError::Backup { path: path.into() });
@@ -23,7 +23,7 @@ pub(in crate::log) fn is_no_copy(path: &Path) -> Result<(), LockError> {
 
 /// What a start finds: the manifest, with which all that lies there agrees; none in a directory without shards. A move of
 /// shards can be gone on with.
-pub(in crate::log) fn found(path: &Path) -> Result<Option<Manifest>, LockError> {
+pub(crate) fn found(path: &Path) -> Result<Option<Manifest>, LockError> {
     match replace_shards::manifest(path)? {
         None if !bearing::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })
@@ -43,10 +43,7 @@ pub(in crate::log) fn found(path: &Path) -> Result<Option<Manifest>, LockError> 
 }
 
 /// Whether this user may write to the files that a start writes to, and make others beside them.
-pub(in crate::log) fn can_be_written(
-    directory: &Path,
-    manifest: Manifest,
-) -> Result<(), LockError> {
+pub(crate) fn can_be_written(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
     takes_files(directory)?;
     for shard in 0..manifest.shards {
         let directory = DataDir::shard_path(directory, shard);
@@ -76,7 +73,7 @@ fn takes_files(directory: &Path) -> Result<(), LockError> {
 }
 
 /// The manifest of a directory whose shards are in their places.
-pub(in crate::log) fn settled(path: &Path) -> Result<Manifest, LockError> {
+pub(crate) fn settled(path: &Path) -> Result<Manifest, LockError> {
     match replace_shards::manifest(path)? {
         None if path.is_dir() && !bearing::shards(path)?.is_empty() => {
             Err(LockError::NoManifest { path: path.into() })
@@ -94,7 +91,7 @@ pub(in crate::log) fn settled(path: &Path) -> Result<Manifest, LockError> {
 
 /// Whether all shards that have been begun are there, with a segment at least, and no others; and whether they are
 /// those that the manifest is of.
-pub(in crate::log) fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
+pub(crate) fn check_shards(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
     no_surplus(directory, manifest.shards)?;
     no_deficit(directory, manifest)?;
     for shard in 0..manifest.shards {

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-pub(in crate::log) const LOCK: &str = "LOCK";
+pub(crate) const LOCK: &str = "LOCK";
 /// As long, at most, as one who asks whether a directory is in use may hold `LOCK`.
 const GLANCE: Duration = Duration::from_secs(1);
 /// Between two attempts meanwhile.
@@ -24,19 +24,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// A directory that nobody else has. The kernel lets go of locks with their files, however the process ends.
 #[derive(Debug)]
-pub(in crate::log) struct Claim {
+pub(crate) struct Claim {
     _file: File,
     directory: File,
 }
 
 impl Claim {
     /// What the directory is, whatever it is called by now.
-    pub(in crate::log) fn identity(&self) -> io::Result<Identity> {
+    pub(crate) fn identity(&self) -> io::Result<Identity> {
         Identity::of_open(&self.directory)
     }
 
     /// Takes a directory, unless somebody has it.
-    pub(in crate::log) fn take(directory: &Path) -> Result<Self, LockError> {
+    pub(crate) fn take(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
         let held = |text: &mut File| {
             let mut said = String::new();
@@ -97,7 +97,7 @@ fn open_lock(path: &Path) -> io::Result<(File, bool)> {
 }
 
 /// Whether this user could take a directory that nobody has.
-pub(in crate::log) fn can_be_taken(directory: &Path) -> Result<(), LockError> {
+pub(crate) fn can_be_taken(directory: &Path) -> Result<(), LockError> {
     let path = directory.join(LOCK);
     match not_followed().write(true).open(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&path, error)),
@@ -106,7 +106,7 @@ pub(in crate::log) fn can_be_taken(directory: &Path) -> Result<(), LockError> {
 }
 
 /// Whether somebody has a directory at the moment. Nobody is kept from it by the question.
-pub(in crate::log) fn is_taken(path: &Path) -> Result<bool, LockError> {
+pub(crate) fn is_taken(path: &Path) -> Result<bool, LockError> {
     match File::open(path).and_then(|directory| is_marked(&directory)) {
         Ok(false) => {}
         Ok(true) => return Ok(true),

@@ -10,36 +10,36 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The newest layout of a data directory that this build reads.
-pub(in crate::log) const DIRECTORY_VERSION: u32 = 2;
+pub(crate) const DIRECTORY_VERSION: u32 = 2;
 /// The layout of a directory in which all is in its place.
 const SETTLED: u32 = 1;
-pub(in crate::log) const MANIFEST: &str = "MANIFEST";
+pub(crate) const MANIFEST: &str = "MANIFEST";
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) struct Manifest {
+pub(crate) struct Manifest {
     /// How many shards share the directory.
-    pub(in crate::log) shards: u16,
+    pub(crate) shards: u16,
     /// What tells it from all others: every segment bears it.
-    pub(in crate::log) id: u64,
+    pub(crate) id: u64,
     /// Its shards replace others and are not all in their places yet.
-    pub(in crate::log) moving: bool,
+    pub(crate) moving: bool,
     /// How many those others are, while shards move. Earlier builds did not say.
-    pub(in crate::log) before: Option<u16>,
+    pub(crate) before: Option<u16>,
     /// All its shards have begun their logs: what is not there is missing. Earlier builds did not say.
-    pub(in crate::log) begun: bool,
+    pub(crate) begun: bool,
     /// It has a checksum, so its number is the one that was written. Earlier builds gave it none.
-    pub(in crate::log) sealed: bool,
+    pub(crate) sealed: bool,
 }
 
 impl Manifest {
     /// That of a directory in which all is in its place.
-    pub(in crate::log) const fn of(shards: u16, id: u64, begun: bool) -> Self {
+    pub(crate) const fn of(shards: u16, id: u64, begun: bool) -> Self {
         Self { shards, id, moving: false, before: None, begun, sealed: true }
     }
 
     /// Reads that of a directory, if it has one.
-    pub(in crate::log) fn read(directory: &Path) -> Result<Option<Self>, LockError> {
+    pub(crate) fn read(directory: &Path) -> Result<Option<Self>, LockError> {
         let path = directory.join(MANIFEST);
         match fs::read(&path) {
             Ok(bytes) => Self::parse(path, &bytes).map(Some),
@@ -81,7 +81,7 @@ impl Manifest {
     }
 
     /// Puts it in place of what there was: whole or not at all, whenever the power goes.
-    pub(in crate::log) fn write(&self, directory: &Path) -> Result<(), LockError> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), LockError> {
         let path = directory.join(MANIFEST);
         let draft = directory.join("MANIFEST.new");
         let text = self.text();

@@ -43,7 +43,7 @@ impl Owner {
     }
 
     /// The same of a file that is open.
-    pub(in crate::log) fn give_open(&self, file: &File) -> io::Result<()> {
+    pub(crate) fn give_open(&self, file: &File) -> io::Result<()> {
         let about = file.metadata()?;
         if !self.is_of(&about) {
             fchown(file, Some(self.uid), Some(self.gid))?;
@@ -66,7 +66,7 @@ impl From<&Metadata> for Owner {
 }
 
 /// Where only root, or the owner, could do more, it stays as it is: this user may write there anyway.
-pub(in crate::log) fn as_far_as_allowed(given: io::Result<()>) -> io::Result<()> {
+pub(crate) fn as_far_as_allowed(given: io::Result<()>) -> io::Result<()> {
     match given {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         given => given,
@@ -74,7 +74,7 @@ pub(in crate::log) fn as_far_as_allowed(given: io::Result<()>) -> io::Result<()>
 }
 
 /// Makes all in `new`, which takes the place of shards, belong to those that the shard in `old` belongs to.
-pub(in crate::log) fn as_shard(new: &Path, old: &Path) -> io::Result<()> {
+pub(crate) fn as_shard(new: &Path, old: &Path) -> io::Result<()> {
     let Ok(directory) = Owner::of(old) else { return Ok(()) };
     let mut names = fs::read_dir(old)?.filter_map(Result::ok).map(|entry| entry.path());
     let file = names.find(|path| path.is_file()).and_then(|path| Owner::of(&path).ok());

@@ -207,6 +207,6 @@ impl error::Error for LockError {
     }
 }
 
-pub(in crate::log) fn io_error(path: &Path, source: io::Error) -> LockError {
+pub(crate) fn io_error(path: &Path, source: io::Error) -> LockError {
     LockError::Io { path: path.into(), source }
 }

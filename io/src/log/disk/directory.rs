@@ -13,19 +13,19 @@ use std::path::Path;
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::log) struct Directory(File);
+pub(crate) struct Directory(File);
 
 impl Directory {
-    pub(in crate::log) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         File::open(path).map(Self)
     }
 
-    pub(in crate::log) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.0
     }
 
     /// Opens the file of that name as `flags` say.
-    pub(in crate::log) fn open_file(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
+    pub(crate) fn open_file(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
         /// What files are made with, less what the process masks.
         const PERMISSIONS: libc::c_uint = 0o666;
         let name = CString::new(name)?;
@@ -44,21 +44,21 @@ impl Directory {
         }
     }
 
-    pub(in crate::log) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let (from, to) = (CString::new(from)?, CString::new(to)?);
         let fd = self.0.as_raw_fd();
         // SAFETY: an open descriptor and two texts that end with a zero, which the kernel reads.
         done(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) })
     }
 
-    pub(in crate::log) fn remove(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         let name = CString::new(name)?;
         // SAFETY: an open descriptor and a text that ends with a zero, which the kernel reads.
         done(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) })
     }
 
     /// Whether the file goes by another name as well, as in a backup: then its bytes must stay.
-    pub(in crate::log) fn is_linked(&self, name: &str) -> io::Result<bool> {
+    pub(crate) fn is_linked(&self, name: &str) -> io::Result<bool> {
         let name = CString::new(name)?;
         // SAFETY: all fields are numbers, for which zero is a value.
         let mut about: libc::stat = unsafe { std::mem::zeroed() };
@@ -73,6 +73,6 @@ fn done(result: libc::c_int) -> io::Result<()> {
 }
 
 /// Whether an operation failed because what it names is not there.
-pub(in crate::log) fn is_absent(error: &io::Error) -> bool {
+pub(crate) fn is_absent(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOENT)
 }

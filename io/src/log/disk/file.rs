@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How files that are set aside are named, behind a number.
-pub(in crate::log) const SPARE: &str = ".spare";
+pub(crate) const SPARE: &str = ".spare";
 /// Read and written at once where bytes are written again.
 const REWRITE_BYTES: usize = 1 << 20;
 
@@ -94,7 +94,7 @@ impl FileDisk {
     }
 
     /// Makes earlier writes durable before it returns.
-    pub(in crate::log) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
+    pub(crate) fn sync_now(&mut self, target: SyncTarget) -> io::Result<()> {
         match target {
             SyncTarget::Directory => self.directory.file().sync_all(),
             SyncTarget::Segment(segment) => self.handles.get(segment)?.buffered.sync_data(),

@@ -14,22 +14,22 @@ use std::sync::Arc;
 
 /// A file of segment length.
 #[derive(Debug)]
-pub(in crate::log) struct Handle {
-    pub(in crate::log) buffered: File,
+pub(crate) struct Handle {
+    pub(crate) buffered: File,
     /// For writes in `synced` mode, as long as the segment takes any.
-    pub(in crate::log) direct: Option<File>,
+    pub(crate) direct: Option<File>,
 }
 
 impl Handle {
     /// Opens a file that will take blocks.
-    pub(in crate::log) fn open(directory: &Directory, name: &str, mode: Mode) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Directory, name: &str, mode: Mode) -> io::Result<Self> {
         let buffered = directory.open_file(name, libc::O_RDWR)?;
         Ok(Self { buffered, direct: open_direct(directory, name, mode)? })
     }
 }
 
 /// Opens a file for the writes of `synced` mode.
-pub(in crate::log) fn open_direct(
+pub(crate) fn open_direct(
     directory: &Directory,
     name: &str,
     mode: Mode,
@@ -47,7 +47,7 @@ pub(in crate::log) fn open_direct(
 }
 
 /// Whether an error means that there is no descriptor for another file.
-pub(in crate::log) fn lacks_descriptor(error: &io::Error) -> bool {
+pub(crate) fn lacks_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
@@ -62,7 +62,7 @@ struct Open {
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::log) struct Handles {
+pub(crate) struct Handles {
     directory: Arc<Directory>,
     most: usize,
     open: BTreeMap<u64, Open>,
@@ -73,16 +73,16 @@ pub(in crate::log) struct Handles {
 
 impl Handles {
     /// Those of the segments in `directory`, of which `most` stay open that take no blocks.
-    pub(in crate::log) fn new(directory: Arc<Directory>, most: usize) -> Self {
+    pub(crate) fn new(directory: Arc<Directory>, most: usize) -> Self {
         Self { directory, most: most.max(1), open: BTreeMap::new(), uses: Vec::new(), asked: 0 }
     }
 
-    pub(in crate::log) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
     /// The file of a segment.
-    pub(in crate::log) fn get(&mut self, segment: u64) -> io::Result<&mut Handle> {
+    pub(crate) fn get(&mut self, segment: u64) -> io::Result<&mut Handle> {
         self.asked += 1;
         if !self.open.contains_key(&segment) {
             self.trim(1);
@@ -101,7 +101,7 @@ impl Handles {
 
     /// Tries `open`, and again after each file that can be closed for it, as long as it is a descriptor that
     /// is lacking.
-    pub(in crate::log) fn with_descriptor<T>(
+    pub(crate) fn with_descriptor<T>(
         &mut self,
         mut open: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
@@ -114,14 +114,14 @@ impl Handles {
     }
 
     /// Takes in the file of a segment that is about to take blocks.
-    pub(in crate::log) fn insert(&mut self, segment: u64, handle: Handle) {
+    pub(crate) fn insert(&mut self, segment: u64, handle: Handle) {
         self.asked += 1;
         let last = self.asked;
         self.open.insert(segment, Open { handle, active: true, last });
     }
 
     /// The file of a segment that is needed no more, if it is open.
-    pub(in crate::log) fn remove(&mut self, segment: u64) -> Option<Handle> {
+    pub(crate) fn remove(&mut self, segment: u64) -> Option<Handle> {
         let handle = self.open.remove(&segment)?.handle;
         if self.is_used(segment) {
             leak(handle);
@@ -131,7 +131,7 @@ impl Handles {
     }
 
     /// The segment takes no more blocks.
-    pub(in crate::log) fn seal(&mut self, segment: u64) {
+    pub(crate) fn seal(&mut self, segment: u64) {
         let used = self.is_used(segment);
         if let Some(open) = self.open.get_mut(&segment) {
             open.active = false;
@@ -144,19 +144,19 @@ impl Handles {
     }
 
     /// An operation that names the file of a segment, or the directory, is on its way.
-    pub(in crate::log) fn begin(&mut self, tag: u64, segment: Option<u64>) {
+    pub(crate) fn begin(&mut self, tag: u64, segment: Option<u64>) {
         self.uses.push((tag, segment));
     }
 
     /// It is over.
-    pub(in crate::log) fn end(&mut self, tag: u64) {
+    pub(crate) fn end(&mut self, tag: u64) {
         if let Some(place) = self.uses.iter().position(|(of, _)| *of == tag) {
             self.uses.swap_remove(place);
         }
     }
 
     /// Whether an operation that names the directory is under way.
-    pub(in crate::log) fn uses_directory(&self) -> bool {
+    pub(crate) fn uses_directory(&self) -> bool {
         self.uses.iter().any(|(_, of)| of.is_none())
     }
 

@@ -29,43 +29,43 @@ impl fmt::Display for Position {
 
 /// How the address space is cut: segment `n` holds `[n * segment_bytes, (n + 1) * segment_bytes)`.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Geometry {
+pub(crate) struct Geometry {
     /// A power of two, so that both divisions below are shifts and masks.
-    pub(in crate::log) segment_bytes: u64,
+    pub(crate) segment_bytes: u64,
     /// Every block starts at a multiple of this; a power of two.
-    pub(in crate::log) align_bytes: u64,
+    pub(crate) align_bytes: u64,
 }
 
 impl Geometry {
-    pub(in crate::log) const fn segment_of(&self, position: Position) -> u64 {
+    pub(crate) const fn segment_of(&self, position: Position) -> u64 {
         position.0 >> self.segment_bytes.trailing_zeros()
     }
 
     /// Where `position` lies in its segment's file.
-    pub(in crate::log) const fn offset_of(&self, position: Position) -> u64 {
+    pub(crate) const fn offset_of(&self, position: Position) -> u64 {
         position.0 & (self.segment_bytes - 1)
     }
 
-    pub(in crate::log) const fn start_of(&self, segment: u64) -> Position {
+    pub(crate) const fn start_of(&self, segment: u64) -> Position {
         Position(segment << self.segment_bytes.trailing_zeros())
     }
 
     /// Where the first block of a segment lies.
-    pub(in crate::log) const fn data_start_of(&self, segment: u64) -> Position {
+    pub(crate) const fn data_start_of(&self, segment: u64) -> Position {
         self.start_of(segment).plus(SEGMENT_HEADER_BYTES)
     }
 
     /// Where the blocks of a segment end at the latest: behind them is room for its mark.
-    pub(in crate::log) const fn data_end_of(&self, segment: u64) -> Position {
+    pub(crate) const fn data_end_of(&self, segment: u64) -> Position {
         Position(self.start_of(segment + 1).0 - self.align_bytes)
     }
 
     /// Segment numbers stay below this, so that no position overflows.
-    pub(in crate::log) const fn segments_max(&self) -> u64 {
+    pub(crate) const fn segments_max(&self) -> u64 {
         1 << (63 - self.segment_bytes.trailing_zeros())
     }
 
-    pub(in crate::log) const fn align(&self, bytes: u64) -> u64 {
+    pub(crate) const fn align(&self, bytes: u64) -> u64 {
         (bytes + self.align_bytes - 1) & !(self.align_bytes - 1)
     }
 }

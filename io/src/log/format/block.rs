@@ -25,9 +25,9 @@ const BLOCK_MAGIC: [u8; 4] = *b"CQBK";
 const CRC_AT: usize = BLOCK_HEADER_BYTES - 4;
 
 /// The block's records must be synced before they count as released.
-pub(in crate::log) const FLAG_SYNC: u32 = 1;
+pub(crate) const FLAG_SYNC: u32 = 1;
 /// The last block of a clean shutdown.
-pub(in crate::log) const FLAG_CLOSED: u32 = 2;
+pub(crate) const FLAG_CLOSED: u32 = 2;
 
 /// In what a block says how far before it something lies.
 const SYNCED_UNIT_BYTES: u64 = 64;
@@ -35,31 +35,31 @@ const OLDEST_UNIT_BYTES: u64 = 4096;
 
 /// What the 64 bytes in front of a block say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) struct BlockHeader {
-    pub(in crate::log) shard: u16,
+pub(crate) struct BlockHeader {
+    pub(crate) shard: u16,
     /// That of the segment it was written to; a header with another one is stale, or none of the log's.
-    pub(in crate::log) salt: Salt,
+    pub(crate) salt: Salt,
     /// Where the block claims to be; a header read elsewhere is stale.
-    pub(in crate::log) position: Position,
+    pub(crate) position: Position,
     /// Rises by one from block to block.
-    pub(in crate::log) sequence: u64,
+    pub(crate) sequence: u64,
     /// Everything below was known to be on the disk when this block was written.
-    pub(in crate::log) synced: Position,
+    pub(crate) synced: Position,
     /// Where the log began when this block was written; what lies before has been reclaimed.
-    pub(in crate::log) oldest: Position,
+    pub(crate) oldest: Position,
     /// Bytes of the records, headers included.
-    pub(in crate::log) body_bytes: u32,
+    pub(crate) body_bytes: u32,
     /// Bytes from this block's start to the next one's: header, body and padding.
-    pub(in crate::log) block_bytes: u32,
-    pub(in crate::log) records: u32,
-    pub(in crate::log) flags: u32,
+    pub(crate) block_bytes: u32,
+    pub(crate) records: u32,
+    pub(crate) flags: u32,
     /// Checksum of the previous block, header and records: a block follows exactly one other.
-    pub(in crate::log) prev: u32,
+    pub(crate) prev: u32,
 }
 
 /// Why some bytes are not the block header that should be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) enum HeaderFault {
+pub(crate) enum HeaderFault {
     Short,
     NoMagic,
     Checksum,
@@ -83,7 +83,7 @@ impl fmt::Display for HeaderFault {
 
 impl BlockHeader {
     /// Writes the header and returns its checksum.
-    pub(in crate::log) fn encode(&self, out: &mut [u8]) -> u32 {
+    pub(crate) fn encode(&self, out: &mut [u8]) -> u32 {
         let mut put = Put { out: &mut out[..BLOCK_HEADER_BYTES], at: 0 };
         put.bytes(&BLOCK_MAGIC);
         put.bytes(&self.salt.version().to_le_bytes());
@@ -107,7 +107,7 @@ impl BlockHeader {
     }
 
     /// The header in the first bytes of `bytes`, and its checksum.
-    pub(in crate::log) fn decode(bytes: &[u8]) -> Result<(Self, u32), HeaderFault> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, u32), HeaderFault> {
         let (bytes, version) = checked_header(bytes, BLOCK_MAGIC)?;
         let position = Position(u64_at(bytes, 8));
         let (salt, synced, oldest) = match version {
@@ -148,19 +148,19 @@ fn before(position: Position, units: u32, unit_bytes: u64) -> Position {
 }
 
 /// Fills a header from left to right.
-pub(in crate::log) struct Put<'a> {
-    pub(in crate::log) out: &'a mut [u8],
-    pub(in crate::log) at: usize,
+pub(crate) struct Put<'a> {
+    pub(crate) out: &'a mut [u8],
+    pub(crate) at: usize,
 }
 
 impl Put<'_> {
-    pub(in crate::log) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
     }
 
     /// Zeroes what is left, puts the checksum into the last four bytes and returns it.
-    pub(in crate::log) fn checksum(self) -> u32 {
+    pub(crate) fn checksum(self) -> u32 {
         self.out[self.at..].fill(0);
         let crc_at = self.out.len() - 4;
         let crc = crc32c::crc32c(&self.out[..crc_at]);
@@ -170,10 +170,7 @@ impl Put<'_> {
 }
 
 /// The 64 bytes of an intact header with this magic and a version that this build reads, and that version.
-pub(in crate::log) fn checked_header(
-    bytes: &[u8],
-    magic: [u8; 4],
-) -> Result<(&[u8], u16), HeaderFault> {
+pub(crate) fn checked_header(bytes: &[u8], magic: [u8; 4]) -> Result<(&[u8], u16), HeaderFault> {
     let bytes = bytes.get(..BLOCK_HEADER_BYTES).ok_or(HeaderFault::Short)?;
     if bytes[..4] != magic {
         return Err(HeaderFault::NoMagic);
@@ -187,15 +184,15 @@ pub(in crate::log) fn checked_header(
     }
 }
 
-pub(in crate::log) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-pub(in crate::log) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-pub(in crate::log) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
@@ -211,7 +208,7 @@ fn record_crc(salt: Salt, position: Position, record: &[u8]) -> u32 {
 }
 
 /// Whether `record` (header and body) is exactly the record written at `position`.
-pub(in crate::log) fn record_is_intact(salt: Salt, position: Position, record: &[u8]) -> bool {
+pub(crate) fn record_is_intact(salt: Salt, position: Position, record: &[u8]) -> bool {
     record.len() >= RECORD_HEADER_BYTES
         && u32_at(record, 0) as usize == record.len()
         && u32_at(record, 4) == record_crc(salt, position, record)
@@ -225,12 +222,7 @@ const fn link(chained: u32, record_crc: u32) -> u32 {
 
 /// Puts the checksum into every record of a body whose lengths are in place. Takes the header's
 /// checksum and returns the next block's `prev`.
-pub(in crate::log) fn seal_records(
-    salt: Salt,
-    start: Position,
-    body: &mut [u8],
-    header_crc: u32,
-) -> u32 {
+pub(crate) fn seal_records(salt: Salt, start: Position, body: &mut [u8], header_crc: u32) -> u32 {
     let mut chained = header_crc;
     let mut at = 0;
     while at < body.len() {
@@ -245,7 +237,7 @@ pub(in crate::log) fn seal_records(
 
 /// Checks that `body` is exactly `count` intact records end to end. Takes the header's checksum and
 /// returns the next block's `prev`.
-pub(in crate::log) fn check_records(
+pub(crate) fn check_records(
     salt: Salt,
     start: Position,
     body: &[u8],
@@ -275,10 +267,7 @@ pub(in crate::log) fn check_records(
 }
 
 /// The records of a body that `check_records` accepted: position and body of each.
-pub(in crate::log) fn records(
-    start: Position,
-    body: &[u8],
-) -> impl Iterator<Item = (Position, &[u8])> {
+pub(crate) fn records(start: Position, body: &[u8]) -> impl Iterator<Item = (Position, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
         if at == body.len() {

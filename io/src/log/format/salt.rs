@@ -11,13 +11,13 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// The salt of a segment. One of format version 1 has none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::log) struct Salt(pub(in crate::log) Option<u64>);
+pub(crate) struct Salt(pub(crate) Option<u64>);
 
 impl Salt {
-    pub(in crate::log) const NONE: Self = Self(None);
+    pub(crate) const NONE: Self = Self(None);
 
     /// The format version of the segment.
-    pub(in crate::log) const fn version(self) -> u16 {
+    pub(crate) const fn version(self) -> u16 {
         if self.0.is_some() { 2 } else { 1 }
     }
 }
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Salt {
 
 /// The salts of all segments of a log, those that it has and those that it will make.
 #[derive(Debug)]
-pub(in crate::log) struct Salts {
+pub(crate) struct Salts {
     key: Key,
     /// Segments from this one on are made with the key.
     from: u64,
@@ -49,11 +49,11 @@ impl std::fmt::Debug for Key {
 impl Salts {
     /// Of a log whose segments are `known`, and that goes on in segment `from`. The key must be one that was
     /// never used and that nobody can guess.
-    pub(in crate::log) fn new(key: [u64; 2], from: u64, known: BTreeMap<u64, Salt>) -> Self {
+    pub(crate) fn new(key: [u64; 2], from: u64, known: BTreeMap<u64, Salt>) -> Self {
         Self { key: Key(key), from, known }
     }
 
-    pub(in crate::log) fn of(&self, segment: u64) -> Salt {
+    pub(crate) fn of(&self, segment: u64) -> Salt {
         if segment < self.from {
             return self.known.get(&segment).copied().unwrap_or(Salt::NONE);
         }

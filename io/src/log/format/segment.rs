@@ -9,14 +9,14 @@ use super::salt::Salt;
 const SEGMENT_MAGIC: [u8; 4] = *b"CQSG";
 /// Since version 2: the first 64 bytes are what they were, with a checksum of their own, so that an older build
 /// sees the version.
-pub(in crate::log) const LONG_HEADER_BYTES: usize = 128;
+pub(crate) const LONG_HEADER_BYTES: usize = 128;
 /// All that there is of it in version 1.
-pub(in crate::log) const HEADER_BYTES: usize = 64;
+pub(crate) const HEADER_BYTES: usize = 64;
 const LONG_CRC_AT: usize = LONG_HEADER_BYTES - 4;
 const RECYCLED: u8 = 1;
 const KEEPS_LENGTH: u8 = 2;
 const BEFORE_IS_SALTED: u8 = 4;
-pub(in crate::log) const EXTENSION: &str = ".seg";
+pub(crate) const EXTENSION: &str = ".seg";
 
 /// The name of a segment's file: `0000000000000003.seg`.
 pub fn file_name(segment: u64) -> String {
@@ -25,7 +25,7 @@ pub fn file_name(segment: u64) -> String {
 
 /// What a file's name says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) enum FileName {
+pub(crate) enum FileName {
     Segment(u64),
     /// Ends like a segment, but is none of ours: nobody can say what to do with it.
     Foreign,
@@ -33,7 +33,7 @@ pub(in crate::log) enum FileName {
     Other,
 }
 
-pub(in crate::log) fn parse_file_name(name: &str, segments_max: u64) -> FileName {
+pub(crate) fn parse_file_name(name: &str, segments_max: u64) -> FileName {
     let Some(stem) = name.strip_suffix(EXTENSION) else { return FileName::Other };
     match u64::from_str_radix(stem, 16) {
         Ok(segment) if segment < segments_max && file_name(segment) == name => {
@@ -45,31 +45,31 @@ pub(in crate::log) fn parse_file_name(name: &str, segments_max: u64) -> FileName
 
 /// What the first bytes of a segment say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) struct SegmentHeader {
-    pub(in crate::log) shard: u16,
-    pub(in crate::log) segment: u64,
-    pub(in crate::log) segment_bytes: u64,
+pub(crate) struct SegmentHeader {
+    pub(crate) shard: u16,
+    pub(crate) segment: u64,
+    pub(crate) segment_bytes: u64,
     /// The segment before this one. Numbers may skip; this chain may not.
-    pub(in crate::log) predecessor: Option<u64>,
+    pub(crate) predecessor: Option<u64>,
     /// Everything below was known to be on the disk when this segment was made.
-    pub(in crate::log) synced: Position,
+    pub(crate) synced: Position,
     /// Where the log began when this segment was made.
-    pub(in crate::log) oldest: Position,
+    pub(crate) oldest: Position,
     /// The file was another segment before: behind the blocks of this one lie those of that.
-    pub(in crate::log) recycled: bool,
+    pub(crate) recycled: bool,
     /// The file is cut only once another one follows it on the disk, and its end is left to its mark.
     /// Earlier builds did not know of either.
-    pub(in crate::log) keeps_length: bool,
+    pub(crate) keeps_length: bool,
     /// The data directory that it was made for.
-    pub(in crate::log) log_id: u64,
+    pub(crate) log_id: u64,
     /// What its blocks bear.
-    pub(in crate::log) salt: Salt,
+    pub(crate) salt: Salt,
     /// What those of the segment before it bear, should its header be lost; none if that is not said.
-    pub(in crate::log) before: Option<Salt>,
+    pub(crate) before: Option<Salt>,
 }
 
 impl SegmentHeader {
-    pub(in crate::log) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
         let mut page = [0; SEGMENT_HEADER_BYTES as usize];
         let mut put = Put { out: &mut page[..HEADER_BYTES], at: 0 };
         put.bytes(&SEGMENT_MAGIC);
@@ -97,7 +97,7 @@ impl SegmentHeader {
         page
     }
 
-    pub(in crate::log) fn decode(page: &[u8]) -> Result<Self, HeaderFault> {
+    pub(crate) fn decode(page: &[u8]) -> Result<Self, HeaderFault> {
         let (bytes, version) = checked_header(page, SEGMENT_MAGIC)?;
         let (salt, before) = if version == 1 { (Salt::NONE, None) } else { salts(page)? };
         Ok(Self {

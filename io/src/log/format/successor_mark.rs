@@ -13,23 +13,23 @@ use super::salt::Salt;
 use super::segment::{SegmentHeader, file_name};
 use crate::log::read::block_reader::{Mark, Stretch};
 
-pub(in crate::log) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
+pub(crate) const ONWARD_MAGIC: [u8; 4] = *b"CQGO";
 /// Bytes of a mark: the last ones of its segment.
-pub(in crate::log) const ONWARD_BYTES: usize = BLOCK_HEADER_BYTES;
+pub(crate) const ONWARD_BYTES: usize = BLOCK_HEADER_BYTES;
 
 /// The mark of a segment that another one has been made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) struct Onward {
-    pub(in crate::log) shard: u16,
-    pub(in crate::log) segment: u64,
-    pub(in crate::log) next: u64,
-    pub(in crate::log) log_id: u64,
+pub(crate) struct Onward {
+    pub(crate) shard: u16,
+    pub(crate) segment: u64,
+    pub(crate) next: u64,
+    pub(crate) log_id: u64,
     /// That of the segment it ends.
-    pub(in crate::log) salt: Salt,
+    pub(crate) salt: Salt,
 }
 
 impl Onward {
-    pub(in crate::log) fn encode(&self) -> [u8; ONWARD_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; ONWARD_BYTES] {
         let mut bytes = [0; ONWARD_BYTES];
         let mut put = Put { out: &mut bytes, at: 0 };
         put.bytes(&ONWARD_MAGIC);
@@ -56,7 +56,7 @@ impl Onward {
 
     /// The segment that follows the one that `own` is of, if these bytes are its mark: a file that was another
     /// segment before may still have that one's.
-    pub(in crate::log) fn next_of(bytes: &[u8], own: &Own) -> Option<u64> {
+    pub(crate) fn next_of(bytes: &[u8], own: &Own) -> Option<u64> {
         let mark = Self::decode(bytes).ok()?;
         let Own { shard, segment, log_id, salt } = *own;
         // Without a header to tell its salt by, the number of the directory has to do.
@@ -68,45 +68,40 @@ impl Onward {
 
 /// What a mark must say to be a segment's own.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Own {
-    pub(in crate::log) shard: u16,
-    pub(in crate::log) segment: u64,
-    pub(in crate::log) log_id: u64,
-    pub(in crate::log) salt: Option<Salt>,
+pub(crate) struct Own {
+    pub(crate) shard: u16,
+    pub(crate) segment: u64,
+    pub(crate) log_id: u64,
+    pub(crate) salt: Option<Salt>,
 }
 
 /// The file of a segment as it lies there.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Found {
-    pub(in crate::log) number: u64,
-    pub(in crate::log) file_bytes: u64,
-    pub(in crate::log) header: Result<SegmentHeader, HeaderFault>,
+pub(crate) struct Found {
+    pub(crate) number: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) header: Result<SegmentHeader, HeaderFault>,
     /// What its blocks bear: as its header says, or what is left of it; none if nobody knows.
-    pub(in crate::log) salt: Option<Salt>,
+    pub(crate) salt: Option<Salt>,
     /// Everything below had been synced, as its header page says.
-    pub(in crate::log) claim: Position,
+    pub(crate) claim: Position,
     /// What its mark says.
-    pub(in crate::log) next: Option<u64>,
+    pub(crate) next: Option<u64>,
 }
 
 impl Found {
     /// It was never cut, or another one follows it.
-    pub(in crate::log) fn keeps_length(&self) -> bool {
+    pub(crate) fn keeps_length(&self) -> bool {
         self.header.is_ok_and(|header| header.keeps_length)
     }
 
-    pub(in crate::log) fn is_short(&self, geometry: Geometry) -> bool {
+    pub(crate) fn is_short(&self, geometry: Geometry) -> bool {
         self.keeps_length() && self.file_bytes < geometry.segment_bytes
     }
 
     /// Whether it has another length than the start has given it that made the next one. What is wrong before both
     /// lengths, where the log ends at `end`, comes first.
-    pub(in crate::log) fn is_cut_wrongly(
-        &self,
-        next: &Self,
-        end: Position,
-        geometry: Geometry,
-    ) -> bool {
+    pub(crate) fn is_cut_wrongly(&self, next: &Self, end: Position, geometry: Geometry) -> bool {
         let Ok(header) = next.header else { return false };
         let cut = geometry.start_of(self.number).plus(self.file_bytes);
         // Who cut it made the next one before, and knew where it would be cut.
@@ -115,48 +110,39 @@ impl Found {
     }
 
     /// Whether the next one says that a block of this one had been synced that lies behind `end`.
-    pub(in crate::log) fn goes_on_behind(&self, next: &Self, end: Position) -> bool {
+    pub(crate) fn goes_on_behind(&self, next: &Self, end: Position) -> bool {
         let follows = |header: &SegmentHeader| header.predecessor == Some(self.number);
         next.header.is_ok_and(|header| follows(&header) && header.synced > end)
     }
 
     /// The salt that the bytes where its first block lies give away, should its header be lost. In every life of a
     /// file a block's header has stood there, and never what a client has chosen.
-    pub(in crate::log) fn salt_of_first_block(
-        bytes: &[u8],
-        shard: u16,
-        place: Position,
-    ) -> Option<Salt> {
+    pub(crate) fn salt_of_first_block(bytes: &[u8], shard: u16, place: Position) -> Option<Salt> {
         let (header, _) = BlockHeader::decode(bytes).ok()?;
         (header.position == place && header.shard == shard).then_some(header.salt)
     }
 
     /// Whether what was another segment before may lie behind its blocks.
-    pub(in crate::log) fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         self.header.map_or(true, |header| header.recycled)
     }
 
     /// What lies in it from an offset on, to be looked at.
-    pub(in crate::log) fn stretch(
-        &self,
-        from: u64,
-        geometry: Geometry,
-        after: Option<Mark>,
-    ) -> Stretch {
+    pub(crate) fn stretch(&self, from: u64, geometry: Geometry, after: Option<Mark>) -> Stretch {
         let Self { number, salt, .. } = *self;
         let (to, stale) = (self.data_bytes(geometry), self.is_stale());
         Stretch { number, from, to, salt, stale, after }
     }
 
     /// Where in the file its blocks end at the latest.
-    pub(in crate::log) fn data_bytes(&self, geometry: Geometry) -> u64 {
+    pub(crate) fn data_bytes(&self, geometry: Geometry) -> u64 {
         let mark = if self.keeps_length() { ONWARD_BYTES as u64 } else { 0 };
         geometry.segment_bytes - mark
     }
 }
 
 /// Takes the salts of segments that have lost their headers from the headers of those behind them.
-pub(in crate::log) fn learn_salts(found: &mut [Found]) {
+pub(crate) fn learn_salts(found: &mut [Found]) {
     for index in 1..found.len() {
         let (before, next) = (found[index - 1], found[index]);
         if let (None, Ok(header)) = (before.salt, next.header)
@@ -169,17 +155,17 @@ pub(in crate::log) fn learn_salts(found: &mut [Found]) {
 
 /// Something that must be there, and is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::log) struct Missed {
-    pub(in crate::log) file: String,
-    pub(in crate::log) offset: u64,
-    pub(in crate::log) reason: String,
+pub(crate) struct Missed {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+    pub(crate) reason: String,
     /// The whole file.
-    pub(in crate::log) is_gone: bool,
+    pub(crate) is_gone: bool,
 }
 
 /// Whether all the files are there that those from the end of the log on speak of: `rest`, the first of
 /// which has the log's last block, which ends at `end`.
-pub(in crate::log) fn missed(rest: &[Found], end: Position, geometry: Geometry) -> Option<Missed> {
+pub(crate) fn missed(rest: &[Found], end: Position, geometry: Geometry) -> Option<Missed> {
     for segment in rest {
         let Some(number) = segment.next else { continue };
         let file = file_name(number);

@@ -20,12 +20,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-pub(in crate::log) const TAG: u64 = 7;
+pub(crate) const TAG: u64 = 7;
 
 const SLOT_MAGIC: [u8; 4] = *b"CQSY";
 const SLOT_BYTES: usize = 64;
 /// In sectors of their own, none of them that of the header: no torn write takes both, or the header.
-pub(in crate::log) const SLOTS_AT: [usize; 2] = [1024, 2048];
+pub(crate) const SLOTS_AT: [usize; 2] = [1024, 2048];
 /// The last block is that of a clean end.
 const CLEAN: u32 = 1;
 /// How far behind the slots may be.
@@ -33,13 +33,13 @@ const LAG_MS: u64 = 1000;
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) struct Slot {
-    pub(in crate::log) shard: u16,
-    pub(in crate::log) segment: u64,
+pub(crate) struct Slot {
+    pub(crate) shard: u16,
+    pub(crate) segment: u64,
     /// Everything below is on the disk.
-    pub(in crate::log) synced: Position,
-    pub(in crate::log) salt: u64,
-    pub(in crate::log) clean: bool,
+    pub(crate) synced: Position,
+    pub(crate) salt: u64,
+    pub(crate) clean: bool,
 }
 
 impl Slot {
@@ -70,7 +70,7 @@ impl Slot {
 }
 
 /// The highest position that the slots in a header page say is synced, if they are those of its segment.
-pub(in crate::log) fn claim(page: &[u8], header: &SegmentHeader) -> Position {
+pub(crate) fn claim(page: &[u8], header: &SegmentHeader) -> Position {
     let own = |slot: &Slot| {
         (slot.shard, slot.segment, Some(slot.salt)) == (header.shard, header.segment, header.salt.0)
     };
@@ -92,14 +92,14 @@ pub fn forget_claims(path: &Path) -> io::Result<()> {
 }
 
 /// Takes back what the slots of a header page say.
-pub(in crate::log) fn clear(page: &mut [u8]) {
+pub(crate) fn clear(page: &mut [u8]) {
     for at in SLOTS_AT {
         page[at..at + SLOT_BYTES].fill(0);
     }
 }
 
 #[derive(Debug)]
-pub(in crate::log) struct Slots {
+pub(crate) struct Slots {
     mode: Mode,
     /// The header page of the segment that was written to last.
     page: Buffer,
@@ -120,7 +120,7 @@ pub(in crate::log) struct Slots {
 
 impl Slots {
     /// Of a log in whose newest header it stands that everything below `claimed` is synced.
-    pub(in crate::log) fn new(mode: Mode, claimed: Position) -> Self {
+    pub(crate) fn new(mode: Mode, claimed: Position) -> Self {
         Self {
             mode,
             page: Buffer::new(PAGE_BYTES),
@@ -136,54 +136,54 @@ impl Slots {
     }
 
     /// Whether what was to be said last found no room.
-    pub(in crate::log) fn found_no_room(&self) -> bool {
+    pub(crate) fn found_no_room(&self) -> bool {
         self.no_room
     }
 
     /// More has been synced. Only ends of blocks with records are worth a write.
-    pub(in crate::log) fn synced(&mut self, records_synced: Position, now_ms: u64) {
+    pub(crate) fn synced(&mut self, records_synced: Position, now_ms: u64) {
         if records_synced > self.claimed {
             self.behind_since_ms.get_or_insert(now_ms);
         }
     }
 
     /// When they are to be written.
-    pub(in crate::log) fn due_ms(&self) -> Option<u64> {
+    pub(crate) fn due_ms(&self) -> Option<u64> {
         let since = self.behind_since_ms.filter(|_| self.in_flight.is_none());
         since.map(|since| since + LAG_MS)
     }
 
     /// Whether the end of the log, at `end`, is said, and said durably.
-    pub(in crate::log) fn tell_end(&self, end: Position) -> bool {
+    pub(crate) fn tell_end(&self, end: Position) -> bool {
         self.clean && self.claimed == end && self.in_flight.is_none() && !self.unsynced
     }
 
     /// Whether the end at `end` has been written down.
-    pub(in crate::log) fn has_end(&self, end: Position) -> bool {
+    pub(crate) fn has_end(&self, end: Position) -> bool {
         self.clean && self.claimed == end
     }
 
-    pub(in crate::log) fn is_in_flight(&self) -> bool {
+    pub(crate) fn is_in_flight(&self) -> bool {
         self.in_flight.is_some()
     }
 
     /// Whether a write to this segment is under way: its file may not go.
-    pub(in crate::log) fn is_at(&self, segment: u64) -> bool {
+    pub(crate) fn is_at(&self, segment: u64) -> bool {
         self.in_flight.is_some() && self.segment == Some(segment)
     }
 
     /// Whether this segment waits for a sync because of them.
-    pub(in crate::log) fn wants_sync(&self, segment: u64) -> bool {
+    pub(crate) fn wants_sync(&self, segment: u64) -> bool {
         self.unsynced && self.segment == Some(segment)
     }
 
     /// A sync of this segment begins.
-    pub(in crate::log) fn syncing(&mut self, segment: u64) {
+    pub(crate) fn syncing(&mut self, segment: u64) {
         self.unsynced &= self.segment != Some(segment);
     }
 
     /// Writes down that everything below `synced` is on the disk, into the page of the segment that `header` is of.
-    pub(in crate::log) fn write(
+    pub(crate) fn write(
         &mut self,
         header: &SegmentHeader,
         synced: Position,
@@ -223,7 +223,7 @@ impl Slots {
     }
 
     /// The write is over.
-    pub(in crate::log) fn written(&mut self, result: i32, now_ms: u64) -> Result<(), LogError> {
+    pub(crate) fn written(&mut self, result: i32, now_ms: u64) -> Result<(), LogError> {
         let Some(bytes) = self.in_flight.take() else { panic!("no slot was being written") };
         self.no_room = Lack::of_write(result).is_some();
         if self.no_room {

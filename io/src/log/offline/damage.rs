@@ -18,7 +18,7 @@ pub struct Damage {
     pub reason: String,
     /// Blocks that are lost there, if that can be told.
     pub blocks: Option<u64>,
-    pub(in crate::log) kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 impl fmt::Display for Damage {
@@ -61,7 +61,7 @@ impl Damage {
 
 /// What it takes to mend it.
 #[derive(Clone, Debug)]
-pub(in crate::log) enum Kind {
+pub(crate) enum Kind {
     /// Blocks are missing between two that are there.
     Gap(Gap),
     /// The end of the log is missing.
@@ -80,19 +80,19 @@ pub(in crate::log) enum Kind {
 
 /// Blocks that are missing.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Gap {
+pub(crate) struct Gap {
     /// What the first of them must continue; none if nobody knows.
-    pub(in crate::log) before: Option<Mark>,
+    pub(crate) before: Option<Mark>,
     /// The segment in which they begin, and where.
-    pub(in crate::log) segment: u64,
-    pub(in crate::log) from: Position,
+    pub(crate) segment: u64,
+    pub(crate) from: Position,
     /// The segment of the next block there is, and that block.
-    pub(in crate::log) next_segment: u64,
-    pub(in crate::log) next: BlockHeader,
+    pub(crate) next_segment: u64,
+    pub(crate) next: BlockHeader,
 }
 
 /// A file that has the name of one segment and is another.
-pub(in crate::log) fn misnamed(&(number, belongs): &(u64, u64)) -> Damage {
+pub(crate) fn misnamed(&(number, belongs): &(u64, u64)) -> Damage {
     Damage {
         file: file_name(number),
         offset: 0,
@@ -103,7 +103,7 @@ pub(in crate::log) fn misnamed(&(number, belongs): &(u64, u64)) -> Damage {
 }
 
 /// A file that another one speaks of.
-pub(in crate::log) fn missing(number: u64, predecessor: Option<u64>) -> Damage {
+pub(crate) fn missing(number: u64, predecessor: Option<u64>) -> Damage {
     Damage {
         file: file_name(number),
         offset: 0,

@@ -169,7 +169,7 @@ pub fn standing(path: &Path) -> Standing {
 }
 
 /// Nothing but what made it may use a draft, under whatever path: it is removed once that has gone.
-pub(in crate::log) fn must_not_be(path: &Path) -> Result<(), LockError> {
+pub(crate) fn must_not_be(path: &Path) -> Result<(), LockError> {
     match fs::canonicalize(path).map(|real| marker(&real)) {
         Ok(Some(_)) => Err(LockError::Draft { path: path.into() }),
         // What is not there is none; what else is wrong with it is said by those who use it.
@@ -193,7 +193,7 @@ pub fn draft_of_pins(pins: &Path) -> Option<PathBuf> {
 }
 
 /// Removes what dead pins hold, and keeps what they say.
-pub(in crate::log) fn let_go(pins: &Path) -> io::Result<()> {
+pub(crate) fn let_go(pins: &Path) -> io::Result<()> {
     match marker(pins) {
         Some((marker, _)) if marker.try_lock().is_ok() => clear(pins, &[DRAFT_MARKER, LINK]),
         _ => Ok(()),

@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The files of a directory, only ever read.
-pub(in crate::log) struct Files {
+pub(crate) struct Files {
     directory: PathBuf,
     open: Option<(u64, File)>,
 }
@@ -47,13 +47,13 @@ impl Source for Files {
 }
 
 impl Files {
-    pub(in crate::log) fn of(directory: &Path) -> Self {
+    pub(crate) fn of(directory: &Path) -> Self {
         Self { directory: directory.into(), open: None }
     }
 
     /// Whether what has been read of a segment was its own: its name goes before its bytes do, and no
     /// other gets it.
-    pub(in crate::log) fn has(&self, segment: u64) -> bool {
+    pub(crate) fn has(&self, segment: u64) -> bool {
         self.directory.join(file_name(segment)).exists()
     }
 }
@@ -63,7 +63,7 @@ fn failed(what: &Path, source: io::Error) -> InspectError {
 }
 
 /// All segments in order. What is not of this log is noted as damage and left out.
-pub(in crate::log) fn find(
+pub(crate) fn find(
     subject: Subject<'_>,
     files: &mut Files,
     out: &mut Inspection,
@@ -181,7 +181,7 @@ fn settle_misnamed(segments: &[Found], out: &mut Inspection) {
 }
 
 /// How the segments cut the address space, once one of them has said it.
-pub(in crate::log) fn geometry(out: &Inspection) -> Geometry {
+pub(crate) fn geometry(out: &Inspection) -> Geometry {
     let segment_bytes = out.segment_bytes.max(SEGMENT_HEADER_BYTES);
     Geometry { segment_bytes, align_bytes: BLOCK_ALIGN_BYTES }
 }

@@ -37,14 +37,14 @@ impl Next {
 }
 
 /// Whether shards lie there, which may be all there is of what they hold.
-pub(in crate::log) fn is_begun(directory: &Path) -> Result<bool, LockError> {
+pub(crate) fn is_begun(directory: &Path) -> Result<bool, LockError> {
     let next = directory.join(NEXT);
     Ok(next.is_dir() && !bearing::shards(&next)?.is_empty())
 }
 
 /// Whether what lies there is an attempt that came to nothing. While a log is copied, all shards are there, with what
 /// the manifest is of; where that is not so, the new ones may be on their way.
-pub(in crate::log) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
+pub(crate) fn check_discard(directory: &Path, manifest: Manifest) -> Result<(), LockError> {
     if !is_begun(directory)? {
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub(in crate::log) fn check_discard(directory: &Path, manifest: Manifest) -> Res
 }
 
 /// The manifest of a directory. Without one nobody can tell whether new shards have begun to take their places.
-pub(in crate::log) fn manifest(directory: &Path) -> Result<Option<Manifest>, LockError> {
+pub(crate) fn manifest(directory: &Path) -> Result<Option<Manifest>, LockError> {
     match Manifest::read(directory) {
         Ok(None) | Err(LockError::Manifest { .. }) if is_begun(directory)? => {
             Err(LockError::BrokenOff { path: directory.into() })
@@ -68,7 +68,7 @@ pub(in crate::log) fn manifest(directory: &Path) -> Result<Option<Manifest>, Loc
 }
 
 /// Removes what an attempt that came to nothing has left. True if there was any.
-pub(in crate::log) fn discard(directory: &Path) -> Result<bool, LockError> {
+pub(crate) fn discard(directory: &Path) -> Result<bool, LockError> {
     let path = directory.join(NEXT);
     match fs::remove_dir_all(&path) {
         Ok(()) => {}
@@ -143,14 +143,14 @@ pub struct Moving {
 }
 
 impl Moving {
-    pub(in crate::log) fn new(directory: &Path, manifest: Manifest) -> Self {
+    pub(crate) fn new(directory: &Path, manifest: Manifest) -> Self {
         let next = directory.join(NEXT);
         Self { directory: directory.into(), next, manifest, at: 0 }
     }
 
     /// Goes on with a move that was broken off. Nothing is touched unless all of the new shards are there: what the
     /// manifest says may not be what lies here.
-    pub(in crate::log) fn resume(directory: &Path, manifest: Manifest) -> Result<Self, LockError> {
+    pub(crate) fn resume(directory: &Path, manifest: Manifest) -> Result<Self, LockError> {
         let moving = Self::new(directory, manifest);
         for shard in 0..manifest.shards {
             let from = DataDir::shard_path(&moving.next, shard);

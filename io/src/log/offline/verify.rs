@@ -103,7 +103,7 @@ pub struct Inspection {
     /// what was on its way.
     pub tail: Option<Dropped>,
     /// Files that bear another number than their names, and those numbers.
-    pub(in crate::log) misnamed: Vec<(u64, u64)>,
+    pub(crate) misnamed: Vec<(u64, u64)>,
 }
 
 impl Inspection {

@@ -14,13 +14,13 @@ use crate::log::format::successor_mark::ONWARD_MAGIC;
 use std::io;
 
 /// Blocks start at multiples of this in every mode.
-pub(in crate::log) const BLOCK_ALIGN_BYTES: u64 = 64;
+pub(crate) const BLOCK_ALIGN_BYTES: u64 = 64;
 const EMPTY: [u8; BLOCK_ALIGN_BYTES as usize] = [0; BLOCK_ALIGN_BYTES as usize];
 /// Read from the disk at once.
 const READ_BYTES: usize = 4 << 20;
 
 /// Where segments are read from.
-pub(in crate::log) trait Source {
+pub(crate) trait Source {
     /// Reads; fewer bytes than asked for mean the end of the segment.
     fn read_at(&mut self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<usize>;
 }
@@ -33,15 +33,15 @@ impl<D: Disk> Source for D {
 
 /// The log up to some block: what the next one must continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) struct Mark {
-    pub(in crate::log) end: Position,
-    pub(in crate::log) sequence: u64,
-    pub(in crate::log) prev: u32,
+pub(crate) struct Mark {
+    pub(crate) end: Position,
+    pub(crate) sequence: u64,
+    pub(crate) prev: u32,
 }
 
 impl Mark {
     /// Whether a block with this header can come after it, with others between. Each of them has its header.
-    pub(in crate::log) fn can_precede(&self, header: &BlockHeader) -> bool {
+    pub(crate) fn can_precede(&self, header: &BlockHeader) -> bool {
         let bytes = header.position.0.saturating_sub(self.end.0);
         let between = header.sequence.checked_sub(self.sequence);
         between.is_some_and(|between| between <= bytes / BLOCK_HEADER_BYTES as u64)
@@ -50,35 +50,35 @@ impl Mark {
 
 /// A stretch of a segment behind the end of a log, or behind a gap in it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Stretch {
-    pub(in crate::log) number: u64,
+pub(crate) struct Stretch {
+    pub(crate) number: u64,
     /// Offsets in the file.
-    pub(in crate::log) from: u64,
-    pub(in crate::log) to: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
     /// What the segment's blocks bear. Where nobody knows, none of them is believed.
-    pub(in crate::log) salt: Option<Salt>,
+    pub(crate) salt: Option<Salt>,
     /// Only blocks tell what was written: all else may have been there before.
-    pub(in crate::log) stale: bool,
+    pub(crate) stale: bool,
     /// What they come after, if that is known.
-    pub(in crate::log) after: Option<Mark>,
+    pub(crate) after: Option<Mark>,
 }
 
 /// A block that is whole.
 #[derive(Debug)]
-pub(in crate::log) struct Block<'a> {
-    pub(in crate::log) header: BlockHeader,
+pub(crate) struct Block<'a> {
+    pub(crate) header: BlockHeader,
     /// The log up to its end.
-    pub(in crate::log) after: Mark,
+    pub(crate) after: Mark,
     /// Its records, which are intact.
-    pub(in crate::log) body: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 /// Why there is no block at some place that continues the log.
 #[derive(Clone, Debug)]
-pub(in crate::log) struct Fault {
-    pub(in crate::log) reason: String,
+pub(crate) struct Fault {
+    pub(crate) reason: String,
     /// The bytes look never written, so the next block may be elsewhere.
-    pub(in crate::log) empty: bool,
+    pub(crate) empty: bool,
 }
 
 impl Fault {
@@ -89,28 +89,28 @@ impl Fault {
 
 /// What lies behind some place, whether it belongs to the log or not.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::log) struct Survey {
+pub(crate) struct Survey {
     /// The highest position that an intact header there says is synced.
-    pub(in crate::log) claim: Position,
+    pub(crate) claim: Position,
     /// Bytes from the place to the last one written.
-    pub(in crate::log) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Reads the blocks of one shard.
 #[derive(Debug)]
-pub(in crate::log) struct BlockReader {
-    pub(in crate::log) geometry: Geometry,
-    pub(in crate::log) shard: u16,
+pub(crate) struct BlockReader {
+    pub(crate) geometry: Geometry,
+    pub(crate) shard: u16,
     window: Window,
 }
 
 impl BlockReader {
-    pub(in crate::log) fn new(geometry: Geometry, shard: u16) -> Self {
+    pub(crate) fn new(geometry: Geometry, shard: u16) -> Self {
         Self { geometry, shard, window: Window::new(geometry.segment_bytes) }
     }
 
     /// `bytes` from `offset` on; fewer at the end of the file.
-    pub(in crate::log) fn bytes(
+    pub(crate) fn bytes(
         &mut self,
         source: &mut impl Source,
         number: u64,
@@ -121,13 +121,13 @@ impl BlockReader {
     }
 
     /// What was read ahead may have been written since.
-    pub(in crate::log) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.window.filled = 0;
     }
 
     /// Looks at everything in a stretch. In a segment with a salt a header that bears it is believed, since nobody else
     /// could write it; in one without, a whole block, as far as that tells it from what a client has chosen.
-    pub(in crate::log) fn survey(
+    pub(crate) fn survey(
         &mut self,
         source: &mut impl Source,
         stretch: Stretch,
@@ -167,7 +167,7 @@ impl BlockReader {
     }
 
     /// The first whole block in a stretch that can come after what it comes after.
-    pub(in crate::log) fn search(
+    pub(crate) fn search(
         &mut self,
         source: &mut impl Source,
         stretch: Stretch,
@@ -209,7 +209,7 @@ impl BlockReader {
 
     /// The block at `at` in segment `number`, or why there is none. It must bear the salt of the segment, and
     /// continue `mark`, if one is given.
-    pub(in crate::log) fn block(
+    pub(crate) fn block(
         &mut self,
         source: &mut impl Source,
         number: u64,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::{error, fmt, io};
 
 /// The low byte of a read's tag; the slot is above it.
-pub(in crate::log) const TAG: u64 = 4;
+pub(crate) const TAG: u64 = 4;
 /// Until a read is tried again for which the system lacked something.
 const STALL_MS: u64 = 50;
 /// A slot's buffer above this is given back when its next record is smaller.
@@ -78,7 +78,7 @@ struct Slot {
 }
 
 #[derive(Debug)]
-pub(in crate::log) struct ColdReads {
+pub(crate) struct ColdReads {
     geometry: Geometry,
     salts: Arc<Salts>,
     slots_max: usize,
@@ -91,7 +91,7 @@ pub(in crate::log) struct ColdReads {
 }
 
 impl ColdReads {
-    pub(in crate::log) fn new(geometry: Geometry, salts: Arc<Salts>, slots_max: usize) -> Self {
+    pub(crate) fn new(geometry: Geometry, salts: Arc<Salts>, slots_max: usize) -> Self {
         Self {
             geometry,
             salts,
@@ -104,33 +104,33 @@ impl ColdReads {
         }
     }
 
-    pub(in crate::log) fn request(&mut self, position: Position, body_bytes: usize, token: u64) {
+    pub(crate) fn request(&mut self, position: Position, body_bytes: usize, token: u64) {
         self.waiting.push_back(Request { position, body_bytes, token });
     }
 
     /// Requests that no result has been taken for.
-    pub(in crate::log) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.waiting.len() + self.slots.len() - self.free.len()
     }
 
     /// Whether a read from a segment has been asked for and is not over.
-    pub(in crate::log) fn reads_from(&self, segment: u64) -> bool {
+    pub(crate) fn reads_from(&self, segment: u64) -> bool {
         let there = |request: &Request| self.geometry.segment_of(request.position) == segment;
         self.waiting.iter().any(there)
             || self.slots.iter().any(|it| (it.in_flight || it.stalled) && there(&it.request))
     }
 
-    pub(in crate::log) fn is_in_flight(&self) -> bool {
+    pub(crate) fn is_in_flight(&self) -> bool {
         self.slots.iter().any(|slot| slot.in_flight)
     }
 
     /// Whether some are to be tried again, though nothing will say when.
-    pub(in crate::log) fn is_stalled(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         self.stalled > 0
     }
 
     /// Starts waiting requests while slots are free, and those again that lacked something.
-    pub(in crate::log) fn start(&mut self, disk: &mut impl Disk) {
+    pub(crate) fn start(&mut self, disk: &mut impl Disk) {
         if self.stalled > 0 {
             for index in 0..self.slots.len() {
                 if std::mem::take(&mut self.slots[index].stalled) {
@@ -148,7 +148,7 @@ impl ColdReads {
     }
 
     /// The operation with this tag is over.
-    pub(in crate::log) fn complete(&mut self, tag: u64, result: i32, disk: &mut impl Disk) {
+    pub(crate) fn complete(&mut self, tag: u64, result: i32, disk: &mut impl Disk) {
         let index = (tag >> 8) as usize;
         let in_flight = self.slots.get_mut(index).filter(|slot| slot.in_flight);
         let Some(slot) = in_flight else { panic!("a read ended that was not in flight") };
@@ -159,7 +159,7 @@ impl ColdReads {
     }
 
     /// The next result. Its slot is free again: the borrow keeps the bytes until it ends.
-    pub(in crate::log) fn take(&mut self) -> Option<ReadDone<'_>> {
+    pub(crate) fn take(&mut self) -> Option<ReadDone<'_>> {
         let index = self.finished.pop_front()?;
         self.free.push(index);
         let slot = &self.slots[index];

@@ -56,25 +56,25 @@ pub struct Dropped {
 
 /// What the log continues from.
 #[derive(Clone, Debug)]
-pub(in crate::log) struct Continuation {
-    pub(in crate::log) end: Position,
-    pub(in crate::log) sequence: u64,
-    pub(in crate::log) prev: u32,
-    pub(in crate::log) oldest: Option<u64>,
-    pub(in crate::log) last: Option<u64>,
+pub(crate) struct Continuation {
+    pub(crate) end: Position,
+    pub(crate) sequence: u64,
+    pub(crate) prev: u32,
+    pub(crate) oldest: Option<u64>,
+    pub(crate) last: Option<u64>,
     /// A number that no file has ever had here.
-    pub(in crate::log) fresh: u64,
+    pub(crate) fresh: u64,
     /// The segments that are kept.
-    pub(in crate::log) segments: VecDeque<InUse>,
+    pub(crate) segments: VecDeque<InUse>,
     /// Their salts.
-    pub(in crate::log) salts: BTreeMap<u64, Salt>,
+    pub(crate) salts: BTreeMap<u64, Salt>,
     /// What is left to be done once the fresh segment is on the disk.
-    pub(in crate::log) rest: Rest,
+    pub(crate) rest: Rest,
 }
 
 /// Until the log can go on elsewhere, the last file stays as one that may be the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) enum Rest {
+pub(crate) enum Rest {
     Nothing,
     /// The last segment of the log ends behind so many bytes.
     Cut(u64, u64),
@@ -83,7 +83,7 @@ pub(in crate::log) enum Rest {
 }
 
 impl Rest {
-    pub(in crate::log) fn end(self, disk: &mut impl Disk) -> io::Result<()> {
+    pub(crate) fn end(self, disk: &mut impl Disk) -> io::Result<()> {
         match self {
             Self::Nothing => Ok(()),
             Self::Cut(segment, bytes) => disk.truncate(segment, bytes),
@@ -109,23 +109,23 @@ impl Walked {
     }
 }
 
-pub(in crate::log) struct Recoverer<'a, D, F> {
-    pub(in crate::log) geometry: Geometry,
-    pub(in crate::log) shard: u16,
-    pub(in crate::log) log_id: u64,
+pub(crate) struct Recoverer<'a, D, F> {
+    pub(crate) geometry: Geometry,
+    pub(crate) shard: u16,
+    pub(crate) log_id: u64,
     is_begun: bool,
-    pub(in crate::log) disk: &'a mut D,
-    pub(in crate::log) replay: F,
-    pub(in crate::log) reader: BlockReader,
-    pub(in crate::log) summary: Recovery,
+    pub(crate) disk: &'a mut D,
+    pub(crate) replay: F,
+    pub(crate) reader: BlockReader,
+    pub(crate) summary: Recovery,
     /// The oldest position that the log still needs, as its newest header says.
-    pub(in crate::log) oldest: Position,
+    pub(crate) oldest: Position,
     /// The highest position that an intact header says is synced.
-    pub(in crate::log) claim: Position,
+    pub(crate) claim: Position,
 }
 
 impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recoverer<'a, D, F> {
-    pub(in crate::log) fn new(config: &LogConfig, disk: &'a mut D, replay: F) -> Self {
+    pub(crate) fn new(config: &LogConfig, disk: &'a mut D, replay: F) -> Self {
         let geometry = config.geometry();
         Self {
             geometry,
@@ -143,17 +143,14 @@ impl<'a, D: Disk, E: Display, F: FnMut(Position, &[u8]) -> Result<(), E>> Recove
 
     /// Replays the log, decides where it ends, and removes what lies behind but for what must stay until
     /// the next segment is made. That one is `first_segment` if there is none yet.
-    pub(in crate::log) fn run(
-        mut self,
-        first_segment: u64,
-    ) -> Result<(Continuation, Recovery), OpenError> {
+    pub(crate) fn run(mut self, first_segment: u64) -> Result<(Continuation, Recovery), OpenError> {
         let (found, walked) = self.read()?;
         let continuation = self.cut(&found, &walked, first_segment)?;
         Ok((continuation, self.summary))
     }
 
     /// Replays the log and decides where it ends. Changes nothing.
-    pub(in crate::log) fn look(mut self) -> Result<Recovery, OpenError> {
+    pub(crate) fn look(mut self) -> Result<Recovery, OpenError> {
         let (_, walked) = self.read()?;
         let kept = kept(&walked);
         self.summary.segments = kept as u64;

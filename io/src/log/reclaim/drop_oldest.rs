@@ -14,31 +14,31 @@ use crate::log::write::writer::{TAG_RETIRED, Writer};
 
 /// A segment on its way out.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Leaving {
-    pub(in crate::log) segment: InUse,
+pub(crate) struct Leaving {
+    pub(crate) segment: InUse,
     /// It may go once all below is on the disk.
-    pub(in crate::log) until: Position,
+    pub(crate) until: Position,
     /// Its file is gone, and the directory is being synced; whether the file was set aside.
-    pub(in crate::log) retired: Option<bool>,
+    pub(crate) retired: Option<bool>,
 }
 
 impl Leaving {
     /// Whether it waits for a sync of what has been written.
-    pub(in crate::log) fn synced_is_wanted(&self, synced: Position, written: Position) -> bool {
+    pub(crate) fn synced_is_wanted(&self, synced: Position, written: Position) -> bool {
         synced < self.until && self.until <= written
     }
 }
 
 impl Writer {
     /// The oldest segment, if it is complete and on the disk.
-    pub(in crate::log) fn oldest(&self) -> Option<InUse> {
+    pub(crate) fn oldest(&self) -> Option<InUse> {
         let sealed = self.stock.segments.len() > 1 && self.leaving.is_none();
         let first = self.stock.segments.front().filter(|_| sealed)?;
         (first.end <= self.synced).then_some(*first)
     }
 
     /// Nobody needs the oldest segment any more, now that the head is where it is.
-    pub(in crate::log) fn forget(&mut self, tail: &mut Tail, counters: &mut Counters) {
+    pub(crate) fn forget(&mut self, tail: &mut Tail, counters: &mut Counters) {
         let oldest = self.oldest().and_then(|_| self.stock.take_oldest());
         let Some(segment) = oldest else { panic!("the segment to be forgotten is in use") };
         if let Some(first) = self.stock.segments.front() {
@@ -51,7 +51,7 @@ impl Writer {
     }
 
     /// Lets a segment go once all that was to be kept of it is on the disk.
-    pub(in crate::log) fn retire_due(
+    pub(crate) fn retire_due(
         &mut self,
         disk: &mut impl Disk,
         counters: &mut Counters,
@@ -83,11 +83,7 @@ impl Writer {
         Ok(())
     }
 
-    pub(in crate::log) fn retired(
-        &mut self,
-        result: i32,
-        disk: &mut impl Disk,
-    ) -> Result<(), LogError> {
+    pub(crate) fn retired(&mut self, result: i32, disk: &mut impl Disk) -> Result<(), LogError> {
         let Some(leaving) = self.leaving.take() else { panic!("nothing was retired") };
         if result < 0 {
             let (operation, file) = ("fsync of the directory", file_name(leaving.segment.number));
@@ -106,7 +102,7 @@ impl Writer {
     }
 
     /// The preparation has done its part once its segment is ready and in use.
-    pub(in crate::log) fn forget_prepared(&mut self, disk: &mut impl Disk) {
+    pub(crate) fn forget_prepared(&mut self, disk: &mut impl Disk) {
         let Some(next) = self.next.take_if(|next| next.is_done()) else { return };
         self.named = self.named.max(next.segment);
         if next.segment != self.segment {
@@ -118,7 +114,7 @@ impl Writer {
     }
 
     /// A segment takes no more blocks, and none of it has to be synced.
-    pub(in crate::log) fn seal(&self, segment: u64, disk: &mut impl Disk) {
+    pub(crate) fn seal(&self, segment: u64, disk: &mut impl Disk) {
         if self.next.as_ref().is_none_or(|next| next.before != segment) {
             disk.seal(segment);
         }

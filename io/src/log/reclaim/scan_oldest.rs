@@ -16,7 +16,7 @@ use crate::log::write::segment_pool::{InUse, is_lacking};
 use std::sync::Arc;
 use std::{error, fmt};
 
-pub(in crate::log) const TAG: u64 = 5;
+pub(crate) const TAG: u64 = 5;
 
 /// Read at once, unless a block is larger.
 const READ_BYTES: usize = 256 << 10;
@@ -58,7 +58,7 @@ impl error::Error for ScanError {}
 
 /// Reads one segment from its first block to its last.
 #[derive(Debug)]
-pub(in crate::log) struct Scanner {
+pub(crate) struct Scanner {
     geometry: Geometry,
     salts: Arc<Salts>,
     shard: u16,
@@ -82,7 +82,7 @@ pub(in crate::log) struct Scanner {
 }
 
 impl Scanner {
-    pub(in crate::log) fn new(geometry: Geometry, salts: Arc<Salts>, shard: u16) -> Self {
+    pub(crate) fn new(geometry: Geometry, salts: Arc<Salts>, shard: u16) -> Self {
         let nowhere = Position(0);
         Self {
             geometry,
@@ -104,12 +104,12 @@ impl Scanner {
         }
     }
 
-    pub(in crate::log) fn is_in_flight(&self) -> bool {
+    pub(crate) fn is_in_flight(&self) -> bool {
         self.in_flight
     }
 
     /// Whether it is to be tried again, though nothing will say when.
-    pub(in crate::log) fn is_stalled(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         self.stalled
     }
 
@@ -119,7 +119,7 @@ impl Scanner {
     }
 
     /// Begins with a segment, unless it has already.
-    pub(in crate::log) fn begin(&mut self, segment: InUse) {
+    pub(crate) fn begin(&mut self, segment: InUse) {
         if self.is_at(segment.number) || self.in_flight {
             return;
         }
@@ -229,7 +229,7 @@ impl Scanner {
         }
     }
 
-    pub(in crate::log) fn complete(&mut self, result: i32, disk: &mut impl Disk) {
+    pub(crate) fn complete(&mut self, result: i32, disk: &mut impl Disk) {
         assert!(self.in_flight, "a read ended that was not in flight");
         self.in_flight = false;
         if self.progress(result) {
@@ -265,7 +265,7 @@ impl Scanner {
     }
 
     /// The next record.
-    pub(in crate::log) fn next(&mut self, disk: &mut impl Disk) -> Scan<'_> {
+    pub(crate) fn next(&mut self, disk: &mut impl Disk) -> Scan<'_> {
         match self.advance(disk) {
             Step::End => Scan::End,
             Step::Reading => Scan::Reading,

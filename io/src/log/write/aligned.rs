@@ -8,19 +8,19 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Alignment of every buffer, and the unit its size is rounded up to.
-pub(in crate::log) const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// An owned anonymous mapping. Reads as zeros and takes no memory until touched, so a shard that
 /// idles costs nothing. Its address never changes.
 #[derive(Debug)]
-pub(in crate::log) struct Buffer {
+pub(crate) struct Buffer {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 impl Buffer {
     /// A buffer of no bytes: a placeholder that costs nothing.
-    pub(in crate::log) const fn empty() -> Self {
+    pub(crate) const fn empty() -> Self {
         Self { start: NonNull::dangling(), bytes: 0 }
     }
 
@@ -28,7 +28,7 @@ impl Buffer {
     ///
     /// # Panics
     /// When the kernel refuses the memory: like every allocation, it ends the process.
-    pub(in crate::log) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let bytes = bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
         // memory that exists already; all arguments are valid for it.

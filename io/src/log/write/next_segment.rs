@@ -15,7 +15,7 @@ use crate::log::format::successor_mark::Onward;
 
 impl Writer {
     /// Makes `segment` the one that blocks go to; false if it is not ready yet.
-    pub(in crate::log) fn enter(
+    pub(crate) fn enter(
         &mut self,
         segment: u64,
         disk: &mut impl Disk,
@@ -77,7 +77,7 @@ impl Writer {
     }
 
     /// From the middle of a segment on, gets the next one ready.
-    pub(in crate::log) fn prepare_next(
+    pub(crate) fn prepare_next(
         &mut self,
         disk: &mut impl Disk,
         counters: &mut Counters,

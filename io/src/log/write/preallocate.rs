@@ -16,9 +16,9 @@ use crate::log::format::successor_mark::{ONWARD_BYTES, Onward};
 /// Zeros per write while a segment is filled ahead.
 const ZERO_BYTES: u64 = 256 << 10;
 /// Interrupted or refused attempts in a row before an operation counts as failed.
-pub(in crate::log) const RETRIES_MAX: u32 = 100;
+pub(crate) const RETRIES_MAX: u32 = 100;
 
-pub(in crate::log) const TAG: u64 = 3;
+pub(crate) const TAG: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -34,8 +34,8 @@ enum Step {
 
 /// A segment that exists but may not be ready for blocks yet.
 #[derive(Debug)]
-pub(in crate::log) struct Preparation {
-    pub(in crate::log) segment: u64,
+pub(crate) struct Preparation {
+    pub(crate) segment: u64,
     segment_bytes: u64,
     step: Step,
     mode: Mode,
@@ -48,19 +48,14 @@ pub(in crate::log) struct Preparation {
     again: bool,
     zeros: Buffer,
     /// The segment before it, and the last page of that one, which is zeros and the mark.
-    pub(in crate::log) before: u64,
+    pub(crate) before: u64,
     mark: Buffer,
 }
 
 impl Preparation {
     /// Goes on with a segment just created, of which `mark` tells.
     /// A `recycled` one has been written before, to its end.
-    pub(in crate::log) fn new(
-        mark: Onward,
-        segment_bytes: u64,
-        mode: Mode,
-        recycled: bool,
-    ) -> Self {
+    pub(crate) fn new(mark: Onward, segment_bytes: u64, mode: Mode, recycled: bool) -> Self {
         let (before, segment) = (mark.segment, mark.next);
         let step = match mode {
             Mode::Synced if !recycled => Step::Zeroing(SEGMENT_HEADER_BYTES),
@@ -90,51 +85,47 @@ impl Preparation {
     }
 
     /// Whether blocks may be written to the segment.
-    pub(in crate::log) fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         // In `written` mode the syncs that count a block as durable wait for the directory.
         self.mode == Mode::Written || self.step == Step::Done
     }
 
-    pub(in crate::log) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.step == Step::Done
     }
 
-    pub(in crate::log) fn is_in_flight(&self) -> bool {
+    pub(crate) fn is_in_flight(&self) -> bool {
         self.in_flight
     }
 
     /// Why it does not go on, if it found no room.
-    pub(in crate::log) fn waits(&self) -> Option<Lack> {
+    pub(crate) fn waits(&self) -> Option<Lack> {
         self.waits.filter(|_| !self.in_flight)
     }
 
     /// The step found no room, and has not been done since; it may be under way again.
-    pub(in crate::log) fn lacks_room(&self) -> bool {
+    pub(crate) fn lacks_room(&self) -> bool {
         self.waits.is_some()
     }
 
     /// The step that found no room is tried once more.
-    pub(in crate::log) fn try_again(&mut self) {
+    pub(crate) fn try_again(&mut self) {
         self.again = true;
     }
 
     /// The log waits for it.
-    pub(in crate::log) fn hurry(&mut self) {
+    pub(crate) fn hurry(&mut self) {
         self.hurried = true;
     }
 
     /// Whether a sync of the segment before is under way.
-    pub(in crate::log) fn is_syncing_mark(&self) -> bool {
+    pub(crate) fn is_syncing_mark(&self) -> bool {
         self.in_flight && self.step == Step::SyncingMark
     }
 
     /// Starts steps until one is pending or all are done. Of two syncs of one file at a time only one would be told of
     /// a failure: that of the mark waits while blocks beside it are being synced.
-    pub(in crate::log) fn drive(
-        &mut self,
-        disk: &mut impl Disk,
-        syncs: bool,
-    ) -> Result<(), LogError> {
+    pub(crate) fn drive(&mut self, disk: &mut impl Disk, syncs: bool) -> Result<(), LogError> {
         while !self.in_flight {
             if self.step == Step::SyncingMark && syncs {
                 return Ok(());
@@ -170,7 +161,7 @@ impl Preparation {
     }
 
     /// The pending step is over.
-    pub(in crate::log) fn complete(
+    pub(crate) fn complete(
         &mut self,
         result: i32,
         disk: &mut impl Disk,
@@ -262,6 +253,6 @@ impl Drop for Preparation {
 /// Whether an operation that ended like this did nothing and may simply be tried again. Holds for
 /// reads and writes; a sync that failed is never tried again, because the kernel may have forgotten
 /// which pages it could not write.
-pub(in crate::log) fn is_passing(result: i32) -> bool {
+pub(crate) fn is_passing(result: i32) -> bool {
     result == -libc::EINTR || result == -libc::EAGAIN
 }

@@ -14,49 +14,49 @@ const RETRY_MS: u64 = 1000;
 
 /// A segment that is in use.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct InUse {
-    pub(in crate::log) number: u64,
+pub(crate) struct InUse {
+    pub(crate) number: u64,
     /// Length of its file.
-    pub(in crate::log) file_bytes: u64,
+    pub(crate) file_bytes: u64,
     /// Where its last block ends. Not known yet for the one that is being written.
-    pub(in crate::log) end: Position,
+    pub(crate) end: Position,
 }
 
 /// Whether an operation that ended like this lacks something that the system may have again in a while.
-pub(in crate::log) fn is_lacking(result: i32) -> bool {
+pub(crate) fn is_lacking(result: i32) -> bool {
     result < 0 && matches!(Lack::of(-result), Some(Lack::Descriptors | Lack::Memory))
 }
 
 #[derive(Debug)]
-pub(in crate::log) struct Stock {
+pub(crate) struct Stock {
     geometry: Geometry,
     /// In order; the last one is being written.
-    pub(in crate::log) segments: VecDeque<InUse>,
+    pub(crate) segments: VecDeque<InUse>,
     /// Bytes of their files.
-    pub(in crate::log) used_bytes: u64,
+    pub(crate) used_bytes: u64,
     /// Files set aside that may be used.
-    pub(in crate::log) spares: u64,
+    pub(crate) spares: u64,
     /// How many of them can be, while descriptors or memory are lacking.
     ready: u64,
     /// A segment that has been made and is not written yet.
-    pub(in crate::log) prepared: Option<u64>,
+    pub(crate) prepared: Option<u64>,
     bytes_max: u64,
     /// Bytes that there were when a file could not be made for them.
-    pub(in crate::log) loose_bytes: u64,
+    pub(crate) loose_bytes: u64,
     /// Room was asked for in vain, for want of this, and none has come since.
-    pub(in crate::log) lack: Option<Lack>,
-    pub(in crate::log) retry_ms: u64,
+    pub(crate) lack: Option<Lack>,
+    pub(crate) retry_ms: u64,
     /// What is being written found no room in a file that is there.
-    pub(in crate::log) held: Option<Held>,
-    pub(in crate::log) now_ms: u64,
+    pub(crate) held: Option<Held>,
+    pub(crate) now_ms: u64,
 }
 
 /// A write that waits for room in the place that it has.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Held {
+pub(crate) struct Held {
     lack: Lack,
     /// When it is tried again.
-    pub(in crate::log) retry_ms: u64,
+    pub(crate) retry_ms: u64,
 }
 
 /// What there is too little of for another file. All of it may come back, so the log waits for it.
@@ -74,7 +74,7 @@ pub enum Lack {
 
 impl Lack {
     /// What is lacking by an error; none if the error means something else.
-    pub(in crate::log) fn of(errno: i32) -> Option<Self> {
+    pub(crate) fn of(errno: i32) -> Option<Self> {
         match errno {
             libc::ENOSPC | libc::EDQUOT => Some(Self::Space),
             libc::EMFILE | libc::ENFILE => Some(Self::Descriptors),
@@ -88,17 +88,13 @@ impl Lack {
 
 impl Lack {
     /// What a write lacks that ended like this, and that may come back.
-    pub(in crate::log) fn of_write(result: i32) -> Option<Self> {
+    pub(crate) fn of_write(result: i32) -> Option<Self> {
         Self::of(result.checked_neg().filter(|_| result < 0)?).filter(|lack| *lack != Self::Other)
     }
 }
 
 impl Stock {
-    pub(in crate::log) fn new(
-        geometry: Geometry,
-        segments: VecDeque<InUse>,
-        bytes_max: u64,
-    ) -> Self {
+    pub(crate) fn new(geometry: Geometry, segments: VecDeque<InUse>, bytes_max: u64) -> Self {
         let used_bytes = segments.iter().map(|segment| segment.file_bytes).sum();
         Self {
             geometry,
@@ -117,26 +113,26 @@ impl Stock {
     }
 
     /// A write found no room in its place.
-    pub(in crate::log) fn hold(&mut self, lack: Lack) {
+    pub(crate) fn hold(&mut self, lack: Lack) {
         let due = self.held.is_none_or(|held| self.now_ms >= held.retry_ms);
         let retry_ms = self.held.filter(|_| !due).map_or(self.now_ms + RETRY_MS, |it| it.retry_ms);
         self.held = Some(Held { lack, retry_ms });
     }
 
     /// What is lacking, for what is written or for another file.
-    pub(in crate::log) fn lacks(&self) -> Option<Lack> {
+    pub(crate) fn lacks(&self) -> Option<Lack> {
         self.held.map(|held| held.lack).or(self.lack)
     }
 
     /// When room is asked for again.
-    pub(in crate::log) fn try_again_ms(&self) -> Option<u64> {
+    pub(crate) fn try_again_ms(&self) -> Option<u64> {
         let held = self.held.map(|held| held.retry_ms);
         let another = self.lack.map(|_| self.retry_ms).filter(|_| held.is_none());
         held.or(another)
     }
 
     /// What can be appended behind `head`, as far as it is known: while a write finds no room in its place, nothing.
-    pub(in crate::log) fn sure_bytes(&self, head: Position) -> u64 {
+    pub(crate) fn sure_bytes(&self, head: Position) -> u64 {
         if self.held.is_some() { 0 } else { self.room_bytes(head) }
     }
 
@@ -147,7 +143,7 @@ impl Stock {
 
     /// Bytes that can be appended behind `head` without more room from the file system. Ends of
     /// segments that are too small for a large record are not told apart.
-    pub(in crate::log) fn room_bytes(&self, head: Position) -> u64 {
+    pub(crate) fn room_bytes(&self, head: Position) -> u64 {
         let last = self.prepared.unwrap_or(self.current());
         let end = self.geometry.data_end_of(last);
         let each = self.geometry.data_end_of(0).0 - SEGMENT_HEADER_BYTES;
@@ -156,25 +152,25 @@ impl Stock {
     }
 
     /// Whether files that are there may not be to be had, since the system opens no more.
-    pub(in crate::log) fn lacks_opening(&self) -> bool {
+    pub(crate) fn lacks_opening(&self) -> bool {
         matches!(self.lack, Some(Lack::Descriptors | Lack::Memory))
     }
 
     /// A file that was set aside is gone: it was removed by hand.
-    pub(in crate::log) fn lost_spare(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
+    pub(crate) fn lost_spare(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
         self.spares -= 1;
         self.ready = disk.ready();
         counters.disk_bytes -= self.geometry.segment_bytes;
     }
 
     /// A file that was set aside has become a segment.
-    pub(in crate::log) fn used_spare(&mut self, disk: &mut impl Disk) {
+    pub(crate) fn used_spare(&mut self, disk: &mut impl Disk) {
         self.spares -= 1;
         self.ready = disk.ready();
     }
 
     /// Makes room for `bytes` behind `head`; false if there is none to be had.
-    pub(in crate::log) fn make_room(
+    pub(crate) fn make_room(
         &mut self,
         head: Position,
         bytes: u64,
@@ -191,7 +187,7 @@ impl Stock {
     }
 
     /// Tries again for room that was asked for in vain.
-    pub(in crate::log) fn try_again(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
+    pub(crate) fn try_again(&mut self, disk: &mut impl Disk, counters: &mut Counters) {
         let Some(lack) = self.lack.filter(|_| self.now_ms >= self.retry_ms) else { return };
         if !self.lacks_opening() || self.spares == 0 {
             self.add_one(disk, counters);
@@ -207,7 +203,7 @@ impl Stock {
 
     /// Removes a file that was set aside for needs that have gone since: more than a segment beyond what
     /// is kept when one retires, so that none is removed only to be made again.
-    pub(in crate::log) fn give_back(
+    pub(crate) fn give_back(
         &mut self,
         head: Position,
         reserve_bytes: u64,
@@ -244,7 +240,7 @@ impl Stock {
     }
 
     /// Whether one more file is within the bound.
-    pub(in crate::log) fn permit(&self, counters: &Counters) -> io::Result<()> {
+    pub(crate) fn permit(&self, counters: &Counters) -> io::Result<()> {
         if counters.disk_bytes + self.geometry.segment_bytes > self.bytes_max {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
@@ -252,19 +248,14 @@ impl Stock {
     }
 
     /// A file more.
-    pub(in crate::log) fn got_room(&mut self, counters: &mut Counters) {
+    pub(crate) fn got_room(&mut self, counters: &mut Counters) {
         self.lack = None;
         self.loose_bytes = 0;
         counters.disk_bytes += self.geometry.segment_bytes;
     }
 
     /// No file more, for now.
-    pub(in crate::log) fn got_none(
-        &mut self,
-        lack: Lack,
-        disk: &mut impl Disk,
-        counters: &mut Counters,
-    ) {
+    pub(crate) fn got_none(&mut self, lack: Lack, disk: &mut impl Disk, counters: &mut Counters) {
         self.lack = Some(lack);
         self.ready = disk.ready();
         let permitted = self.bytes_max.saturating_sub(counters.disk_bytes);
@@ -276,14 +267,14 @@ impl Stock {
     }
 
     /// The oldest segment is in use no longer. There is another one.
-    pub(in crate::log) fn take_oldest(&mut self) -> Option<InUse> {
+    pub(crate) fn take_oldest(&mut self) -> Option<InUse> {
         let oldest = self.segments.pop_front()?;
         self.used_bytes -= oldest.file_bytes;
         Some(oldest)
     }
 
     /// The writer has gone on to `segment`, and left the one before at `end`.
-    pub(in crate::log) fn entered(&mut self, segment: u64, end: Position) {
+    pub(crate) fn entered(&mut self, segment: u64, end: Position) {
         if let Some(last) = self.segments.back_mut() {
             last.end = end;
         }

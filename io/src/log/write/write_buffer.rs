@@ -29,13 +29,13 @@ impl Chunk {
 
 /// What the next block's header takes from the blocks before it.
 #[derive(Clone, Debug)]
-pub(in crate::log) struct Chain {
-    pub(in crate::log) shard: u16,
-    pub(in crate::log) salts: Arc<Salts>,
-    pub(in crate::log) sequence: u64,
-    pub(in crate::log) prev: u32,
-    pub(in crate::log) synced: Position,
-    pub(in crate::log) oldest: Position,
+pub(crate) struct Chain {
+    pub(crate) shard: u16,
+    pub(crate) salts: Arc<Salts>,
+    pub(crate) sequence: u64,
+    pub(crate) prev: u32,
+    pub(crate) synced: Position,
+    pub(crate) oldest: Position,
 }
 
 /// A finished block that no write has been started for.
@@ -51,19 +51,19 @@ struct Closed {
 
 /// One or more closed blocks, end to end in one chunk: what one write takes.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Batch {
-    pub(in crate::log) start: Position,
-    pub(in crate::log) end: Position,
-    pub(in crate::log) blocks: u64,
+pub(crate) struct Batch {
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+    pub(crate) blocks: u64,
     /// None means a note: no client waits for it, and it needs no flush of its own.
-    pub(in crate::log) records: u64,
+    pub(crate) records: u64,
     /// From the first block that must be synced to the end of the last one.
-    pub(in crate::log) barrier: Option<(Position, Position)>,
-    pub(in crate::log) claim: Position,
+    pub(crate) barrier: Option<(Position, Position)>,
+    pub(crate) claim: Position,
 }
 
 #[derive(Debug)]
-pub(in crate::log) struct Tail {
+pub(crate) struct Tail {
     geometry: Geometry,
     chunk_bytes: usize,
     cache_bytes: usize,
@@ -90,13 +90,13 @@ pub(in crate::log) struct Tail {
     written: Position,
     /// The start of the write in flight: the kernel reads from that chunk.
     pinned: Option<Position>,
-    pub(in crate::log) chain: Chain,
-    pub(in crate::log) evictions: u64,
+    pub(crate) chain: Chain,
+    pub(crate) evictions: u64,
 }
 
 impl Tail {
     /// A tail that continues a log ending at `end` with a block at `next`.
-    pub(in crate::log) fn new(
+    pub(crate) fn new(
         geometry: Geometry,
         chunk_bytes: usize,
         cache_bytes: usize,
@@ -129,7 +129,7 @@ impl Tail {
 
     /// Room for one record in the open block: its position and its body to fill.
     #[inline]
-    pub(in crate::log) fn append(&mut self, body_bytes: usize) -> (Position, &mut [u8]) {
+    pub(crate) fn append(&mut self, body_bytes: usize) -> (Position, &mut [u8]) {
         let bytes = RECORD_HEADER_BYTES + body_bytes;
         if self.fill + bytes > self.limit {
             self.make_room(bytes);
@@ -142,23 +142,23 @@ impl Tail {
         (self.open.start.plus(at as u64), &mut record[RECORD_HEADER_BYTES..])
     }
 
-    pub(in crate::log) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
     }
 
     /// The block that holds the record appended last must be synced before it is released.
-    pub(in crate::log) fn require_sync(&mut self) {
+    pub(crate) fn require_sync(&mut self) {
         self.flags |= FLAG_SYNC;
     }
 
     /// After the last record; the end of the last block when none is open.
-    pub(in crate::log) fn head(&self) -> Position {
+    pub(crate) fn head(&self) -> Position {
         if self.records == 0 { self.end } else { self.open.start.plus(self.fill as u64) }
     }
 
     /// The body of the record at `position`, if it is in memory.
     #[inline]
-    pub(in crate::log) fn read(&self, position: Position, body_bytes: usize) -> Option<&[u8]> {
+    pub(crate) fn read(&self, position: Position, body_bytes: usize) -> Option<&[u8]> {
         let (chunk, used) = if position >= self.open.start {
             (&self.open, self.fill.max(self.open.used))
         } else {
@@ -173,14 +173,14 @@ impl Tail {
     }
 
     /// Ends the open block, if it has records, and queues it for its write.
-    pub(in crate::log) fn close_block(&mut self) {
+    pub(crate) fn close_block(&mut self) {
         if self.records > 0 {
             self.seal();
         }
     }
 
     /// Queues a block without records, whose header alone matters.
-    pub(in crate::log) fn note(&mut self, flags: u32) {
+    pub(crate) fn note(&mut self, flags: u32) {
         assert!(self.records == 0, "a note goes between blocks");
         self.open_block(BLOCK_HEADER_BYTES);
         self.flags |= flags;
@@ -189,7 +189,7 @@ impl Tail {
 
     /// Makes sure that a block which is not sealed yet follows: the open one, or a note.
     /// True if it was a note.
-    pub(in crate::log) fn close_or_note(&mut self) -> bool {
+    pub(crate) fn close_or_note(&mut self) -> bool {
         let note = self.records == 0;
         if note {
             self.note(0);
@@ -200,13 +200,13 @@ impl Tail {
     }
 
     /// Where the next write will start.
-    pub(in crate::log) fn unwritten(&self) -> Option<Position> {
+    pub(crate) fn unwritten(&self) -> Option<Position> {
         let open = (self.records > 0).then(|| self.open.start.plus(self.block as u64));
         self.closed.front().map(|block| block.start).or(open)
     }
 
     /// Takes the closed blocks that one write can carry.
-    pub(in crate::log) fn take_batch(&mut self) -> Option<Batch> {
+    pub(crate) fn take_batch(&mut self) -> Option<Batch> {
         let first = *self.closed.front()?;
         let chunk_end = self.chunk_at(first.start).end();
         let mut batch = Batch {
@@ -236,25 +236,25 @@ impl Tail {
 
     /// The bytes of a batch, or of the rest of it. They stay where they are, unchanged, until
     /// `wrote` has been told of their end.
-    pub(in crate::log) fn bytes(&self, start: Position, end: Position) -> &[u8] {
+    pub(crate) fn bytes(&self, start: Position, end: Position) -> &[u8] {
         let chunk = self.chunk_at(start);
         let at = (start.0 - chunk.start.0) as usize;
         &chunk.buffer[at..at + (end.0 - start.0) as usize]
     }
 
     /// The kernel reads from the chunk at `start` until `wrote`.
-    pub(in crate::log) fn pin(&mut self, start: Position) {
+    pub(crate) fn pin(&mut self, start: Position) {
         self.pinned = Some(start);
     }
 
     /// Everything below `written` has been written.
-    pub(in crate::log) fn wrote(&mut self, written: Position) {
+    pub(crate) fn wrote(&mut self, written: Position) {
         self.written = written;
         self.pinned = None;
     }
 
     /// Capacity of all chunks, in bytes.
-    pub(in crate::log) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes + self.spare.as_ref().map_or(0, |buffer| buffer.len())
     }
 

@@ -21,9 +21,9 @@ use crate::log::{Counters, Mode};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub(in crate::log) const TAG_WRITE: u64 = 1;
-pub(in crate::log) const TAG_SYNC: u64 = 2;
-pub(in crate::log) const TAG_RETIRED: u64 = 6;
+pub(crate) const TAG_WRITE: u64 = 1;
+pub(crate) const TAG_SYNC: u64 = 2;
+pub(crate) const TAG_RETIRED: u64 = 6;
 
 /// Quiet time after which a note records what has been synced. Long enough that a busy log, whose
 /// next block says it anyway, writes none.
@@ -41,20 +41,20 @@ struct Write {
 
 /// A segment that was left before all of it was synced.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct Left {
-    pub(in crate::log) segment: u64,
-    pub(in crate::log) end: Position,
+pub(crate) struct Left {
+    pub(crate) segment: u64,
+    pub(crate) end: Position,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::log) struct SyncInFlight {
+pub(crate) struct SyncInFlight {
     segment: u64,
     /// What had been written when it started: all it can promise.
     covers: Position,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::log) enum Closing {
+pub(crate) enum Closing {
     No,
     /// Write and sync what there is.
     Draining,
@@ -66,58 +66,58 @@ pub(in crate::log) enum Closing {
 
 /// What the writer continues from.
 #[derive(Clone, Debug)]
-pub(in crate::log) struct WriterStart {
+pub(crate) struct WriterStart {
     /// The end of the log.
-    pub(in crate::log) end: Position,
+    pub(crate) end: Position,
     /// The fresh segment that the next block goes to; durable already.
-    pub(in crate::log) header: SegmentHeader,
-    pub(in crate::log) salts: Arc<Salts>,
-    pub(in crate::log) mode: Mode,
-    pub(in crate::log) fsync_interval_ms: u64,
-    pub(in crate::log) reserve_bytes: u64,
+    pub(crate) header: SegmentHeader,
+    pub(crate) salts: Arc<Salts>,
+    pub(crate) mode: Mode,
+    pub(crate) fsync_interval_ms: u64,
+    pub(crate) reserve_bytes: u64,
 }
 
 #[derive(Debug)]
-pub(in crate::log) struct Writer {
-    pub(in crate::log) geometry: Geometry,
-    pub(in crate::log) mode: Mode,
-    pub(in crate::log) log_id: u64,
-    pub(in crate::log) salts: Arc<Salts>,
-    pub(in crate::log) oldest: Position,
+pub(crate) struct Writer {
+    pub(crate) geometry: Geometry,
+    pub(crate) mode: Mode,
+    pub(crate) log_id: u64,
+    pub(crate) salts: Arc<Salts>,
+    pub(crate) oldest: Position,
     fsync_interval_ms: u64,
     /// Ends of blocks: below it the kernel has everything / the disk has everything / a header on
     /// the way to the disk says that the disk has everything.
-    pub(in crate::log) written: Position,
-    pub(in crate::log) synced: Position,
+    pub(crate) written: Position,
+    pub(crate) synced: Position,
     claimed: Position,
     /// The end of the last written block that has records.
     records_end: Position,
     /// The segment that blocks go to, its header, and that of the one that is made ready.
-    pub(in crate::log) segment: u64,
-    pub(in crate::log) header: SegmentHeader,
-    pub(in crate::log) next_header: SegmentHeader,
-    pub(in crate::log) next: Option<Preparation>,
-    pub(in crate::log) slots: Slots,
+    pub(crate) segment: u64,
+    pub(crate) header: SegmentHeader,
+    pub(crate) next_header: SegmentHeader,
+    pub(crate) next: Option<Preparation>,
+    pub(crate) slots: Slots,
     /// The newest segment that is on the disk with its name, and told of in the one before it.
-    pub(in crate::log) named: u64,
-    pub(in crate::log) stock: Stock,
+    pub(crate) named: u64,
+    pub(crate) stock: Stock,
     /// Room that is to be had at any time.
-    pub(in crate::log) reserve_bytes: u64,
-    pub(in crate::log) leaving: Option<Leaving>,
-    pub(in crate::log) left: VecDeque<Left>,
+    pub(crate) reserve_bytes: u64,
+    pub(crate) leaving: Option<Leaving>,
+    pub(crate) left: VecDeque<Left>,
     write: Option<Write>,
-    pub(in crate::log) sync: Option<SyncInFlight>,
+    pub(crate) sync: Option<SyncInFlight>,
     /// Written batches with blocks that must be synced: they hold back all that follows.
     barriers: VecDeque<(Position, Position)>,
     dirty_since_ms: Option<u64>,
     last_write_ms: u64,
-    pub(in crate::log) now_ms: u64,
-    pub(in crate::log) closing: Closing,
+    pub(crate) now_ms: u64,
+    pub(crate) closing: Closing,
     failure: Option<LogError>,
 }
 
 impl Writer {
-    pub(in crate::log) fn new(geometry: Geometry, start: WriterStart, stock: Stock) -> Self {
+    pub(crate) fn new(geometry: Geometry, start: WriterStart, stock: Stock) -> Self {
         Self {
             geometry,
             mode: start.mode,
@@ -150,19 +150,19 @@ impl Writer {
         }
     }
 
-    pub(in crate::log) fn written(&self) -> Position {
+    pub(crate) fn written(&self) -> Position {
         self.written
     }
 
-    pub(in crate::log) fn synced(&self) -> Position {
+    pub(crate) fn synced(&self) -> Position {
         self.synced
     }
 
-    pub(in crate::log) fn released(&self) -> Position {
+    pub(crate) fn released(&self) -> Position {
         self.barriers.front().map_or(self.written, |&(start, _)| start)
     }
 
-    pub(in crate::log) fn check(&self) -> Result<(), LogError> {
+    pub(crate) fn check(&self) -> Result<(), LogError> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
@@ -172,7 +172,7 @@ impl Writer {
     }
 
     /// When `flush` has something to do although nothing was appended.
-    pub(in crate::log) fn next_deadline(&self, head: Position) -> Option<u64> {
+    pub(crate) fn next_deadline(&self, head: Position) -> Option<u64> {
         if self.failure.is_some() || self.is_writing() || self.sync.is_some() {
             return None;
         }
@@ -187,7 +187,7 @@ impl Writer {
     }
 
     /// One turn's worth: write what has been appended, sync what is due.
-    pub(in crate::log) fn flush(
+    pub(crate) fn flush(
         &mut self,
         tail: &mut Tail,
         disk: &mut impl Disk,
@@ -234,7 +234,7 @@ impl Writer {
 
     /// Like `flush`, towards the end: true once the closing block has been written and nothing is
     /// in flight.
-    pub(in crate::log) fn close(
+    pub(crate) fn close(
         &mut self,
         tail: &mut Tail,
         disk: &mut impl Disk,
@@ -278,7 +278,7 @@ impl Writer {
     }
 
     /// Whether the end has begun: nothing is started that need not be.
-    pub(in crate::log) fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing != Closing::No
     }
 
@@ -330,7 +330,7 @@ impl Writer {
     }
 
     /// An operation is over.
-    pub(in crate::log) fn complete(
+    pub(crate) fn complete(
         &mut self,
         tag: u64,
         result: i32,
