@@ -6,8 +6,8 @@
 //! are claimed, room in the log and in groups is kept for it. The answer comes once, with the last piece.
 //!
 //! Until then the connection has no other command in progress: the long one counts as all that it may have unanswered. If
-//! the connection closes before the first piece is done, nothing is done. Afterwards a push is completed; of
-//! acknowledgements, those that are not done yet find that the leases of the connection have gone back.
+//! the connection closes before the first piece is done, nothing is done. Afterwards all of it is
+//! done: the leases that acknowledgements still need go back at their end.
 
 use super::long_ack::JobsWork;
 use super::long_push::{PushMail, PushWork};
